@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import shlex
 import shutil
 import statistics
 import subprocess
@@ -21,11 +20,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 
+from run_description import describe_run
+
 from viaduct import devices
-from viaduct.training.summary import commit, machine
 
 SCRIPT = """\
 import torch
@@ -108,14 +107,10 @@ def main() -> None:
             f"{name:>25s} {seconds:6.1f} s {seconds - base:+5.1f} s {seconds / base:5.2f} CPU {worked - work:+5.1f} s"
         )
     if options.out:
-        words = [word for word in sys.argv[1:] if word not in ("--out", str(options.out))]
         record = {
             "kind": "benchmark",
             "title": "`viaduct carry` of a small script, with data next to it",
-            "command": shlex.join(["python", "benchmarks/carry_large_folder.py", *words]),
-            "commit": commit(),
-            "machine": machine(devices.pick("cpu")[0]),
-            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            **describe_run(devices.pick("cpu")[0]),
             "columns": ["folder", "seconds", "more", "more CPU"],
             "rows": rows,
             "samples": {"seconds": samples},

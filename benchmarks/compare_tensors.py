@@ -21,16 +21,15 @@ import sys
 import tempfile
 import time
 import venv
-from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from run_description import describe_run
 
 from viaduct import devices
-from viaduct.training.summary import commit, machine
 
 PEER = "mindstudio-probe==26.2.0"
 TORCH = "torch==2.13.0"
@@ -52,10 +51,10 @@ class Sample(NamedTuple):
 Samples = dict[str, list[Sample]]
 
 
-def make_dumps(place: Path, pairs: int) -> tuple[Path, Path]:
+def make_dumps(folder: Path, pairs: int) -> tuple[Path, Path]:
     """Two dumps of `pairs` modules with one output each."""
     generator = np.random.default_rng(0)
-    sides = place / "npu", place / "gpu"
+    sides = folder / "npu", folder / "gpu"
     entries: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     for side in sides:
         (side / "step0" / "rank0" / "dump_tensor_data").mkdir(parents=True)
@@ -96,14 +95,14 @@ def write_documents(folder: Path, written: dict[str, Any]) -> None:
     (folder / "stack.json").write_text(json.dumps(stacks))
 
 
-def install_peer(place: Path) -> Path:
-    venv.create(place, with_pip=True)
+def install_peer(folder: Path) -> Path:
+    venv.create(folder, with_pip=True)
     for package in (TORCH, PEER):
-        subprocess.run([place / "bin/pip", "install", "-q", package], check=True)
-    return place / "bin/python"
+        subprocess.run([folder / "bin/pip", "install", "-q", package], check=True)
+    return folder / "bin/python"
 
 
-def timed(command: list[str], allowed: tuple[int, ...]) -> Sample:
+def run_timed(command: list[str], allowed: tuple[int, ...]) -> Sample:
     """Run a command to its end, watching the memory of all its processes."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     begin, worked = time.perf_counter(), children_worked()
@@ -144,18 +143,18 @@ def private_memory(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
-def commands(peer: Path, sides: tuple[Path, Path], place: Path, repeat: int) -> dict[str, list[str]]:
+def commands(peer: Path, sides: tuple[Path, Path], folder: Path, repeat: int) -> dict[str, list[str]]:
     left, right = (str(side / "step0" / "rank0" / "dump.json") for side in sides)
-    ours, theirs = place / f"viaduct{repeat}", place / f"msprobe{repeat}"
+    ours, theirs = folder / f"viaduct{repeat}", folder / f"msprobe{repeat}"
     verb = [sys.executable, "-m", "viaduct", "compare", *map(str, sides), "--out", str(ours)]
     program = [str(peer.with_name("msprobe")), "compare", "-tp", left, "-gp", right, "-o", str(theirs)]
     return {"viaduct compare": verb, "msprobe 26.2 compare": program}
 
 
-def check(place: Path, pairs: int, repeat: int) -> None:
+def check(folder: Path, pairs: int, repeat: int) -> None:
     """Both tools must have compared every pair, or the times mean nothing."""
-    ours = (place / f"viaduct{repeat}" / "drift.csv").read_text().splitlines()
-    theirs = next((place / f"msprobe{repeat}").glob("compare_result_*.csv")).read_text().splitlines()
+    ours = (folder / f"viaduct{repeat}" / "drift.csv").read_text().splitlines()
+    theirs = next((folder / f"msprobe{repeat}").glob("compare_result_*.csv")).read_text().splitlines()
     assert len(ours) - 1 == len(theirs) - 1 == pairs, (len(ours), len(theirs))
     assert not any("refused" in line or "N/A" in line for line in ours)
 
@@ -163,17 +162,17 @@ def check(place: Path, pairs: int, repeat: int) -> None:
 def measure(peer: Path, pairs: int, repeats: int) -> Samples:
     samples: Samples = {}
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        sides = make_dumps(place, pairs)
+        folder = Path(name)
+        sides = make_dumps(folder, pairs)
         for repeat in range(repeats):
-            for tool, command in commands(peer, sides, place, repeat).items():
-                sample = timed(command, allowed=(0, 1))
+            for tool, command in commands(peer, sides, folder, repeat).items():
+                sample = run_timed(command, allowed=(0, 1))
                 samples.setdefault(tool, []).append(sample)
                 text = f"{sample.seconds:7.2f} s {sample.cpu_seconds:7.2f} CPU s {sample.memory_mib:7.0f} MiB"
                 print(f"{tool:22s} {text}", file=sys.stderr)
-            check(place, pairs, repeat)
+            check(folder, pairs, repeat)
             for tool in ("viaduct", "msprobe"):
-                shutil.rmtree(place / f"{tool}{repeat}")
+                shutil.rmtree(folder / f"{tool}{repeat}")
     return samples
 
 
@@ -202,8 +201,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        peer = options.peer_python or install_peer(Path(place))
+    with tempfile.TemporaryDirectory() as folder:
+        peer = options.peer_python or install_peer(Path(folder))
         samples = measure(peer.absolute(), options.pairs, options.repeats)
     rows = rows_of(samples)
     for row in rows:
@@ -212,10 +211,7 @@ def main() -> None:
         record = {
             "kind": "benchmark",
             "title": f"Comparing {options.pairs} pairs of 4 MB float32 tensors",
-            "command": "python benchmarks/compare_tensors.py",
-            "commit": commit(),
-            "machine": machine(devices.get("cpu")),
-            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            **describe_run(devices.get("cpu")),
             "columns": list(rows[0]),
             "rows": rows,
             "note": NOTE,

@@ -16,13 +16,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -31,6 +28,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from run_description import describe_run
 from torch import Tensor
 
 from viaduct import devices
@@ -40,7 +38,6 @@ from viaduct.devices.timing import Clock, Sample, ratio, take_turns
 from viaduct.recipes import Recipe, load
 from viaduct.training.networks import build_model
 from viaduct.training.precision import DTYPES
-from viaduct.training.summary import commit, machine
 
 COLUMNS = ["variant", "images/s", "ms/step", "spread", "times NCHW", "times channels_last", "CPU ms/step", "times CPU"]
 Run = Callable[[int], object]
@@ -64,17 +61,17 @@ class Variant:
         return f"{'plain PyTorch' if self.plain else 'viaduct'}, {self.precision}, {spelled}"
 
 
-def chosen(options: argparse.Namespace) -> Recipe:
+def choose_recipe(options: argparse.Namespace) -> Recipe:
     recipe: Recipe = load(options.recipe).recipe
     changes = {name: value for name, value in (("global_batch", options.batch), ("size", options.size)) if value}
     return replace(recipe, data=replace(recipe.data, **changes), kernels="off", sink=0)
 
 
 def ours(recipe: Recipe, variant: Variant) -> Run:
-    room, place = devices.pick("cpu")
+    room, device = devices.pick("cpu")
     precision = replace(recipe.precision, compute=variant.precision)  # type: ignore[arg-type]
     recipe = replace(recipe, precision=precision, mode=variant.loop)  # type: ignore[arg-type]
-    return Ours(Setting(recipe, SYNTHETIC, room, place, Path(tempfile.mkdtemp())))
+    return Ours(Setting(recipe, SYNTHETIC, room, device, Path(tempfile.mkdtemp())))
 
 
 def plain(recipe: Recipe, variant: Variant) -> Run:
@@ -106,7 +103,7 @@ def plain(recipe: Recipe, variant: Variant) -> Run:
 def serve(options: argparse.Namespace, variant: Variant, pipe: Connection) -> None:
     """In a process of its own: two steps to warm up, then one window whenever it is its turn."""
     torch.manual_seed(0)
-    recipe = chosen(options)
+    recipe = choose_recipe(options)
     run = plain(recipe, variant) if variant.plain else ours(recipe, variant)
     clock = Clock(devices.get("cpu"), "cpu")
     pipe.send(clock.wall_seconds(lambda: run(1)))
@@ -183,12 +180,6 @@ def show(rows: list[dict[str, str]], first_steps: list[float]) -> None:
     print(f"first step, seconds: {'; '.join(named)}")
 
 
-def without_out(words: list[str]) -> list[str]:
-    """The command as anyone would repeat it."""
-    place = words.index("--out") if "--out" in words else len(words)
-    return words[:place] + words[place + 2 :]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default="resnet50_imagenet")
@@ -202,7 +193,7 @@ def main() -> None:
     options = parser.parse_args()
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "active":
         parser.error("OMP_WAIT_POLICY=active: variants that wait for their turn would take cores from the others")
-    room, recipe = devices.get("cpu"), chosen(options)
+    room, recipe = devices.get("cpu"), choose_recipe(options)
     precisions = options.precision.split(",") if options.precision else ["fp32", *room.autocast_dtypes()]
     loops = ["nchw", "channels_last", "eager", *(["graph"] if options.graph else [])]
     variants = [Variant(precision, loop) for precision in precisions for loop in loops]
@@ -216,10 +207,7 @@ def main() -> None:
         record = {
             "kind": "benchmark",
             "title": title,
-            "command": shlex.join(["python", "benchmarks/cpu_step.py", *without_out(sys.argv[1:])]),
-            "commit": commit(),
-            "machine": machine(room),
-            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            **describe_run(room),
             "columns": COLUMNS,
             "rows": rows,
             "samples": {variant.title: own for variant, own in turns.items()},

@@ -16,16 +16,15 @@ import json
 import shlex
 import sys
 import tempfile
-from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from feeding import make_records, train
+from run_description import describe_run
 
 from viaduct import devices
 from viaduct.errors import ViaductError
-from viaduct.training.summary import commit, machine
 
 TUNED = "--precision bf16 --mode graph --sink 20"
 
@@ -60,13 +59,13 @@ def main() -> None:
 
 def measure_all(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+        folder_path = Path(folder)
         rates = {}
         if options.on != "records":
-            rates["noise on the device"] = take_turns(options, "synthetic", place / "runs-noise")
+            rates["noise on the device"] = take_turns(options, "synthetic", folder_path / "runs-noise")
         if options.on != "noise":
-            records = (options.data or make_records(place, options.images, options.copies)).resolve()
-            rates["JPEG records"] = take_turns(options, str(records), place / "runs-records")
+            records = (options.data or make_records(folder_path, options.images, options.copies)).resolve()
+            rates["JPEG records"] = take_turns(options, str(records), folder_path / "runs-records")
     shares = {name: median(a / b for a, b in zip(*pair, strict=True)) for name, pair in rates.items()}
     for name, share in shares.items():
         print(f"{name}: the plain command reaches {100 * share:.1f} % of the tuned one")
@@ -74,15 +73,15 @@ def measure_all(options: argparse.Namespace) -> None:
         options.out.write_text(json.dumps(make_record(options, rates, shares), indent=1) + "\n")
 
 
-def take_turns(options: argparse.Namespace, data: str, place: Path) -> tuple[list[float], list[float]]:
+def take_turns(options: argparse.Namespace, data: str, folder: Path) -> tuple[list[float], list[float]]:
     """Return the rates of the plain and of the tuned command, images/s, one of each a round."""
     work = ["--batch", str(options.batch), "--steps", str(options.steps)]
     rates: tuple[list[float], list[float]] = ([], [])
-    place.mkdir()
+    folder.mkdir()
     for number in range(options.rounds):
-        for way, flags, found in (("plain", [], rates[0]), ("tuned", options.tuned, rates[1])):
+        for variant, flags, found in (("plain", [], rates[0]), ("tuned", options.tuned, rates[1])):
             case = argparse.Namespace(recipe=options.recipe, device=options.device, flags=[*work, *flags])
-            found.append(train(case, data, place / f"{way}-{number + 1}")["images_per_s"])
+            found.append(train(case, data, folder / f"{variant}-{number + 1}")["images_per_s"])
     return rates
 
 
@@ -101,25 +100,13 @@ def make_record(
     return {
         "kind": "benchmark",
         "title": f"{options.recipe}, batch {options.batch}: the plain command against tuned flags",
-        "command": describe_command(),
-        "commit": commit(),
-        "machine": machine(devices.pick(options.device)[0]),
-        "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        **describe_run(devices.pick(options.device)[0]),
         "note": f"Plain: `viaduct train {options.recipe} --batch {options.batch} --steps {options.steps}`; tuned: the "
         f"same with `{shlex.join(options.tuned)}`.",
         "columns": list(rows[0]),
         "rows": rows,
         "samples": {"images_per_s": rates},
     }
-
-
-def describe_command() -> str:
-    """Return the command as it was given, without the place where the figures go."""
-    words = sys.argv[1:]
-    if "--out" in words:
-        place = words.index("--out")
-        del words[place : place + 2]
-    return shlex.join(["python", "benchmarks/default_command.py", *words])
 
 
 if __name__ == "__main__":

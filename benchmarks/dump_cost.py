@@ -12,24 +12,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import shutil
-import sys
 import tempfile
 from contextlib import nullcontext
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from run_description import describe_run
 
 from viaduct import devices, models
 from viaduct.comparison import Dump
 from viaduct.devices.base import Device
 from viaduct.devices.timing import Clock, Sample
 from viaduct.training.networks import place_model
-from viaduct.training.summary import commit, machine
 
 DUMPED = 1
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -61,7 +58,7 @@ class Bench:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def measured(bench: Bench, turns: int) -> tuple[dict[str, list[float]], dict[str, float]]:
+def measure_dumps(bench: Bench, turns: int) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Seconds of each kind of step, and the megabytes that each dump left."""
     samples: dict[str, list[float]] = {"no dump": []}
     sizes: dict[str, float] = {}
@@ -87,7 +84,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
     options = parser.parse_args()
     room, device = devices.pick(options.device)
-    samples, sizes = measured(Bench(room, device, options.batch, options.size), options.turns)
+    samples, sizes = measure_dumps(Bench(room, device, options.batch, options.size), options.turns)
     base = Sample(samples["no dump"]).median
     rows = []
     for name, seconds in samples.items():
@@ -96,15 +93,11 @@ def main() -> None:
         rows.append({**row, "MB written": f"{sizes[name]:,.0f}" if name in sizes else ""})
         print(" ".join(f"{value:>30s}" for value in rows[-1].values()))
     if options.out:
-        words = [word for word in sys.argv[1:] if word not in ("--out", str(options.out))]
         record = {
             "kind": "benchmark",
             "title": f"A ResNet-50 step with and without a dump: fp32, batch {options.batch}, "
             f"{options.size}x{options.size}",
-            "command": shlex.join(["python", "benchmarks/dump_cost.py", *words]),
-            "commit": commit(),
-            "machine": machine(room),
-            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            **describe_run(room),
             "columns": ["step", "ms", "ratio", "MB written"],
             "rows": rows,
             "samples": {"seconds": samples},

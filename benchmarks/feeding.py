@@ -23,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -33,13 +32,13 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
+from run_description import describe_run
 
 from viaduct import devices
 from viaduct.benching.input_pipeline import measure
 from viaduct.data.build import build_records
 from viaduct.errors import ViaductError
 from viaduct.recipes import load
-from viaduct.training.summary import commit, machine
 
 Plane = npt.NDArray[np.float32]
 SIZES = (
@@ -66,9 +65,9 @@ def draw_image(rng: np.random.Generator, fields: list[Plane]) -> bytes:
     height, width = (int(side - rng.integers(0, 9)) for side in SIZES[rng.integers(len(SIZES))])
 
     def part() -> Plane:
-        one = fields[rng.integers(len(fields))]
-        y, x = rng.integers(one.shape[0] - height), rng.integers(one.shape[1] - width)
-        return one[y : y + height, x : x + width]
+        plane = fields[rng.integers(len(fields))]
+        y, x = rng.integers(plane.shape[0] - height), rng.integers(plane.shape[1] - width)
+        return plane[y : y + height, x : x + width]
 
     luma, red, blue = 118 + 42 * part(), 12 * part(), 12 * part()
     rows, columns = np.mgrid[:height, :width].astype(np.float32)
@@ -83,47 +82,47 @@ def draw_image(rng: np.random.Generator, fields: list[Plane]) -> bytes:
     grain = rng.standard_normal((height, width)).astype(np.float32) * rng.gamma(3, 5)
     luma = luma + rng.uniform(0, 14) * part() + grain
     pixels = np.stack([luma + red, luma - 0.3 * (red + blue), luma + blue], axis=2)
-    whole = np.ascontiguousarray(np.clip(pixels, 0, 255).astype(np.uint8))
-    return bytes(simplejpeg.encode_jpeg(whole, quality=int(rng.integers(88, 97)), colorsubsampling="420"))
+    image = np.ascontiguousarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    return bytes(simplejpeg.encode_jpeg(image, quality=int(rng.integers(88, 97)), colorsubsampling="420"))
 
 
 def make_some(folder: Path, first: int, last: int) -> None:
     rng = np.random.default_rng(first)
     fields = [field(rng, 1024, power) for power in (1.1, 1.3, 1.5, 1.7)]
     for number in range(first, last):
-        place = folder / f"class{number % CLASSES:02d}"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number:06d}.jpg").write_bytes(draw_image(rng, fields))
+        class_folder = folder / f"class{number % CLASSES:02d}"
+        class_folder.mkdir(parents=True, exist_ok=True)
+        (class_folder / f"{number:06d}.jpg").write_bytes(draw_image(rng, fields))
 
 
-def make_records(place: Path, count: int, copies: int) -> Path:
+def make_records(folder: Path, count: int, copies: int) -> Path:
     """Records of so many images; each file under several names, so that an epoch is long."""
     processes = len(os.sched_getaffinity(0))
     edges = np.linspace(0, count, processes + 1).astype(int).tolist()
     with get_context("spawn").Pool(processes) as pool:
-        pool.starmap(make_some, [(place / "images", *pair) for pair in pairwise(edges)])
-    build_records(place / "images", place / "once", train_shards=SHARDS, validation_share=0.05)
-    records = place / "records"
+        pool.starmap(make_some, [(folder / "images", *pair) for pair in pairwise(edges)])
+    build_records(folder / "images", folder / "once", train_shards=SHARDS, validation_share=0.05)
+    records = folder / "records"
     records.mkdir()
-    shards = sorted((place / "once").glob("train-*-of-*")) * copies
+    shards = sorted((folder / "once").glob("train-*-of-*")) * copies
     for number, shard in enumerate(shards):
         (records / f"train-{number:05d}-of-{len(shards):05d}").symlink_to(shard)
-    for other in (place / "once").iterdir():
+    for other in (folder / "once").iterdir():
         if not other.name.startswith("train-"):
             (records / other.name).symlink_to(other)
     return records
 
 
 def train(options: argparse.Namespace, data: str, run: Path) -> dict[str, Any]:
-    words = [sys.executable, "-m", "viaduct", "train", options.recipe, "--data", data, "--device", options.device]
-    words += ["--run", str(run), "--eval-every", "0", *options.flags]
-    with tempfile.TemporaryFile("w+") as talk, running(words, talk) as process:
+    command = [sys.executable, "-m", "viaduct", "train", options.recipe, "--data", data, "--device", options.device]
+    command += ["--run", str(run), "--eval-every", "0", *options.flags]
+    with tempfile.TemporaryFile("w+") as output, running(command, output) as process:
         while process.poll() is None and not logs_of(run)[1]:
             time.sleep(0.2)
         logs, complete = logs_of(run)
         if not complete:
-            talk.seek(0)
-            raise SystemExit(f"{shlex.join(words)}: {talk.read().strip()[-2000:]}")
+            output.seek(0)
+            raise SystemExit(f"{shlex.join(command)}: {output.read().strip()[-2000:]}")
     if len(logs) < WARM_UP + 2:
         raise SystemExit(f"{len(logs)} log lines are too few: more --steps, or a smaller --sink or --log-every.")
     first, last = logs[WARM_UP - 1], logs[-1]
@@ -133,9 +132,9 @@ def train(options: argparse.Namespace, data: str, run: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def running(words: list[str], talk: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
+def running(command: list[str], output: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A command that does not outlive the block: it would evaluate, on noise 50,000 images."""
-    with subprocess.Popen(words, stdout=talk, stderr=talk) as process:
+    with subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
             yield process
         finally:
@@ -172,7 +171,7 @@ def main() -> None:
     options = parser.parse_args()
     if min(options.rounds, options.images, options.copies) < 1:
         parser.error("--rounds, --images and --copies must be at least 1")
-    if any(word.partition("=")[0] == "--ranks" for word in options.flags):
+    if any(flag.partition("=")[0] == "--ranks" for flag in options.flags):
         parser.error("--ranks: one process on one device is measured")
     if options.out and not options.out.parent.is_dir():
         parser.error(f"--out {options.out}: there is no folder {options.out.parent}")
@@ -188,18 +187,18 @@ def main() -> None:
 def measure_all(options: argparse.Namespace) -> None:
     source = load(options.recipe).recipe.data
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        noise = [train(options, "synthetic", place / "noise-1")]  # first: it refuses what is wrong with the flags
-        records = (options.data or make_records(place, options.images, options.copies)).resolve()
+        work_folder = Path(folder)
+        noise = [train(options, "synthetic", work_folder / "noise-1")]  # first: it refuses what is wrong with the flags
+        records = (options.data or make_records(work_folder, options.images, options.copies)).resolve()
         alone = measure(records, getattr(source, "preprocess", "official"), [], source.global_batch, 0, 1.0, 3)
         rates = {row["pipeline"]: row["images_per_s"] for row in alone["rows"]}
         print(f"loader alone: {rates['exact']:,.0f} images/s with {alone['workers']} threads", flush=True)
-        fed = [train(options, str(records), place / "records-1")]
+        fed = [train(options, str(records), work_folder / "records-1")]
         for number in range(2, options.rounds + 1):
-            noise.append(train(options, "synthetic", place / f"noise-{number}"))
-            fed.append(train(options, str(records), place / f"records-{number}"))
-        runs = [{"noise": one, "records": other} for one, other in zip(noise, fed, strict=True)]
-    shares = [one["records"]["images_per_s"] / one["noise"]["images_per_s"] for one in runs]
+            noise.append(train(options, "synthetic", work_folder / f"noise-{number}"))
+            fed.append(train(options, str(records), work_folder / f"records-{number}"))
+        runs = [{"noise": run, "records": other} for run, other in zip(noise, fed, strict=True)]
+    shares = [run["records"]["images_per_s"] / run["noise"]["images_per_s"] for run in runs]
     print(f"records reach {100 * median(shares):.1f} % of the rate on noise")
     if options.out:
         options.out.write_text(json.dumps(record(options, alone, runs, shares), indent=1) + "\n")
@@ -208,39 +207,28 @@ def measure_all(options: argparse.Namespace) -> None:
 def record(
     options: argparse.Namespace, alone: dict[str, Any], runs: list[dict[str, Any]], shares: list[float]
 ) -> dict[str, Any]:
-    place = machine(devices.pick(options.device)[0])
+    run = describe_run(devices.pick(options.device)[0])
     stages = ", ".join(f"{name} {ms:.3f}" for name, ms in alone["stages_ms"].items())
     loader = next(row for row in alone["rows"] if row["pipeline"] == "exact")["images_per_s"]
     rows = [
         {
             "training on": name,
-            "images/s, each round": ", ".join(f"{one[way]['images_per_s']:,.0f}" for one in runs),
-            "of the rate on noise": f"{100 * median(shares):.1f} %" if way == "records" else "",
+            "images/s, each round": ", ".join(f"{run[kind]['images_per_s']:,.0f}" for run in runs),
+            "of the rate on noise": f"{100 * median(shares):.1f} %" if kind == "records" else "",
         }
-        for way, name in (("noise", "noise on the device"), ("records", "JPEG records"))
+        for kind, name in (("noise", "noise on the device"), ("records", "JPEG records"))
     ]
     return {
         "kind": "benchmark",
         "title": f"{options.recipe} fed from JPEG records",
-        "command": command(),
-        "commit": commit(),
-        "machine": place,
-        "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
-        "note": f"{place['cpus']} cores; images of {alone['mean_bytes'] / 1000:.0f} kB on average. The loader alone: "
-        f"{loader:,.0f} images/s with {alone['workers']} threads. Milliseconds of one thread an image: {stages}.",
+        **run,
+        "note": f"{run['machine']['cpus']} cores; images of {alone['mean_bytes'] / 1000:.0f} kB on average. "
+        f"The loader alone: {loader:,.0f} images/s with {alone['workers']} threads. "
+        f"Milliseconds of one thread an image: {stages}.",
         "columns": ["training on", "images/s, each round", "of the rate on noise"],
         "rows": rows,
         "samples": {"shares": shares, "loader": alone, "rounds": runs},
     }
-
-
-def command() -> str:
-    """As it was given, without the place where the figures go."""
-    words = sys.argv[1:]
-    if "--out" in words:
-        place = words.index("--out")
-        del words[place : place + 2]
-    return shlex.join(["python", "benchmarks/feeding.py", *words])
 
 
 if __name__ == "__main__":

@@ -22,13 +22,13 @@ import contextlib
 import copy
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from run_description import describe_run
 from torch import Tensor, nn
 
 import viaduct
@@ -36,7 +36,6 @@ from viaduct import devices, models
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
 from viaduct.errors import ViaductError
 from viaduct.training.networks import place_model
-from viaduct.training.summary import commit, machine
 
 OURS = "viaduct"
 MODELS = "torchvision:resnet50,torchvision:resnext50_32x4d,timm:resnet50,timm:resnext50_32x4d"
@@ -73,7 +72,7 @@ def measure_all(options: argparse.Namespace) -> None:
         torch.compiler.reset()
         torch.cuda.empty_cache()
     if options.out:
-        options.out.write_text(json.dumps(make_record(options, rows, machine(room)), indent=1) + "\n")
+        options.out.write_text(json.dumps(make_record(options, rows, describe_run(room)), indent=1) + "\n")
 
 
 def measure(name: str, options: argparse.Namespace, clock: Clock, device: torch.device) -> dict[str, Any]:
@@ -143,7 +142,7 @@ def show(row: dict[str, Any], batch: int) -> None:
         print(f"{line}  spread {sample.spread:.1%}{times}")
 
 
-def make_record(options: argparse.Namespace, rows: list[dict[str, Any]], where: dict[str, Any]) -> dict[str, Any]:
+def make_record(options: argparse.Namespace, rows: list[dict[str, Any]], run: dict[str, Any]) -> dict[str, Any]:
     """Return what docs/results/ keeps of a measurement."""
     table = []
     for row in rows:
@@ -153,14 +152,10 @@ def make_record(options: argparse.Namespace, rows: list[dict[str, Any]], where: 
         best = min((name for name in others if name != "sink alone"), key=lambda name: others[name], default=None)
         against = f"{others[best]:.2f} times {best}" if best else ""
         table.append({"model": row["model"], **milliseconds, "viaduct against the best compiled": against})
-    words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
     return {
         "kind": "benchmark",
         "title": f"A training step at batch {options.batch}, bf16: viaduct.fuse and viaduct.sink against torch.compile",
-        "command": " ".join(["python benchmarks/fuse_step.py", *words]),
-        "commit": commit(),
-        "machine": where,
-        "date": time.strftime("%Y-%m-%d"),
+        **run,
         "note": NOTE,
         "columns": list(table[0]),
         "rows": table,

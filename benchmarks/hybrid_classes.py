@@ -16,18 +16,16 @@ import json
 import multiprocessing
 import os
 import resource
-import shlex
 import socket
-import sys
 import tempfile
 import time
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from run_description import describe_run
 from torch import nn
 
 from viaduct import devices
@@ -48,7 +46,6 @@ from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, run_training
-from viaduct.training.summary import commit, machine
 
 LAYOUTS = {"1 rank, whole": (1, "data"), "2 ranks, data": (2, "data"), "2 ranks, hybrid": (2, "hybrid")}
 SECONDS = 900.0
@@ -71,14 +68,14 @@ def images(count: int, classes: int, seed: int) -> Split:
     return Split((colours[:, None, None] + noise).astype(np.uint8), labels)
 
 
-def make(path: Path | None, classes: int) -> ImageSet:
+def make_images(path: Path | None, classes: int) -> ImageSet:
     return ImageSet(images(2048, classes, 1), images(64, classes, 2), ())
 
 
 def recipe_of(mode: Any, options: argparse.Namespace, witness: Callback) -> Recipe:
     return Recipe(
         model=partial(network, features=options.features),
-        data=Arrays(options.batch, 16, options.classes, make=partial(make, classes=options.classes)),
+        data=Arrays(options.batch, 16, options.classes, make=partial(make_images, classes=options.classes)),
         optimizer=Sgd(lr=options.rate, momentum=0.9, weight_decay=1e-4),
         precision=Precision("fp32"),
         steps=options.steps,
@@ -121,9 +118,9 @@ class Witness(Callback):
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def be_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options: argparse.Namespace) -> None:
@@ -131,8 +128,14 @@ def be_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options: 
     for stream in (1, 2):  # runs speak of themselves
         os.dup2(os.open(folder / f"output{rank}.txt", os.O_WRONLY | os.O_CREAT), stream)
     if ranks > 1:
-        place = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
-        os.environ.update({name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"})
+        environment = {
+            "RANK": rank,
+            "WORLD_SIZE": ranks,
+            "LOCAL_RANK": rank,
+            "LOCAL_WORLD_SIZE": ranks,
+            "MASTER_PORT": port,
+        }
+        os.environ.update({name: str(value) for name, value in environment.items()} | {"MASTER_ADDR": "127.0.0.1"})
     recipe = recipe_of(mode, options, Witness(folder))
     run = RunDir(folder / "run")
     run_training(Request(Loaded("recipe", recipe, "A recipe.", None), run, None, "cpu", "never", "hybrid_classes"))
@@ -161,21 +164,17 @@ def measure(ranks: int, mode: str, options: argparse.Namespace) -> dict[str, Any
 
 
 def row_of(name: str, found: dict[str, Any], first: dict[str, Any]) -> dict[str, str]:
-    apart = max(abs(one - two) / two for one, two in zip(found["losses"], first["losses"], strict=True))
+    difference = max(
+        abs(loss - expected) / expected for loss, expected in zip(found["losses"], first["losses"], strict=True)
+    )
     held = max(sum(rank["held"].values()) for rank in found["ranks"])
     return {
         "layout": name,
         "loss": f"{found['losses'][0]:.4f} → {found['losses'][-1]:.4f}",
-        "largest relative difference": f"{apart:.1e}" if found is not first else "",
+        "largest relative difference": f"{difference:.1e}" if found is not first else "",
         "weights + gradients + momentum, MiB a rank": f"{held / MIB:.1f}",
         "peak RSS, MiB a rank": " / ".join(f"{rank['peak_rss'] / MIB:.0f}" for rank in found["ranks"]),
     }
-
-
-def without_out(words: list[str]) -> list[str]:
-    """The command as anyone would repeat it."""
-    place = words.index("--out") if "--out" in words else len(words)
-    return words[:place] + words[place + 2 :]
 
 
 def main() -> None:
@@ -200,10 +199,7 @@ def main() -> None:
             "kind": "benchmark",
             "title": f"A classifier of very many classes: {sizes}",
             "note": f"{options.steps} steps in fp32 over gloo, one thread a rank; differences: to one rank's losses.",
-            "command": shlex.join(["python", "benchmarks/hybrid_classes.py", *without_out(sys.argv[1:])]),
-            "commit": commit(),
-            "machine": machine(room),
-            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            **describe_run(room),
             "columns": list(rows[0]),
             "rows": rows,
             "samples": found,

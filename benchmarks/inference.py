@@ -17,12 +17,12 @@ import copy
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from run_description import describe_run
 from torch import Tensor, nn
 
 from viaduct import devices, models
@@ -34,7 +34,6 @@ from viaduct.handover.folding import fold_batch_norms
 from viaduct.handover.fusing import choose_kernels, fuse_convolutions
 from viaduct.training.networks import place_model
 from viaduct.training.precision import DTYPES
-from viaduct.training.summary import commit, machine
 
 OURS = "viaduct"
 NOTE = "Inputs lie ready on the device; all variants compute the same network in the same precision and take turns."
@@ -89,19 +88,12 @@ def make_record(
     return {
         "kind": "benchmark",
         "title": f"Inference of {options.network} at {options.size}, {precision}: images/s",
-        "command": "python benchmarks/inference.py " + " ".join(hide_paths(sys.argv[1:])),
-        "commit": commit(),
-        "machine": machine(room),
-        "date": time.strftime("%Y-%m-%d"),
+        **describe_run(room),
         "note": NOTE,
         "columns": list(table[0]),
         "rows": table,
         "samples": rows,
     }
-
-
-def hide_paths(words: list[str]) -> list[str]:
-    return [Path(word).name if "/" in word else word for word in words]
 
 
 @torch.no_grad()
@@ -172,19 +164,22 @@ def open_onnx(network: nn.Module, inputs: Tensor) -> dict[str, Callable[[], Tens
     if provider not in onnxruntime.get_available_providers():
         print(f"  ONNX Runtime is left out: it has no {provider}.", file=sys.stderr)
         return {}
-    whole = inputs.contiguous()
+    contiguous_inputs = inputs.contiguous()
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder, "network.onnx"))
         network = copy.deepcopy(network).to(inputs.dtype)
-        torch.onnx.export(network, (whole.cpu(),), file, dynamo=True, external_data=False, verbose=False)
+        torch.onnx.export(network, (contiguous_inputs.cpu(),), file, dynamo=True, external_data=False, verbose=False)
         session = onnxruntime.InferenceSession(file, providers=[provider])
     value, output = session.get_inputs()[0], session.get_outputs()[0]
     if not inputs.is_cuda:
-        array = whole.numpy()
+        array = contiguous_inputs.numpy()
         return {"ONNX Runtime": lambda: torch.from_numpy(session.run([output.name], {value.name: array})[0])}
     logits = torch.empty(len(inputs), output.shape[1], device=inputs.device, dtype=torch.float32)
     binding = session.io_binding()
-    for bind, name, tensor in ((binding.bind_input, value.name, whole), (binding.bind_output, output.name, logits)):
+    for bind, name, tensor in (
+        (binding.bind_input, value.name, contiguous_inputs),
+        (binding.bind_output, output.name, logits),
+    ):
         kind = str(tensor.dtype).removeprefix("torch.")
         bind(name, "cuda", 0, kind, tuple(tensor.shape), tensor.data_ptr())
 

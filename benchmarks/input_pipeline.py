@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import tempfile
-from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import simplejpeg
+from run_description import describe_run
 
 from viaduct import devices
 from viaduct.benching.input_pipeline import measure
 from viaduct.data.build import build_records
-from viaduct.training.summary import commit, machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from crops_of_photographs import photographs
@@ -31,7 +29,7 @@ from crops_of_photographs import photographs
 BYTES = 54_000
 
 
-def encoded(pixels: np.ndarray) -> bytes:
+def encode_jpeg(pixels: np.ndarray) -> bytes:
     """At the quality that comes closest to the size of an ImageNet image."""
     low, high = 30, 98
     while low < high:
@@ -50,7 +48,7 @@ def make_images(folder: Path, count: int) -> None:
         x = generator.integers(0, image.shape[1] - 500 + 1)
         path = folder / name / f"{number:05d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encoded(np.ascontiguousarray(image[y : y + 375, x : x + 500])))
+        path.write_bytes(encode_jpeg(np.ascontiguousarray(image[y : y + 375, x : x + 500])))
 
 
 def main() -> None:
@@ -61,11 +59,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        make_images(Path(place, "photos"), options.images)
-        build_records(Path(place, "photos"), Path(place, "records"), train_shards=8)
+    with tempfile.TemporaryDirectory() as folder:
+        make_images(Path(folder, "photos"), options.images)
+        build_records(Path(folder, "photos"), Path(folder, "records"), train_shards=8)
         results = [
-            measure(Path(place, "records"), "official", options.peer.split(","), 256, 0, options.seconds, 3)
+            measure(Path(folder, "records"), "official", options.peer.split(","), 256, 0, options.seconds, 3)
             for _ in range(options.runs)
         ]
     rows = []
@@ -82,14 +80,10 @@ def main() -> None:
     note += f". We decode {results[0]['decoder']}."
     print(note)
     if options.out:
-        words = sys.argv[1 : sys.argv.index("--out")]
         record = {
             "kind": "benchmark",
             "title": "Training input: 500x375 JPEGs of 54 kB, preprocessing of ResNet official, batch 256",
-            "command": shlex.join(["python", "benchmarks/input_pipeline.py", *words]),
-            "commit": commit(),
-            "machine": machine(devices.get("cpu")),
-            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            **describe_run(devices.get("cpu")),
             "columns": list(rows[0]),
             "rows": rows,
             "note": note,

@@ -17,18 +17,17 @@ import argparse
 import json
 import os
 import random
-import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from run_description import describe_run
+
 from viaduct import devices
-from viaduct.training.summary import commit, machine
 
 HEAD = '''"""{title}: generated for measuring, in the manner of a TensorFlow 1 training script."""
 import argparse
@@ -257,7 +256,7 @@ def run_command(path: Path, out: Path) -> dict[str, float]:
 
 def children_of(process: int) -> list[int]:
     try:
-        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:
         return []
 
@@ -323,10 +322,7 @@ def write_record(path: Path, title: str, note: str, rows: list[dict[str, str]], 
     record = {
         "kind": "benchmark",
         "title": title,
-        "command": shlex.join(["python", "benchmarks/migrate_project.py", *sys.argv[1:]]),
-        "commit": commit(),
-        "machine": machine(devices.get("cpu")),
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        **describe_run(devices.get("cpu")),
         "note": note,
         "columns": list(rows[0]),
         "rows": rows,

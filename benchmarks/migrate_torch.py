@@ -22,13 +22,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from run_description import describe_run
+
 from viaduct import devices
-from viaduct.training.summary import commit, machine
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "torch" / "imagenet_ddp.py"
 PROMISE = 1.5
@@ -49,8 +49,8 @@ def ours(to: str) -> Command:
 def ascend() -> Command | None:
     """Ascend's converter, as its guide says that it is called."""
     homes = [os.environ[name] for name in ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH") if name in os.environ]
-    places = [Path(home) / "tools" / "ms_fmk_transplt" / "pytorch_gpu2npu.sh" for home in homes]
-    found = next((str(place) for place in places if place.is_file()), None) or shutil.which("pytorch_gpu2npu.sh")
+    candidates = [Path(home) / "tools" / "ms_fmk_transplt" / "pytorch_gpu2npu.sh" for home in homes]
+    found = next((str(path) for path in candidates if path.is_file()), None) or shutil.which("pytorch_gpu2npu.sh")
     return (lambda project, out: ["bash", found, "-i", str(project), "-o", str(out), "-v", "2.1.0"]) if found else None
 
 
@@ -59,11 +59,11 @@ def cambricon() -> Command | None:
     spec = importlib.util.find_spec("torch_mlu")
     home = Path(spec.origin).parent if spec and spec.origin else None
     named = os.environ.get("TORCH_GPU2MLU")
-    places = [Path(named)] if named else []
-    places += [
+    candidates = [Path(named)] if named else []
+    candidates += [
         home.joinpath(*parts, "torch_gpu2mlu", "torch_gpu2mlu.py") for parts in (("tools",), ("..", "tools")) if home
     ]
-    found = next((str(place) for place in places if place.is_file()), None)
+    found = next((str(path) for path in candidates if path.is_file()), None)
     return (lambda project, out: [sys.executable, found, "-i", str(project)]) if found else None
 
 
@@ -76,12 +76,12 @@ def seconds(command: Command) -> float:
         project, out = Path(scratch) / "project", Path(scratch) / "out"
         project.mkdir()
         shutil.copy(SCRIPT, project)
-        words = command(project, out)
+        command_line = command(project, out)
         began = time.perf_counter()
-        answer = subprocess.run(words, capture_output=True, text=True)
+        answer = subprocess.run(command_line, capture_output=True, text=True)
         took = time.perf_counter() - began
     if answer.returncode != 0:
-        sys.exit(f"{shlex.join(words)} ended with {answer.returncode}:\n{answer.stdout}{answer.stderr}")
+        sys.exit(f"{shlex.join(command_line)} ended with {answer.returncode}:\n{answer.stdout}{answer.stderr}")
     return took
 
 
@@ -118,8 +118,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
     options = parser.parse_args()
     found = [measure(to, options.runs) for to in options.to or ("npu", "mlu", "any")]
-    rows = [row(one) for one in found]
-    widths = {column: max(len(column), *(len(one[column]) for one in rows)) for column in rows[0]}
+    rows = [row(measured) for measured in found]
+    widths = {column: max(len(column), *(len(line[column]) for line in rows)) for column in rows[0]}
     for line in [dict(zip(widths, widths, strict=True)), *rows]:
         print("  ".join(f"{line[column]:>{width}}" for column, width in widths.items()))
     if options.out:
@@ -127,10 +127,7 @@ def main() -> None:
         record = {
             "kind": "benchmark",
             "title": "Migrating one PyTorch script",
-            "command": shlex.join(["python", "benchmarks/migrate_torch.py", *sys.argv[1:]]),
-            "commit": commit(),
-            "machine": machine(devices.get("cpu")),
-            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+            **describe_run(devices.get("cpu")),
             "note": f"{SCRIPT.name}, {lines} lines; a process of its own each time, from its start to a written copy.",
             "columns": list(rows[0]),
             "rows": rows,

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from run_description import describe_run
 from torch import Tensor, nn
 
 from viaduct import devices, models
@@ -33,7 +31,6 @@ from viaduct.recipes import Lars, Precision, Recipe, RmsProp, Sgd, Shapes, Thor
 from viaduct.training.networks import place_model
 from viaduct.training.optim import build_optimizer
 from viaduct.training.precision import Computation, plan_for
-from viaduct.training.summary import commit, machine
 from viaduct.training.thor import ThorOptimizer
 
 CLASSES = 1001
@@ -103,7 +100,7 @@ def one_step(
     def run() -> None:
         watch = nullcontext()
         if watched and isinstance(optimizer, ThorOptimizer):
-            watch = optimizer.watching(computation.network, 1.0)  # type: ignore[assignment]
+            watch = optimizer.record_factors(computation.network, 1.0)  # type: ignore[assignment]
         with watch:
             loss = F.cross_entropy(computation(images), labels)
         loss.backward()
@@ -132,12 +129,6 @@ def show(title: str, rows: list[dict[str, str]]) -> None:
         print(f"  {row['variant']:26s} {row['ms']:>10s} ms  ratio {row['ratio']:>7s}  {row['spread']}")
 
 
-def without_out(words: list[str]) -> list[str]:
-    """The command as anyone would repeat it."""
-    start = words.index("--out") if "--out" in words else len(words)
-    return words[:start] + words[start + 2 :]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
@@ -155,19 +146,16 @@ def main() -> None:
     bench = Bench(room, device, model, options.repeats)
     alone = rows_of(steps_alone(bench), options.frequency)
     show("optimizer.step() over ResNet-50's weights", alone)
-    whole = rows_of(whole_steps(bench, batch, size), options.frequency)
-    show(f"a whole step, uncompiled: batch {batch}, {size}x{size}", whole)
+    whole_step = rows_of(whole_steps(bench, batch, size), options.frequency)
+    show(f"a whole step, uncompiled: batch {batch}, {size}x{size}", whole_step)
     if options.out:
         record = {
             "kind": "benchmark",
             "title": f"Optimizer steps over ResNet-50's weights; whole steps with batch {batch}, {size}x{size}",
-            "command": shlex.join(["python", "benchmarks/optimizer_step.py", *without_out(sys.argv[1:])]),
-            "commit": commit(),
-            "machine": machine(room),
-            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            **describe_run(room),
             "columns": ["variant", "ms", "ratio", "spread"],
             "rows": [{**row, "variant": f"step() alone: {row['variant']}"} for row in alone]
-            + [{**row, "variant": f"whole step: {row['variant']}"} for row in whole],
+            + [{**row, "variant": f"whole step: {row['variant']}"} for row in whole_step],
         }
         options.out.write_text(json.dumps(record, indent=1) + "\n")
 

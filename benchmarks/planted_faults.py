@@ -14,14 +14,11 @@ import argparse
 import copy
 import json
 import random
-import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,7 +34,6 @@ from viaduct.comparison.drift import Drift, Options, compare
 from viaduct.models.amoebanet_cells import Combination
 from viaduct.models.padding import SameConv2d, same_padding
 from viaduct.models.resnet import Bottleneck
-from viaduct.training.summary import commit, machine
 
 CLASSES = 10
 BATCH = 4
@@ -105,9 +101,9 @@ def missing_residual(model: nn.Module, draw: random.Random) -> Planted:
         return F.relu(block.norm3(block.conv3(F.relu(block.norm2(block.conv2(branch))))))
 
     def combination(_: Any, states: list[Tensor], keep: Tensor | None) -> Tensor:
-        other = block.side(1, block.right, states, keep) if called else None
+        other = block.apply_operation(1, block.right, states, keep) if called else None
         del other
-        return block.side(0, block.left, states, keep)
+        return block.apply_operation(0, block.left, states, keep)
 
     around(block, bottleneck if isinstance(block, Bottleneck) else combination)
     what = "computed, not added" if called else "not computed"
@@ -118,8 +114,8 @@ def swapped_channels(model: nn.Module, draw: random.Random) -> Planted:
     name, layer = draw.choice(convolutions(model))
     order = list(range(layer.out_channels))
     if draw.random() < 0.5:
-        one, other = draw.sample(order, 2)
-        order[one], order[other] = order[other], order[one]
+        first, second = draw.sample(order, 2)
+        order[first], order[second] = order[second], order[first]
     else:
         order = order[layer.out_channels // 2 :] + order[: layer.out_channels // 2]
     around(layer, lambda original, x: original(x)[:, order])
@@ -142,7 +138,7 @@ def stale_weight(model: nn.Module, draw: random.Random) -> Planted:
 
 
 def wrong_padding(model: nn.Module, draw: random.Random) -> Planted:
-    name, layer = draw.choice([(n, m) for n, m in convolutions(model) if max(m.kernel_size) > 1 and padded(m)])
+    name, layer = draw.choice([(n, m) for n, m in convolutions(model) if max(m.kernel_size) > 1 and has_padding(m)])
     kernel_h, kernel_w = layer.kernel_size
     kind = "reflect" if draw.random() < 0.3 else "constant"
     by = 0 if kind == "reflect" else 1
@@ -224,7 +220,7 @@ def convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
     return F.conv2d(x, weight, None, layer.stride, layer.padding, layer.dilation, layer.groups)
 
 
-def padded(layer: nn.Conv2d) -> bool:
+def has_padding(layer: nn.Conv2d) -> bool:
     return isinstance(layer, SameConv2d) or any(layer.padding)
 
 
@@ -301,8 +297,8 @@ def try_fault(bench: Bench, fault: str, seed: int, workers: int = 1) -> tuple[Ou
     model = copy.deepcopy(bench.model)
     planted = FAULTS[fault](model, random.Random(f"{bench.name} {fault} {seed}"))
     truth = bench.truth()
-    with tempfile.TemporaryDirectory(dir=bench.folder) as place:
-        faulty = Path(place) / "faulty"
+    with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+        faulty = Path(folder) / "faulty"
         bench.dump(model, faulty, planted)
         began = time.perf_counter()
         drift = compare(faulty, truth if "," in planted.steps else truth / "step_000000", Options(workers=workers))
@@ -317,8 +313,8 @@ def outcomes_of(name: str, faults: Sequence[str], seeds: int, threads: int) -> l
     """Every fault and seed in one network."""
     torch.set_num_threads(threads)
     found = []
-    with tempfile.TemporaryDirectory() as place:
-        bench = make_bench(name, Path(place))
+    with tempfile.TemporaryDirectory() as folder:
+        bench = make_bench(name, Path(folder))
         for seed in range(seeds):
             for fault in faults:
                 found.append(try_fault(bench, fault, seed)[0])
@@ -352,42 +348,49 @@ def table(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
 
 
 def row(network: str, fault: str, outcomes: Sequence[Outcome]) -> dict[str, str]:
-    origins, causes = sum(one.found for one in outcomes), sum(one.named for one in outcomes)
-    places = ", ".join(one.planted for one in outcomes) if fault != "all" else ""
+    origins, causes = sum(outcome.found for outcome in outcomes), sum(outcome.named for outcome in outcomes)
+    planted_in = ", ".join(outcome.planted for outcome in outcomes) if fault != "all" else ""
     total = len(outcomes)
     shares = {"origin found": f"{origins} of {total}", "cause named": f"{causes} of {total}"}
-    return {"network": network, "fault": fault, **shares, "planted in": places}
+    return {"network": network, "fault": fault, **shares, "planted in": planted_in}
 
 
 def record(outcomes: Sequence[Outcome], seeds: int) -> dict[str, Any]:
+    from run_description import describe_run  # found where this file is run as a script
+
     worst = {}
-    for network in dict.fromkeys(one.network for one in outcomes):
-        sets = [[one for one in outcomes if (one.network, one.seed) == (network, seed)] for seed in range(seeds)]
+    for network in dict.fromkeys(outcome.network for outcome in outcomes):
+        sets = [
+            [outcome for outcome in outcomes if (outcome.network, outcome.seed) == (network, seed)]
+            for seed in range(seeds)
+        ]
         origins, causes = [sum(o.found for o in s) for s in sets], [sum(o.named for o in s) for s in sets]
         worst[network] = f"{network}: origins {min(origins)}, causes {min(causes)} of {len(sets[0])} in the worst seed"
     return {
         "kind": "benchmark",
         "title": "Planted faults: origin and cause, found by viaduct compare --explain",
-        "command": "python " + " ".join(shlex.quote(word) for word in without_out(sys.argv)),
-        "commit": commit(),
-        "machine": machine(devices.get("cpu")),
-        "date": datetime.now(timezone.utc).date().isoformat(),
+        **describe_run(devices.get("cpu")),
         "note": f"{seeds} seeds draw the places; batch {BATCH}, {SIZE}x{SIZE}. {'; '.join(worst.values())}.",
         "columns": ["network", "fault", "origin found", "cause named", "planted in"],
         "rows": table(outcomes),
         "samples": [
             {
-                **{"network": one.network, "fault": one.fault, "seed": one.seed, "planted": one.planted},
-                **{"how": one.how, "origin": one.origin, "cause": one.cause, "seconds": round(one.seconds, 2)},
+                **{
+                    "network": outcome.network,
+                    "fault": outcome.fault,
+                    "seed": outcome.seed,
+                    "planted": outcome.planted,
+                },
+                **{
+                    "how": outcome.how,
+                    "origin": outcome.origin,
+                    "cause": outcome.cause,
+                    "seconds": round(outcome.seconds, 2),
+                },
             }
-            for one in outcomes
+            for outcome in outcomes
         ],
     }
-
-
-def without_out(words: list[str]) -> list[str]:
-    start = words.index("--out") if "--out" in words else len(words)
-    return words[:start] + words[start + 2 :]
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from profiling.problem_cases import HEALTHY, PLANTED, Case, profile_case
 from viaduct import devices
-from viaduct.training.summary import commit, machine
+from viaduct.training.summary import describe_machine, read_commit
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def main() -> int:
     count("problems found", [row for row in rows if row.expected])
     count("healthy runs without advice", [row for row in rows if not row.expected])
     if options.out:
-        facts = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "commit": commit()}
-        record = {**facts, "machine": machine(devices.get("cpu")), "rows": [asdict(row) for row in rows]}
+        facts = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "commit": read_commit()}
+        record = {**facts, "machine": describe_machine(devices.get("cpu")), "rows": [asdict(row) for row in rows]}
         options.out.write_text(json.dumps(record, indent=1) + "\n")
     return 0 if all(row.right is not False for row in rows) else 1
 

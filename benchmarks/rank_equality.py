@@ -19,13 +19,10 @@ import argparse
 import json
 import multiprocessing
 import os
-import shlex
 import socket
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from run_description import describe_run
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -55,7 +53,6 @@ from viaduct.recipes import (
 )
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, run_training
-from viaduct.training.summary import commit, machine
 
 SECONDS = 300.0
 
@@ -95,7 +92,7 @@ def network(classes: int, activation: str, nudged: bool = False) -> nn.Module:
     return Smooth(inner) if activation == "silu" else inner
 
 
-def coloured(count: int, seed: int) -> Split:
+def colour_images(count: int, seed: int) -> Split:
     chance = np.random.default_rng(seed)
     labels = np.arange(count, dtype=np.int64) % 10
     colours = np.random.default_rng(5).integers(40, 216, (10, 3))
@@ -105,7 +102,7 @@ def coloured(count: int, seed: int) -> Split:
 
 
 def colours(path: Path | None) -> ImageSet:
-    return ImageSet(coloured(2560, 1), coloured(64, 2), tuple("abcdefghij"))
+    return ImageSet(colour_images(2560, 1), colour_images(64, 2), tuple("abcdefghij"))
 
 
 def recipe_at(rate: float, options: argparse.Namespace) -> Recipe:
@@ -131,9 +128,9 @@ def recipe_at(rate: float, options: argparse.Namespace) -> Recipe:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def be_rank(rank: int, ranks: int, port: int, run: Path, recipe: Recipe) -> None:
@@ -141,8 +138,14 @@ def be_rank(rank: int, ranks: int, port: int, run: Path, recipe: Recipe) -> None
     for stream in (1, 2):  # runs speak of themselves
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     if ranks > 1:
-        place = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
-        os.environ.update({name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"})
+        environment = {
+            "RANK": rank,
+            "WORLD_SIZE": ranks,
+            "LOCAL_RANK": rank,
+            "LOCAL_WORLD_SIZE": ranks,
+            "MASTER_PORT": port,
+        }
+        os.environ.update({name: str(value) for name, value in environment.items()} | {"MASTER_ADDR": "127.0.0.1"})
     run_training(
         Request(Loaded("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", "never", "rank_equality")
     )
@@ -164,9 +167,9 @@ def losses_of(ranks: int, recipe: Recipe) -> list[float]:
         return [loss for record in RunDir(run).records("log") for loss in record["losses"]]
 
 
-def apart(ours: list[float], theirs: list[float]) -> float:
+def largest_difference(ours: list[float], theirs: list[float]) -> float:
     """The largest relative difference."""
-    return max(abs(one - two) / abs(two) for one, two in zip(ours, theirs, strict=True))
+    return max(abs(our - their) / abs(their) for our, their in zip(ours, theirs, strict=True))
 
 
 def measure(rate: float, options: argparse.Namespace) -> tuple[dict[str, str], dict[str, list[float]]]:
@@ -176,14 +179,8 @@ def measure(rate: float, options: argparse.Namespace) -> tuple[dict[str, str], d
     runs |= {f"{ranks} ranks": losses_of(ranks, recipe) for ranks in options.ranks}
     alone = runs["alone"]
     row = {"rate": f"{rate:g}", "first loss": f"{alone[0]:.3f}", "mean of the last 5": f"{sum(alone[-5:]) / 5:.3f}"}
-    row |= {name: f"{apart(losses, alone):.1e}" for name, losses in runs.items() if name != "alone"}
+    row |= {name: f"{largest_difference(losses, alone):.1e}" for name, losses in runs.items() if name != "alone"}
     return row, runs
-
-
-def without_out(words: list[str]) -> list[str]:
-    """The command as anyone would repeat it."""
-    place = words.index("--out") if "--out" in words else len(words)
-    return words[:place] + words[place + 2 :]
 
 
 def main() -> None:
@@ -212,10 +209,7 @@ def main() -> None:
             "note": f"{options.steps} steps in fp32 on {options.data}, SyncBN, global batch {options.batch}, "
             f"momentum {options.momentum:g}, seed {options.seed}, {options.activation}; "
             "`last bit` is one rank whose first kernel differs by one part in 2^23.",
-            "command": shlex.join(["python", "benchmarks/rank_equality.py", *without_out(sys.argv[1:])]),
-            "commit": commit(),
-            "machine": machine(room),
-            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            **describe_run(room),
             "columns": list(rows[0]),
             "rows": rows,
             "samples": {"losses": samples},

@@ -60,11 +60,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "runs"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "runs"
         for number in range(arguments.runs):
             make_run(folder / f"try{number:05}", lr=0.01 * (1 + number % 40), seed=number)
-        times = measure(folder, Path(place) / "cache", arguments.repeat)
+        times = measure(folder, Path(temporary) / "cache", arguments.repeat)
     print(f"{arguments.runs:,} runs on {platform.processor() or platform.machine()}, {os.cpu_count()} cores")
     for name, seconds in times.items():
         print(f"{name:6} {seconds:.2f} s")

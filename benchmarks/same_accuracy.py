@@ -29,15 +29,15 @@ WAYS = {
 }
 
 
-def train(options: argparse.Namespace, way: str, seed: int) -> dict[str, Any]:
-    run = options.runs / f"{way}-{seed}"
-    words = [sys.executable, "-m", "viaduct", "train", options.recipe, "--data", str(options.data)]
-    words += ["--device", options.device, "--run", str(run), "--seed", str(seed), "--epochs", str(options.epochs)]
-    made = subprocess.run([*words, "--eval-every", "0", *WAYS[way]], capture_output=True, text=True)
+def train(options: argparse.Namespace, variant: str, seed: int) -> dict[str, Any]:
+    run = options.runs / f"{variant}-{seed}"
+    command = [sys.executable, "-m", "viaduct", "train", options.recipe, "--data", str(options.data)]
+    command += ["--device", options.device, "--run", str(run), "--seed", str(seed), "--epochs", str(options.epochs)]
+    made = subprocess.run([*command, "--eval-every", "0", *WAYS[variant]], capture_output=True, text=True)
     if made.returncode:
-        raise SystemExit(f"{way}, seed {seed}: {(made.stderr or made.stdout).strip()[-2000:]}")
+        raise SystemExit(f"{variant}, seed {seed}: {(made.stderr or made.stdout).strip()[-2000:]}")
     summary: dict[str, Any] = json.loads((run / "summary.json").read_text())
-    print(f"{way}, seed {seed}: {100 * summary['final']['top1']:.2f} %", flush=True)
+    print(f"{variant}, seed {seed}: {100 * summary['final']['top1']:.2f} %", flush=True)
     return summary
 
 
@@ -47,13 +47,13 @@ def verdict(quick: list[float], plain: list[float]) -> tuple[float, float]:
     return fmean(quick) - fmean(plain), error
 
 
-def row(way: str, runs: list[dict[str, Any]], tops: list[float]) -> dict[str, str]:
+def row(variant: str, runs: list[dict[str, Any]], tops: list[float]) -> dict[str, str]:
     last = runs[-1]
     kernels = last.get("own_kernels") or 0
     how = f"{last['precision']}, {last['mode']}, sink {last['sink']}{' on the device' * bool(last['sink_on_device'])}, "
     each = ", ".join(f"{top:.2f}" for top in tops)
     return {
-        "way": way,
+        "way": variant,
         "how": f"{how}{kernels} parts on own kernels",
         "top-1 % by seed": each,
         "mean": f"{fmean(tops):.2f}",
@@ -74,15 +74,15 @@ def main() -> None:
     options = parser.parse_args()
     if options.seeds < 2:
         parser.error("--seeds must be at least 2: one run has no deviation")
-    wanted = [(way, seed) for seed in range(1, options.seeds + 1) for way in ("plain", "quick")]
+    wanted = [(variant, seed) for seed in range(1, options.seeds + 1) for variant in ("plain", "quick")]
     with ThreadPoolExecutor(options.at_once) as pool:
-        done = dict(zip(wanted, pool.map(lambda one: train(options, *one), wanted), strict=True))
-    runs = {way: [done[way, seed] for seed in range(1, options.seeds + 1)] for way in WAYS}
-    tops = {way: [100 * one["final"]["top1"] for one in runs[way]] for way in WAYS}
+        done = dict(zip(wanted, pool.map(lambda run: train(options, *run), wanted), strict=True))
+    runs = {variant: [done[variant, seed] for seed in range(1, options.seeds + 1)] for variant in WAYS}
+    tops = {variant: [100 * run["final"]["top1"] for run in runs[variant]] for variant in WAYS}
     difference, error = verdict(tops["quick"], tops["plain"])
     harmless = abs(difference) < POINTS or abs(difference) < 2 * error
-    for way in WAYS:
-        print(row(way, runs[way], tops[way]))
+    for variant in WAYS:
+        print(row(variant, runs[variant], tops[variant]))
     print(f"quick - plain: {difference:+.2f} points, standard error {error:.2f}: {'harmless' if harmless else 'HARM'}")
     if options.out:
         options.out.write_text(json.dumps(record(options, runs, tops, difference, error), indent=1) + "\n")
@@ -109,8 +109,11 @@ def record(
         "note": f"Difference of the means {difference:+.2f} points, standard error {error:.2f}.{side} Quick: "
         f"`{shlex.join(WAYS['quick'])}`; plain: `{shlex.join(WAYS['plain'])}`.",
         "columns": ["way", "how", "top-1 % by seed", "mean", "deviation"],
-        "rows": [row(way, runs[way], tops[way]) for way in WAYS],
-        "samples": {way: [{"seed": one["seed"], "top1": one["final"]["top1"]} for one in runs[way]] for way in WAYS},
+        "rows": [row(variant, runs[variant], tops[variant]) for variant in WAYS],
+        "samples": {
+            variant: [{"seed": run["seed"], "top1": run["final"]["top1"]} for run in taken]
+            for variant, taken in runs.items()
+        },
     }
 
 

@@ -45,14 +45,14 @@ from typing import Any
 import numpy as np
 import simplejpeg
 import torch
-from inference import hide_paths, settle
+from inference import settle
+from run_description import describe_run
 from safetensors.torch import save_file
 
 from viaduct import devices, recipes
 from viaduct.handover.classifier import Classifier, open_weights_file
 from viaduct.handover.engine import Engine, build_engine
 from viaduct.training.networks import build_model
-from viaduct.training.summary import commit, machine
 
 PARTS = ("throughput", "latency", "memory", "slow")
 LARGE, SMALL = "resnet18_imagenet", "shapes_taster"
@@ -95,10 +95,7 @@ def make_record(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "kind": "benchmark",
         "title": "Serving ResNet-18 at 224 over HTTP",
-        "command": "python benchmarks/serve_load.py " + " ".join(hide_paths(sys.argv[1:])),
-        "commit": commit(),
-        "machine": machine(devices.get("cpu")),
-        "date": time.strftime("%Y-%m-%d"),
+        **describe_run(devices.get("cpu")),
         "note": "Client and server share the machine; the bare loop and the server take turns.",
         "columns": ["what", "figure", "beside"],
         "rows": [{name: row[name] for name in ("what", "figure", "beside")} for row in rows],
@@ -294,7 +291,7 @@ def is_complete(received: bytearray) -> bool:
 
 
 @contextlib.contextmanager
-def connected(port: int, connections: int, request: bytes) -> Iterator[Client]:
+def connect_clients(port: int, connections: int, request: bytes) -> Iterator[Client]:
     client = Client(port, connections, request)
     try:
         yield client
@@ -319,7 +316,7 @@ def measure_speed(folder: Path, options: argparse.Namespace, parts: list[str]) -
     flags = ("--max-batch", str(options.batch), "--precision", options.precision)
     with serving(weights, LARGE, *flags) as served:
         for kind, (request, loop) in kinds.items():
-            with connected(served.port, 2 * options.batch, request) as client:
+            with connect_clients(served.port, 2 * options.batch, request) as client:
                 rate = 0.0
                 if "throughput" in parts:
                     rate = compare_throughput(rows, kind, client, loop, options)
@@ -393,7 +390,7 @@ def measure_memory(folder: Path, options: argparse.Namespace) -> list[dict[str, 
         done, begin = 0, time.perf_counter()
         while done < options.requests:
             for request in (tensors, photos):
-                with connected(served.port, 32, request) as client:
+                with connect_clients(served.port, 32, request) as client:
                     client.run_closed(3600, min(options.requests / 20, 5000))
                     done += len(client.latencies)
                     if client.errors:
@@ -418,7 +415,7 @@ def measure_slow_clients(folder: Path, options: argparse.Namespace) -> list[dict
     with serving(weights, SMALL, "--precision", "fp32") as served:
         medians = []
         for crowd in (0, options.slow):
-            with connected(served.port, 1, request) as client:
+            with connect_clients(served.port, 1, request) as client:
                 client.run_closed(2)
             before = served.memory
             client_times: list[float] = []
@@ -429,7 +426,7 @@ def measure_slow_clients(folder: Path, options: argparse.Namespace) -> list[dict
                 until = time.perf_counter() + 10
                 while time.perf_counter() < until:
                     dribble(links)
-                    with connected(served.port, 1, request) as client:  # a new connection each time
+                    with connect_clients(served.port, 1, request) as client:  # a new connection each time
                         client.run_closed(60, 1)
                         client_times += client.latencies
                 after = served.memory

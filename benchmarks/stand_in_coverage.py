@@ -36,18 +36,18 @@ Signature = tuple[str, ...] | None
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        wheel = Path(sys.argv[1]) if len(sys.argv) > 1 else downloaded(Path(folder))
+        wheel = Path(sys.argv[1]) if len(sys.argv) > 1 else download_wheel(Path(folder))
         with zipfile.ZipFile(wheel) as archive:
             published = {module: names_in(archive, module, files) for module, files in MODULES.items()}
     install("npu")
     print(f"{wheel.name} against the stand-in")
     for module, names in published.items():
-        tell(module, names)
+        print_module(module, names)
 
 
-def downloaded(folder: Path) -> Path:
-    words = [sys.executable, "-m", "pip", "download", "torch_npu", "--no-deps", "--quiet", "--dest", str(folder)]
-    answer = subprocess.run(words, capture_output=True, text=True)
+def download_wheel(folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "torch_npu", "--no-deps", "--quiet", "--dest", str(folder)]
+    answer = subprocess.run(command, capture_output=True, text=True)
     wheels = list(folder.glob("*.whl"))
     if not wheels:
         sys.exit(f"stand_in_coverage: torch_npu cannot be downloaded here.\n{answer.stderr.strip()[-300:]}")
@@ -60,11 +60,11 @@ def names_in(archive: zipfile.ZipFile, module: str, files: list[str]) -> dict[st
     folder = module.replace(".", "/")
     trees = [ast.parse(archive.read(f"{folder}/{file}.py")) for file in files if f"{folder}/{file}.py" in held]
     defined = {name: signature for tree in trees for name, signature in definitions(tree)}
-    listed = declared(trees[0]) if trees else []
+    listed = list_declared(trees[0]) if trees else []
     return {name: defined.get(name) for name in listed or defined}
 
 
-def declared(tree: ast.Module) -> list[str]:
+def list_declared(tree: ast.Module) -> list[str]:
     names: list[str] = []
     for node in tree.body:
         targets = (
@@ -93,7 +93,7 @@ def parameters(arguments: ast.arguments) -> tuple[str, ...]:
     return tuple(part.arg for part in (*plain, *more))
 
 
-def tell(module: str, names: dict[str, Signature]) -> None:
+def print_module(module: str, names: dict[str, Signature]) -> None:
     ours: Any = sys.modules.get(module) or torch.npu  # type: ignore[attr-defined]
     missing = sorted(name for name in names if not hasattr(ours, name))
     comparable = {name: wanted for name, wanted in names.items() if wanted is not None and name not in missing}

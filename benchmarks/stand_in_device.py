@@ -29,15 +29,15 @@ def main() -> None:
         install(options.on)
     torch.manual_seed(0)
     model = resnet.variants["resnet50_v1"](1000)
-    steps = {place: stepper(copy.deepcopy(model), place, options) for place in ("cpu", options.on)}
-    seconds: dict[str, list[float]] = {place: [] for place in steps}
+    steps = {name: stepper(copy.deepcopy(model), name, options) for name in ("cpu", options.on)}
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(options.turns + 1):
-        for place, (step, _) in steps.items():
+        for name, (step, _) in steps.items():
             begun = time.perf_counter()
             step(turn)
             if turn:  # the first warms up
-                seconds[place].append(time.perf_counter() - begun)
-    tell(options.on, seconds, steps)
+                seconds[name].append(time.perf_counter() - begun)
+    print_ratios(options.on, seconds, steps)
 
 
 def read() -> argparse.Namespace:
@@ -51,15 +51,15 @@ def read() -> argparse.Namespace:
 
 
 def stepper(
-    model: torch.nn.Module, place: str, options: argparse.Namespace
+    model: torch.nn.Module, name: str, options: argparse.Namespace
 ) -> tuple[Callable[[int], None], torch.nn.Module]:
-    model = model.to(place).train()
+    model = model.to(name).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-5)
 
     def step(turn: int) -> None:
         drawn = torch.Generator().manual_seed(turn)
-        images = torch.randn(options.batch, 3, options.size, options.size, generator=drawn).to(place)
-        labels = torch.randint(0, 1000, (options.batch,), generator=drawn).to(place)
+        images = torch.randn(options.batch, 3, options.size, options.size, generator=drawn).to(name)
+        labels = torch.randint(0, 1000, (options.batch,), generator=drawn).to(name)
         loss = torch.nn.functional.cross_entropy(model(images), labels)
         optimizer.zero_grad()
         loss.backward()
@@ -68,14 +68,14 @@ def stepper(
     return step, model
 
 
-def tell(
+def print_ratios(
     on: str, seconds: dict[str, list[float]], steps: dict[str, tuple[Callable[[int], None], torch.nn.Module]]
 ) -> None:
-    middle = {place: statistics.median(values) for place, values in seconds.items()}
+    middle = {name: statistics.median(values) for name, values in seconds.items()}
     weights = [[value.cpu() for value in model.state_dict().values()] for _, model in steps.values()]
-    same = all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
-    for place, value in middle.items():
-        print(f"{place}: {value * 1e3:.0f} ms a step (median of {len(seconds[place])})")
+    same = all(torch.equal(ours, theirs) for ours, theirs in zip(*weights, strict=True))
+    for name, value in middle.items():
+        print(f"{name}: {value * 1e3:.0f} ms a step (median of {len(seconds[name])})")
     print(f"{on} / cpu: {middle[on] / middle['cpu']:.3f}; weights {'identical' if same else 'DIFFER'}")
 
 

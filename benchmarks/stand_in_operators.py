@@ -19,7 +19,6 @@ import fnmatch
 import json
 import os
 import queue
-import shlex
 import subprocess
 import sys
 import threading
@@ -29,7 +28,6 @@ import unittest
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +117,7 @@ def list_cases(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 def serve(stage: str, samples: int, crash: str) -> None:
     """Run the cases that stdin names, and tell stdout of each that it begins and how it ends."""
-    told = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what operators print themselves
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -130,13 +128,13 @@ def serve(stage: str, samples: int, crash: str) -> None:
         torch_stage.install_cuda_as_cpu()
     else:
         torch_stage.install(stage)
-    print("ready", file=told, flush=True)
+    print("ready", file=answers, flush=True)
     for line in sys.stdin:
         name, dtype = json.loads(line)
         if name == crash:
             os.abort()
         outcome = Case(operators[name], getattr(torch, dtype), stage, samples).run()
-        print(json.dumps(asdict(outcome)), file=told, flush=True)
+        print(json.dumps(asdict(outcome)), file=answers, flush=True)
 
 
 class Case:
@@ -332,35 +330,35 @@ def find_difference(expected: list[Any], found: list[Any], device: str, uninitia
     """Return how results differ from the CPU's; empty where they are equal."""
     if len(expected) != len(found):
         return f"{len(expected)} results on the CPU, {len(found)} on the device"
-    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
-        if isinstance(one, torch.Tensor) is not isinstance(other, torch.Tensor):
-            return f"result {number} is {type(one).__name__} on the CPU, {type(other).__name__} on the device"
-        if isinstance(one, torch.Tensor):
-            difference = compare_tensors(one.detach(), other.detach(), device, uninitialised)
+    for number, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
+        if isinstance(ours, torch.Tensor) is not isinstance(theirs, torch.Tensor):
+            return f"result {number} is {type(ours).__name__} on the CPU, {type(theirs).__name__} on the device"
+        if isinstance(ours, torch.Tensor):
+            difference = compare_tensors(ours.detach(), theirs.detach(), device, uninitialised)
             if difference:
                 return f"result {number}: {difference}"
-        elif not isinstance(one, torch.device) and not same_plain(one, other):
-            return f"result {number} is {one!r} on the CPU, {other!r} on the device"
+        elif not isinstance(ours, torch.device) and not same_plain(ours, theirs):
+            return f"result {number} is {ours!r} on the CPU, {theirs!r} on the device"
     return ""
 
 
-def same_plain(one: Any, other: Any) -> bool:
-    return bool(one == other or (one != one and other != other))
+def same_plain(ours: Any, theirs: Any) -> bool:
+    return bool(ours == theirs or (ours != ours and theirs != theirs))
 
 
-def compare_tensors(one: torch.Tensor, other: torch.Tensor, device: str, uninitialised: bool) -> str:
-    if other.device.type != device:
-        return f"it is on {other.device}"
+def compare_tensors(ours: torch.Tensor, theirs: torch.Tensor, device: str, uninitialised: bool) -> str:
+    if theirs.device.type != device:
+        return f"it is on {theirs.device}"
     for name in ("layout", "dtype", "shape"):
-        if getattr(one, name) != getattr(other, name):
-            return f"{name} {getattr(one, name)} on the CPU, {getattr(other, name)} on the device"
-    if one.layout is not torch.strided:
-        one, other = one.to_dense(), other.to_dense()
-    elif one.stride() != other.stride() and one.numel():
-        return f"strides {one.stride()} on the CPU, {other.stride()} on the device"
-    if uninitialised or bits(one) == bits(other.cpu()):
+        if getattr(ours, name) != getattr(theirs, name):
+            return f"{name} {getattr(ours, name)} on the CPU, {getattr(theirs, name)} on the device"
+    if ours.layout is not torch.strided:
+        ours, theirs = ours.to_dense(), theirs.to_dense()
+    elif ours.stride() != theirs.stride() and ours.numel():
+        return f"strides {ours.stride()} on the CPU, {theirs.stride()} on the device"
+    if uninitialised or bits(ours) == bits(theirs.cpu()):
         return ""
-    gap = (one.to(torch.complex128) - other.cpu().to(torch.complex128)).abs().max().item()
+    gap = (ours.to(torch.complex128) - theirs.cpu().to(torch.complex128)).abs().max().item()
     return f"values differ, by {gap:.2g} at most"
 
 
@@ -469,7 +467,7 @@ def run_stage(stage: str, cases: list[tuple[str, str]], options: argparse.Namesp
                 break
             outcomes.append(outcome := child.run(*case))
             if not outcome.is_in_order:
-                tell(f"{stage} {outcome.operator} {outcome.dtype}: {outcome.outcome}: {outcome.reason}")
+                print_note(f"{stage} {outcome.operator} {outcome.dtype}: {outcome.outcome}: {outcome.reason}")
         child.end()
 
     threads = [threading.Thread(target=work) for _ in range(options.jobs)]
@@ -517,18 +515,16 @@ def make_rows(outcomes: list[Outcome]) -> list[dict[str, str]]:
 
 def make_record(outcomes: list[Outcome], options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """Return the file for docs/results/; `make results` makes a table of it."""
+    from run_description import describe_run
+
     from viaduct import devices
-    from viaduct.training.summary import commit, machine
 
     rows = make_rows(outcomes)
     return {
         "kind": "benchmark",
         "title": "PyTorch's operator database on the stand-in devices, against the CPU",
         "note": make_note(outcomes, seconds),
-        "command": shlex.join(["python", "benchmarks/stand_in_operators.py", *sys.argv[1:]]),
-        "commit": commit(),
-        "machine": machine(devices.get("cpu")),
-        "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        **describe_run(devices.get("cpu")),
         "columns": list(rows[0]),
         "rows": rows,
         "samples": {
@@ -559,7 +555,7 @@ def make_note(outcomes: list[Outcome], seconds: float) -> str:
     return "\n".join(lines)
 
 
-def tell(line: str) -> None:
+def print_note(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -78,7 +78,7 @@ def main() -> None:
     print(render_table([outcome.as_row() for outcome in outcomes]))
     for outcome in outcomes:
         for name in outcome.failures:
-            tell(f"torch {outcome.torch}: {name} failed")
+            print_note(f"torch {outcome.torch}: {name} failed")
     if options.out:
         options.out.write_text(json.dumps(make_record(outcomes, options), indent=1) + "\n")
     sys.exit(0 if all(outcome.is_good for outcome in outcomes) else 1)
@@ -118,19 +118,19 @@ def test_release(release: str, folder: Path, options: argparse.Namespace) -> Out
     log = folder / f"torch-{release}.log"
     try:
         source = copy_tree(environment / "tree")
-        tell(f"torch {release}: building {environment}; the log is {log}")
+        print_note(f"torch {release}: building {environment}; the log is {log}")
         build(environment, source, requirement_of(release), options.python, log)
         outcome.torch, outcome.numpy, outcome.python = versions_in(environment)
-        tell(f"torch {outcome.torch}, numpy {outcome.numpy}, Python {outcome.python}: testing")
+        print_note(f"torch {outcome.torch}, numpy {outcome.numpy}, Python {outcome.python}: testing")
         run_tests(outcome, environment, source, log, options)
     except subprocess.CalledProcessError as error:
         outcome.error = f"could not: {shlex.join(map(str, error.cmd))[:120]}"
-        tell(f"torch {release}: {outcome.error}; the end of {log}:")
-        tell("\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else "")
+        print_note(f"torch {release}: {outcome.error}; the end of {log}:")
+        print_note("\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else "")
     finally:
         if not options.keep:
             shutil.rmtree(environment, ignore_errors=True)
-    tell(
+    print_note(
         f"torch {outcome.torch or release}: {outcome.passed} passed, {outcome.failed} failed, {outcome.skipped} skipped"
     )
     return outcome
@@ -208,7 +208,7 @@ def render_table(rows: list[dict[str, str]]) -> str:
 def make_record(outcomes: list[Outcome], options: argparse.Namespace) -> dict[str, object]:
     """Return the file for docs/results/; `make results` makes a table of it."""
     from viaduct import devices
-    from viaduct.training.summary import commit, machine
+    from viaduct.training.summary import describe_machine, read_commit
 
     skips = sum((Counter(outcome.skip_reasons) for outcome in outcomes), Counter())
     return {
@@ -217,8 +217,8 @@ def make_record(outcomes: list[Outcome], options: argparse.Namespace) -> dict[st
         "note": f"`pytest {' '.join(options.tests)} -m '{MARKS}'`, each in a fresh environment without TensorFlow. "
         f"The commonest reasons for skipping: {'; '.join(reason for reason, _ in skips.most_common(3))}.",
         "command": shlex.join(["python", "benchmarks/torch_versions.py", *options.torches]),
-        "commit": commit(),
-        "machine": machine(devices.get("cpu")),
+        "commit": read_commit(),
+        "machine": describe_machine(devices.get("cpu")),
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
         "columns": COLUMNS,
         "rows": [outcome.as_row() for outcome in outcomes],
@@ -226,7 +226,7 @@ def make_record(outcomes: list[Outcome], options: argparse.Namespace) -> dict[st
     }
 
 
-def tell(line: str) -> None:
+def print_note(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

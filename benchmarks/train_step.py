@@ -14,12 +14,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import shlex
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from run_description import describe_run
 
 from viaduct import devices, models
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns
@@ -35,7 +33,6 @@ from viaduct.recipes import Arrays, Checkpoint, Evaluation, ImageSet, Log, Preci
 from viaduct.training.callbacks import MetricsFile, NanStop, TensorBoard
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.summary import commit, machine
 
 CLASSES = 1001
 Run = Callable[[int], None]
@@ -163,12 +160,6 @@ def measure(names: list[str], options: argparse.Namespace) -> dict[str, list[flo
     return seconds
 
 
-def without_out(words: list[str]) -> list[str]:
-    """The command as anyone would repeat it."""
-    place = words.index("--out") if "--out" in words else len(words)
-    return words[:place] + words[place + 2 :]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
@@ -196,10 +187,7 @@ def main() -> None:
         record = {
             "kind": "benchmark",
             "title": f"{what}: batch {options.batch}, {options.size}x{options.size}",
-            "command": shlex.join(["python", "benchmarks/train_step.py", *without_out(sys.argv[1:])]),
-            "commit": commit(),
-            "machine": machine(room),
-            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            **describe_run(room),
             "columns": ["variant", "images/s", "ms/step", "ratio"],
             "rows": rows,
             "samples": {"seconds_per_step": seconds},

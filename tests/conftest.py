@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -78,3 +79,16 @@ def stand_in_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     yield folder
     for name in names:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def shapes_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train the built-in shapes for some steps: weights with settled statistics, far from random outputs."""
+    run = tmp_path_factory.mktemp("handover") / "shapes"
+    flags = ["--device", "cpu", "--run", str(run), "--steps", "12", "--set", "data.train_images=512"]
+    flags += ["--set", "data.validation_images=64", "--precision", "fp32"]
+    done = subprocess.run(
+        [sys.executable, "-m", "viaduct", "train", "shapes_taster", *flags], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return run

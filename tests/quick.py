@@ -2,7 +2,8 @@
 
 A module is out if it imports what starts processes, or TensorFlow, itself or through a helper of ours: there is no list
 to keep. In what is left starting a process is an error, in every run of the suite. A single test that must start some
-is marked `process`; one that takes seconds is marked `lengthy`, and `make quick` says which.
+is marked `process`; one that takes seconds is marked `lengthy`, and `make quick` says which. Tests on a card are out,
+because Triton starts a compiler.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def imported_names(path: Path) -> Iterator[str]:
 
 
 def is_quick(item: pytest.Item) -> bool:
-    return heavy_import(item.path) is None and not any(map(item.get_closest_marker, ("process", "lengthy")))
+    return heavy_import(item.path) is None and not any(map(item.get_closest_marker, ("process", "lengthy", "gpu")))
 
 
 def forbid_processes(patch: pytest.MonkeyPatch) -> None:

@@ -162,7 +162,7 @@ def test_what_torch_did_not_write_is_not_given_to_it(
 
 def test_an_npz_that_unfolds_a_thousandfold_is_refused(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros(20 << 20, np.float64))
-    refuse(lambda: npz.open_array(tmp_path / "a.npz", "x"), "bytes unfold to 167,772,288")
+    refuse(lambda: npz.open_array(tmp_path / "a.npz", "x"), "bytes unpack to 167,772,288")
     np.savez_compressed(tmp_path / "b.npz", x=np.zeros(1 << 20, np.float64))
     assert npz.open_array(tmp_path / "b.npz", "x").size == 1 << 20
 
@@ -293,13 +293,12 @@ def test_a_gzipped_idx_file_that_unfolds_a_thousandfold_is_refused(tmp_path: Pat
 
 
 def test_variables_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
-    from viaduct.weights.bundle import entry
-    from viaduct.weights.bundle import header as bundle_header
+    from viaduct.weights.bundle import encode_entry, encode_header
 
     tensor = torch.zeros(1000)
     content = tensor.numpy().tobytes()
-    pairs = [(f"v{number:05d}".encode(), entry(tensor, 0, content)) for number in range(1000)]
-    (tmp_path / "model.index").write_bytes(write_table([(b"", bundle_header()), *pairs]))
+    pairs = [(f"v{number:05d}".encode(), encode_entry(tensor, 0, content)) for number in range(1000)]
+    (tmp_path / "model.index").write_bytes(write_table([(b"", encode_header()), *pairs]))
     (tmp_path / "model.data-00000-of-00001").write_bytes(content)
     refuse(lambda: Bundle(tmp_path / "model"), "v00000 and v00001 share the bytes")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quick import STARTERS, TESTS, heavy_import
+from quick import STARTERS, TESTS, heavy_import, is_quick
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,11 @@ def test_what_starts_processes_or_needs_tensorflow_is_left_out(tmp_path: Path, t
 def test_a_helper_in_the_same_folder_is_looked_into() -> None:
     browsing = TESTS / "reporting" / "test_in_browser.py"
     assert heavy_import(browsing) == "reporting.browser, which imports subprocess"
+
+
+@pytest.mark.gpu
+def test_a_test_on_a_card_may_start_the_compiler(request: pytest.FixtureRequest) -> None:
+    assert not is_quick(request.node)
 
 
 def test_most_modules_are_quick() -> None:

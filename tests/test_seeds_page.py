@@ -71,7 +71,7 @@ def parse_command(command: str) -> None:
         parsed, words = inner[words[0]], words[1:]
     context = parsed.make_context(verb, words)
     if verb == "train":
-        with patch.object(train, "run_training"), context:  # resolves recipe, fields and ranks, and would train then
+        with patch.object(train, "train_or_launch"), context:  # resolves recipe, fields and ranks, and would train then
             context.invoke(parsed.callback, **context.params)
     check_values(verb, context.params)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,3 +121,10 @@ def test_gradients_are_clipped_to_the_same_bits_without_the_function_of_torch_2_
     torch_compat.clip_gradients(parameters, most, norm)
     for parameter, gradient in zip(parameters, expected, strict=False):
         torch.testing.assert_close(parameter.grad, gradient, rtol=0, atol=0)
+
+
+def test_only_the_profilers_warning_about_cycles_is_hidden() -> None:
+    with torch_compat.ignore_profiler_cycles():
+        warnings.warn("Warning: Profiler clears events at the end of each cycle.Only events from …", stacklevel=1)
+        with pytest.raises(UserWarning, match="another"):
+            warnings.warn("another", stacklevel=1)

@@ -32,7 +32,8 @@ CASES = {
     ),
     "a missing argument": (
         ["compare", "a"],
-        "viaduct compare: RIGHT is missing: The truth: a dump, or a run.\n  It is `viaduct compare LEFT RIGHT`; ",
+        "viaduct compare: RIGHT is missing: Reference (golden): a dump, or a run.\n"
+        "  It is `viaduct compare LEFT RIGHT`; ",
     ),
     "a missing flag": (["weights", "import", "a"], "viaduct weights import: --out is missing: The .safetensors file"),
     "too many arguments": (["compare", "a", "b", "c"], "viaduct compare: too many arguments: 'c' is not expected.\n"),

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.version_info < (3, 11), r
 PROBE = """
 import hashlib, json, pathlib, sys
 import numpy as np
-from viaduct.data import geometry, region
+from viaduct.data import compiled, geometry, region
 data = pathlib.Path(sys.argv[1]).read_bytes()
 rows, columns = geometry.stretch_axis(3, 40, 32), geometry.stretch_axis(5, 50, 32)
 crop = np.empty((32, 32, 3), np.float32)
@@ -37,7 +37,7 @@ resized = geometry.resample(pixels, rows, columns)
 maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
 print(json.dumps({
     "decoder": region.describe_decoder(),
-    "compiled": geometry.compiled_lerp() is not None,
+    "compiled": compiled.find_compiled("_lerp", "lerp") is not None,
     "crop": hashlib.sha256(crop).hexdigest(),
     "resized": hashlib.sha256(resized).hexdigest(),
     "libraries": sorted({line.split()[-1] for line in maps if "libjpeg" in line}),

@@ -1,4 +1,4 @@
-"""What a script of one's own can call. Errors are exceptions (`viaduct.errors`), progress goes to `logging`.
+"""The Python API (docs/api.md). Errors are exceptions (`viaduct.errors`), progress goes to `logging`.
 
     run = viaduct.train("resnet50_cifar10", data="cifar/", device="cpu")
     loader = viaduct.records("records/", preprocess="official", batch=256)
@@ -7,7 +7,7 @@
     model = viaduct.fuse(torchvision.models.resnet50().cuda())
     with viaduct.sink(step, steps=100) as run: loss = run(images, labels)
 
-torch is imported by `train`, `records`, `fuse` and `sink`, when they are called.
+torch is imported only when `train`, `records`, `fuse` or `sink` is called.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from viaduct.training.step_sink import StepSink
 
 Network = TypeVar("Network", bound="nn.Module")
-Kind = Literal["log", "evaluation"]
+MetricKind = Literal["log", "evaluation"]
 Resume = Literal["auto", "never", "must"]
 LOGGER = logging.getLogger("viaduct")
 LOGGER.addHandler(logging.NullHandler())  # without it, logging prints warnings where the caller has no handler
@@ -43,7 +43,7 @@ LOGGER.addHandler(logging.NullHandler())  # without it, logging prints warnings 
 
 @dataclass(frozen=True)
 class Run:
-    """A run that `train` began or continued, as it is on disk."""
+    """The run directory that `train` has written."""
 
     path: Path
     finished: bool  # False: interrupted; the same call continues it
@@ -51,26 +51,26 @@ class Run:
 
     @property
     def model(self) -> Path:
-        """The trained weights; there once the run has finished."""
+        """Path of the trained weights, which exist once the run has finished."""
         return self.path / "model.safetensors"
 
     @property
     def report(self) -> Path:
-        """The page of the run."""
+        """Path of the run's HTML report."""
         return self.path / "report.html"
 
     @property
     def checkpoints(self) -> list[Path]:
-        """The folders of its checkpoints, oldest first."""
+        """The folders of the run's checkpoints, oldest first."""
         from viaduct.run_files import step_folders
 
         return list(step_folders(self.path / "checkpoints").values())
 
-    def metrics(self, kind: Kind = "evaluation") -> list[dict[str, Any]]:
+    def metrics(self, kind: MetricKind = "evaluation") -> list[dict[str, Any]]:
         """Return the records of log lines (loss, rate, …) or of evaluations (top1, top5, loss, …), by step."""
         from viaduct.training.rundir import RunDir
 
-        check_choice("kind", kind, get_args(Kind))
+        check_choice("kind", kind, get_args(MetricKind))
         return RunDir(self.path).records(kind)
 
 
@@ -83,10 +83,10 @@ def train(
     changes: Mapping[str, object] | None = None,
     resume: Resume = "auto",
 ) -> Run:
-    """Train a recipe, or continue its run, in this process; `changes` are fields by path, such as {"data.size": 64}.
+    """Train a recipe in this process, or resume its run; `changes` are fields by path, such as {"data.size": 64}.
 
-    `recipe` is a recipe's name, a recipe file, or a Recipe. A Recipe lives in Python alone: its run is continued by
-    another call, not by the command line. Lines of progress go to the logger `viaduct`.
+    `recipe` is a recipe's name, a recipe file, or a Recipe. The run of a Recipe object can be resumed by another call
+    of this function, but not from the command line, which needs a file. Progress goes to the logger `viaduct`.
     """
     from viaduct.data.synthetic import SYNTHETIC
     from viaduct.training.networks import apply_source_settings
@@ -112,7 +112,7 @@ def train(
 
 
 def load_recipe(recipe: str | Recipe) -> Loaded:
-    """Return a recipe with its name: as loaded by name or path, or the object that was given."""
+    """Load a recipe by name or path, or wrap a Recipe object."""
     from viaduct.recipes import Loaded, Recipe, load
 
     if isinstance(recipe, Recipe):
@@ -123,7 +123,7 @@ def load_recipe(recipe: str | Recipe) -> Loaded:
 
 
 def change_recipe(loaded: Loaded, changes: Mapping[str, object]) -> Loaded:
-    """Return the recipe with fields changed as `--set` changes them."""
+    """Return the recipe with the fields changed, in the way of `--set`."""
     from viaduct.recipes._fields import override
 
     recipe = loaded.recipe
@@ -132,10 +132,10 @@ def change_recipe(loaded: Loaded, changes: Mapping[str, object]) -> Loaded:
     return replace(loaded, recipe=recipe)
 
 
-def check_type(name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
-    """Raise BadValue, which names the argument, if a value is not of a type; True and False are no numbers."""
+def check_type(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
+    """Raise BadValue if the argument called `name` is not an instance of `kind`; a bool does not count as an int."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        raise BadValue(f"{name} is {shorten(value)}, of type {type(value).__name__}; it must be {wanted}.")
+        raise BadValue(f"{name} is {shorten(value)}, of type {type(value).__name__}; it must be {expected}.")
 
 
 def check_path(name: str, value: object) -> None:
@@ -146,13 +146,13 @@ def check_path(name: str, value: object) -> None:
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise BadValue if an argument is not one of a few words."""
+    """Raise BadValue if an argument is not one of `choices`."""
     if not isinstance(value, str) or value not in choices:
         raise BadValue(f"{name} is {shorten(value)}; it must be one of {', '.join(map(repr, choices))}.")
 
 
 def check_changes(changes: object) -> None:
-    """Raise BadValue if changes of a recipe are not values by path."""
+    """Raise BadValue if `changes` is not a mapping with strings as keys."""
     example = 'For example changes={"steps": 2, "data.size": 64}.'
     if changes is not None and not isinstance(changes, Mapping):
         raise BadValue(f"changes is of type {type(changes).__name__}; it must be a dict of values by path.", example)
@@ -162,7 +162,7 @@ def check_changes(changes: object) -> None:
 
 
 def check_model(name: str, model: object) -> None:
-    """Raise BadValue if an argument is not a model of torch."""
+    """Raise BadValue if `model`, the argument of the function called `name`, is not a torch.nn.Module."""
     from torch import nn
 
     if not isinstance(model, nn.Module):
@@ -170,19 +170,19 @@ def check_model(name: str, model: object) -> None:
 
 
 def shorten(value: object) -> str:
-    """Return a value for a message: its beginning, if it is long."""
+    """Return the repr of a value for a message, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 class LogStream(io.TextIOBase):
-    """A stream whose lines become log records."""
+    """Text stream that sends each complete line to the logger `viaduct`."""
 
     def __init__(self, level: int) -> None:
-        self.level, self.held = level, ""
+        self.level, self.incomplete_line = level, ""
 
     def write(self, text: str) -> int:
-        *lines, self.held = (self.held + text).split("\n")
+        *lines, self.incomplete_line = (self.incomplete_line + text).split("\n")
         for line in filter(None, map(str.rstrip, lines)):
             LOGGER.log(self.level, "%s", line)
         return len(text)
@@ -193,13 +193,13 @@ class LogStream(io.TextIOBase):
 
 @contextlib.contextmanager
 def output_to_logging() -> Iterator[None]:
-    """Let what a run would print go to the logger `viaduct`."""
+    """Redirect stdout and stderr to the logger `viaduct`."""
     with contextlib.redirect_stdout(LogStream(logging.INFO)), contextlib.redirect_stderr(LogStream(logging.INFO)):
         yield
 
 
 class RecordLoader:
-    """Batches of images and labels for a loop of one's own; each pass over it is another epoch."""
+    """Iterable over batches of images and labels; each iteration over it is the next epoch."""
 
     def __init__(self, batches: Any) -> None:
         self.batches, self.next_epoch, self.is_closed = batches, 0, False
@@ -208,9 +208,9 @@ class RecordLoader:
         return int(self.batches.steps_per_epoch)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Return an iterator over images N,3,H,W, normalised and on the device, with labels, of the next epoch.
+        """Return an iterator over (images, labels) of the next epoch; images are N,3,H,W, normalised, on the device.
 
-        A batch is good until the next.
+        A batch's memory is reused for the next one: copy what must last longer.
         """
         if self.is_closed:
             raise BadValue("these records are closed.", "Open them again with viaduct.records(…).")
@@ -219,11 +219,13 @@ class RecordLoader:
     def read_epoch(self) -> Iterator[tuple[Tensor, Tensor]]:
         epoch, self.next_epoch = self.next_epoch, self.next_epoch + 1
         for batch in self.batches.epoch(epoch):
-            kept = slice(None) if batch.mask is None else batch.mask
-            yield batch.images[kept], batch.labels[kept]
+            rows = (
+                slice(None) if batch.mask is None else batch.mask
+            )  # without the padding of an evaluation's last batch
+            yield batch.images[rows], batch.labels[rows]
 
     def close(self) -> None:
-        """End the threads that prepare batches."""
+        """Stop the threads that prepare batches."""
         self.is_closed = True
         self.batches.close()
 
@@ -247,11 +249,11 @@ def records(
     workers: int = 0,
     device: str = "cpu",
 ) -> RecordLoader:
-    """Open TFRecord files, MindRecord files or class folders as batches for a loop of one's own.
+    """Open TFRecord files, MindRecord files or class folders as batches for your own training loop.
 
-    In training images are cropped and mirrored at random, in an order that follows from the seed and the epoch; in
-    evaluation each is seen once. `preprocess` is the name of a reference (`viaduct.data.references.names()`), whose
-    mean is subtracted from pixels of 0 to 255 and by whose scale they are multiplied: official has a scale of 1.
+    With `train` images are cropped and mirrored at random, in an order that is a function of seed and epoch; without,
+    each image comes once. `preprocess` names a reference implementation (`viaduct.data.references.names()`): its mean
+    is subtracted from pixels of 0 to 255, and the difference is multiplied by its scale (1 for `official`).
     """
     from viaduct import devices
     from viaduct.data.records import Records
@@ -273,12 +275,12 @@ def records(
 
 
 def fuse(model: Network, dtype: Literal["bf16", "fp16"] | torch.dtype = "bf16", *, strict: bool = False) -> Network:
-    """Let the bottleneck blocks of a model train on kernels of viaduct, in its own memory; return the model.
+    """Make the bottleneck blocks of a model train with viaduct's kernels; change the model in place and return it.
 
-    Blocks of torchvision's and timm's ResNets (also grouped and wide) and RegNets, and ours, are found by structure and
-    checked. Weights and `state_dict` stay; an evaluation, and a pass in another precision than `dtype`, run as written.
-    `fused_parts` says what was fused and why the rest was not. Where nothing can be (no NVIDIA card, no Triton) the
-    model stays as it is and the log says why; with `strict` that is an error.
+    Blocks of torchvision's, timm's and viaduct's ResNets (also grouped and wide) and RegNets are found by structure and
+    checked. Weights and `state_dict` stay as they are. Evaluation, and a pass in another precision than `dtype`, run
+    the original code. `fused_parts` tells what was fused and why the rest was not. Where nothing can be fused (no
+    NVIDIA card, no Triton) the model is unchanged and the log says why; with `strict` that raises BadValue.
     """
     from viaduct.kernels.fused import FuseReport, find_obstacle, set_report
 
@@ -290,7 +292,7 @@ def fuse(model: Network, dtype: Literal["bf16", "fp16"] | torch.dtype = "bf16", 
     if obstacle is not None:
         report = set_report(model, FuseReport(obstacle=obstacle))
     else:
-        from viaduct.kernels.fuse import fuse_parts  # here, for it imports Triton
+        from viaduct.kernels.fuse import fuse_parts  # imports Triton, which not every machine has
 
         report = fuse_parts(model, precision)
     if strict and not report.fused:
@@ -301,26 +303,26 @@ def fuse(model: Network, dtype: Literal["bf16", "fp16"] | torch.dtype = "bf16", 
 
 
 def find_dtype(dtype: str | torch.dtype) -> torch.dtype:
-    """Return torch's name of a precision that the kernels compute in."""
+    """Return the torch dtype for "bf16" or "fp16"; raise BadValue for a dtype without kernels."""
     import torch
 
-    known: dict[Any, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    found = known.get(dtype) if isinstance(dtype, str) else dtype
-    if found not in known.values():
+    dtypes: dict[object, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    dtypes |= {supported: supported for supported in dtypes.values()}
+    if not isinstance(dtype, str | torch.dtype) or dtype not in dtypes:
         raise BadValue(f"viaduct.fuse: dtype is {dtype!r}; the kernels compute in torch.bfloat16 or torch.float16.")
-    return known["bf16"] if found == torch.bfloat16 else known["fp16"]
+    return dtypes[dtype]
 
 
 def unfuse(model: Network) -> Network:
-    """Let every part of a model run as it is written again; return the model."""
-    from viaduct.kernels.fused import unfuse as take_out_kernels
+    """Undo `fuse`: make all parts of a model run their original code again; return the model."""
+    from viaduct.kernels.fused import unfuse as remove_kernels
 
     check_model("viaduct.unfuse", model)
-    return take_out_kernels(model)
+    return remove_kernels(model)
 
 
 def fused_parts(model: nn.Module) -> FuseReport:
-    """Return what the last `fuse` of this model did: `fused` names, `unfused` names with reasons, `obstacle`."""
+    """Report what the last `fuse` of this model did: names in `fused`, names with reasons in `unfused`, `obstacle`."""
     from viaduct.kernels.fused import FuseReport, read_report
 
     check_model("viaduct.fused_parts", model)
@@ -328,10 +330,10 @@ def fused_parts(model: nn.Module) -> FuseReport:
 
 
 def sink(step: Callable[..., Any], steps: int = 100) -> StepSink:
-    """Return a context in which a step of one's own is captured once as a graph and replayed.
+    """Return a context manager that captures your training step once as a device graph and replays it.
 
     `step` takes tensors and returns a tensor, a tuple of tensors or None. The host waits for the device after every
-    `steps` calls, and at the end. Where the device captures no graphs each call runs the step itself.
+    `steps` calls, and at the end. On a device without graph capture each call runs the step itself.
     """
     from viaduct.training.step_sink import StepSink
 
@@ -339,7 +341,7 @@ def sink(step: Callable[..., Any], steps: int = 100) -> StepSink:
 
 
 def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:
-    """Compare two dumps; `rows` has every tensor, `exit_code` 0 means that all that was compared is good.
+    """Compare two dumps; `rows` has every tensor, `exit_code` 0 means that no compared tensor is out of bounds.
 
     Options are those of `viaduct.comparison.drift.Options`: only, steps, rules, graph, thresholds, workers.
     """
@@ -353,7 +355,7 @@ def compare(left: str | Path, right: str | Path, **options: Any) -> Drift:
 
 @dataclass(frozen=True)
 class Migration:
-    """A script's text for another accelerator, and what was found in it."""
+    """The rewritten text of a script, and the findings about it."""
 
     text: str
     changed: bool
@@ -361,9 +363,9 @@ class Migration:
 
 
 def migrate(source: str, *, to: Target = "npu", name: str = "script.py") -> Migration:
-    """Rewrite the text of one script; nothing of it is executed. Files that it imports are not looked at.
+    """Rewrite the text of one script. Nothing is executed, and the files that the script imports are not read.
 
-    `viaduct migrate` sees whole projects: what a function of another file returns is not known here.
+    Use `viaduct migrate` for a project: here it is unknown what the functions of other files return.
     """
     from viaduct.migration.engine import migrate_bytes
     from viaduct.migration.options import Options, Target
@@ -385,16 +387,16 @@ def migrate(source: str, *, to: Target = "npu", name: str = "script.py") -> Migr
             "file in UTF-8 can hold.",
             "Read the file as UTF-8, without errors='surrogateescape'.",
         ) from None
-    made = migrate_bytes(name, encoded, Options(to=to))
-    if made.reason:
-        raise BadValue(f"{name} {made.reason}.", *([made.remedy] if made.remedy else []))
-    return Migration(made.after.decode(), made.changed, made.findings)
+    migrated = migrate_bytes(name, encoded, Options(to=to))
+    if migrated.reason:
+        raise BadValue(f"{name} {migrated.reason}.", *([migrated.remedy] if migrated.remedy else []))
+    return Migration(migrated.after.decode(), migrated.changed, migrated.findings)
 
 
 def is_script_path(source: str) -> bool:
-    """Return True if a text is not a script but the path of one that exists."""
+    """Return True if the text is the path of an existing file, given by mistake in place of its content."""
     if not source.endswith((".py", ".ipynb")) or "\n" in source:
         return False
-    with contextlib.suppress(OSError, ValueError):  # too long, a NUL byte: no path
+    with contextlib.suppress(OSError, ValueError):  # the text is too long for a path, or contains a NUL byte
         return Path(source).is_file()
     return False

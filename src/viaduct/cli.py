@@ -1,4 +1,4 @@
-"""Table of verbs; the only module in which an error becomes an exit code."""
+"""The command line: the table of verbs, and the only place where an exception becomes an exit code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VERBS = {
     "bench": "Measure a training step: images/s, where its time goes, and what others need for the same work.",
     "migrate": "Rewrite PyTorch and TensorFlow 1 scripts for another accelerator; name what needs manual review.",
     "rehearse": "Run a migrated script without the accelerator, on a stand-in that keeps the card's limits.",
-    "carry": "Migrate a script, rehearse it beside the original, compare them: one command from script to proof.",
+    "carry": "Migrate a script, rehearse it beside the original, compare what they compute: one command, one verdict.",
     "compare": "Find the first operator where two dumps differ, and why; or where two loss curves do.",
     "dump": "Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.",
     "profile": "Show where the time of a training step goes, of any script or recipe, and what to do about it.",
@@ -49,7 +49,7 @@ VERBS = {
 
 
 class LazyVerbs(typer.core.TyperGroup):
-    """Lists verbs from the table; imports the one that is called."""
+    """Group of commands that lists verbs from the table and imports only the one that is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, placeholder, arguments = super().resolve_command(ctx, args)
@@ -61,64 +61,69 @@ class LazyVerbs(typer.core.TyperGroup):
 
 
 def load_verb(name: str) -> Any:
+    """Import a verb's module and return its click command."""
     module = importlib.import_module(f"viaduct.verbs.{name}")
-    if hasattr(module, "app"):  # a verb with verbs of its own
+    if hasattr(module, "app"):  # a verb with subcommands
         return typer.main.get_command(module.app)
     verb = typer.Typer(add_completion=False, rich_markup_mode=None)
     verb.command(name, cls=getattr(module, "Command", None))(module.main)
     return typer.main.get_command(verb)
 
 
-def check_arguments(command: Any, words: list[str]) -> None:
-    """Refuse what no verb could use: paths that no file can have, numbers that are not finite."""
-    if inner := getattr(command, "commands", {}):
-        if translate := getattr(command, "translate", None):
-            words = translate(words)
-        if words[:1] and words[0] in inner:
-            return check_arguments(inner[words[0]], words[1:])
-        default = inner.get(getattr(command, "default", ""))
-        return check_arguments(default, words) if default else None
-    own = words[: words.index("--")] if "--" in words else words
-    check_paths(command, own)
-    return check_numbers(command, own)
+def check_arguments(command: Any, arguments: list[str]) -> None:
+    """Refuse what no verb could use: paths that no file can have, numbers that are not finite.
+
+    What follows `--` belongs to a script of the user's and is not checked.
+    """
+    if subcommands := getattr(command, "commands", {}):
+        if translate := getattr(command, "translate", None):  # _groups.py: former forms of the command line
+            arguments = translate(arguments)
+        if arguments[:1] and arguments[0] in subcommands:
+            return check_arguments(subcommands[arguments[0]], arguments[1:])
+        default = subcommands.get(getattr(command, "default", ""))
+        return check_arguments(default, arguments) if default else None
+    if "--" in arguments:
+        arguments = arguments[: arguments.index("--")]
+    check_paths(command, arguments)
+    return check_numbers(command, arguments)
 
 
-def check_paths(command: Any, words: list[str]) -> None:
+def check_paths(command: Any, arguments: list[str]) -> None:
     """Refuse paths that are empty, too long or contain a NUL byte."""
     paths = list_parameters(command, "Path")
     flags = {flag for parameter in paths for flag in parameter.opts if flag.startswith("-")}
     takes_path = any(parameter.param_type_name == "argument" for parameter in paths)
-    values = list_flags_with_value(command)
-    for before, argument in pairwise(["", *words]):
+    flags_with_value = list_flags_with_value(command)
+    for previous, argument in pairwise(["", *arguments]):
         flag, equals, value = argument.partition("=")
-        if before in flags:
-            refuse_impossible(before, argument)
+        if previous in flags:
+            refuse_impossible(previous, argument)
         elif equals and flag in flags:
             refuse_impossible(flag, value)
-        elif takes_path and before not in values and not argument.startswith("-"):
+        elif takes_path and previous not in flags_with_value and not argument.startswith("-"):
             refuse_impossible("", argument)
 
 
-def check_numbers(command: Any, words: list[str]) -> None:
-    """Refuse numbers that are not finite: nothing on the command line means anything at infinity."""
+def check_numbers(command: Any, arguments: list[str]) -> None:
+    """Refuse NaN and infinity, which no flag has a meaning for."""
     flags = {flag for parameter in list_parameters(command, "float") for flag in parameter.opts}
-    for before, argument in pairwise(["", *words]):
+    for previous, argument in pairwise(["", *arguments]):
         flag, _, value = argument.partition("=")
-        name, text = (before, argument) if before in flags else (flag, value) if flag in flags else ("", "")
+        name, text = (previous, argument) if previous in flags else (flag, value) if flag in flags else ("", "")
         if text.strip("+- ").lower() in ("nan", "inf", "infinity"):
             raise BadValue(f"{name} is {text}; it must be a finite number.")
 
 
 def list_parameters(command: Any, kind: str) -> list[Any]:
-    """Return the parameters of a command whose type contains this name."""
+    """Return the parameters of a command whose annotation contains the type's name `kind`, such as Path or float."""
     hints = typing.get_type_hints(command.callback)
     return [parameter for parameter in command.params if kind in str(hints.get(parameter.name))]
 
 
 def list_flags_with_value(command: Any) -> list[str]:
     """Return the flags of a command that take a value."""
-    takers = [parameter for parameter in command.params if not getattr(parameter, "is_flag", False)]
-    return [flag for parameter in takers for flag in parameter.opts if flag.startswith("-")]
+    parameters = [parameter for parameter in command.params if not getattr(parameter, "is_flag", False)]
+    return [flag for parameter in parameters for flag in parameter.opts if flag.startswith("-")]
 
 
 def show_version(wanted: bool) -> None:
@@ -128,6 +133,7 @@ def show_version(wanted: bool) -> None:
 
 
 def build_app() -> typer.Typer:
+    """Return the application with an empty command for each verb; LazyVerbs puts the real one in its place."""
     app = typer.Typer(
         cls=LazyVerbs,
         help="Port the training of image classifiers to the accelerator you were given.",
@@ -148,36 +154,36 @@ def build_app() -> typer.Typer:
     return app
 
 
-def find_verb(words: list[str]) -> str:
+def find_verb(arguments: list[str]) -> str:
     """Return the verb of a command line, with its subcommand: `data build`."""
-    position = next((position for position, argument in enumerate(words) if argument in VERBS), None)
+    position = next((position for position, argument in enumerate(arguments) if argument in VERBS), None)
     if position is None:
         return ""
-    app = getattr(sys.modules.get(f"viaduct.verbs.{words[position]}"), "app", None)
-    known = getattr(typer.main.get_command(app), "commands", {}) if app else {}
-    return " ".join(
-        [words[position], *(argument for argument in words[position + 1 : position + 2] if argument in known)]
-    )
+    verb, following = arguments[position], arguments[position + 1 : position + 2]
+    app = getattr(sys.modules.get(f"viaduct.verbs.{verb}"), "app", None)
+    subcommands = getattr(typer.main.get_command(app), "commands", {}) if app else {}
+    return " ".join([verb, *(argument for argument in following if argument in subcommands)])
 
 
 def get_command(name: str) -> Any:
     """Return the command of a verb, as `find_verb` names it."""
-    verb, *inner = name.split()
+    verb, *subcommands = name.split()
     command = load_verb(verb)
-    for subcommand in inner:
+    for subcommand in subcommands:
         command = command.commands[subcommand]
     return command
 
 
 def main() -> None:
+    """Run the command line; print errors that a user can cause as messages, and exit with the command's code."""
     # A vendor's plug-in that does not load must not stop `import torch`; devices/ loads it and says what is wrong.
     os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
-    # OpenMP threads that wait shall soon sleep. Left to spin, they take the cores from those they wait for as soon as
-    # another program runs: the demo fell from 870 to 20 images/s beside one busy process, and with this to 218.
+    # Waiting OpenMP threads should soon sleep. Threads that spin take cores from the threads they wait for as soon as
+    # another program runs: the demo fell from 870 to 20 images/s beside one busy process, with this setting to 218.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may have bytes that are no text
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may have bytes that are not UTF-8
     guard_streams()
     try:
         code = build_app()(prog_name="viaduct", standalone_mode=False)
@@ -186,7 +192,7 @@ def main() -> None:
         try:
             sys.stdout.flush()
         except OSError as error:
-            if error.errno != errno.EPIPE:  # a reader who has left is no mistake
+            if error.errno != errno.EPIPE:  # `viaduct … | head` is no error
                 refuse_to_print(error)
         raise
     except Exception as error:
@@ -198,36 +204,36 @@ def main() -> None:
         explained = explain(error)
         if explained is None:
             raise
-        if not explained.told:
+        if not explained.is_silent:
             print(tidy_message(f"{prefix_of(error)}: {explained}"), file=sys.stderr)
         sys.exit(explained.exit_code)
 
 
 def explain(error: Exception) -> ViaductError | None:
-    """Return what to tell the user; None if the error is a bug of ours, which keeps its traceback."""
+    """Return the error to print for an exception; None if it is a bug of ours, which keeps its traceback."""
     if isinstance(error, ViaductError):
         return error
     if isinstance(error, ModuleNotFoundError):
         return explain_import_error(error)
-    words = sys.argv[1:]
+    arguments = sys.argv[1:]
     if type(error).__name__ == "Abort":
         return ViaductError("aborted.")
-    if usage := explain_usage_error(error, words):
+    if usage := explain_usage_error(error, arguments):
         return usage
     if not isinstance(error, OSError | ValueError | RuntimeError):
         return None
-    name = find_verb(words)
-    return explain_os_error(error, words, list_flags_with_value(get_command(name)) if name else [])
+    name = find_verb(arguments)
+    return explain_os_error(error, arguments, list_flags_with_value(get_command(name)) if name else [])
 
 
 def prefix_of(error: Exception) -> str:
-    """Return the command that the error is about: `viaduct launch` may report one of the `viaduct train` it starts."""
+    """Return the command that the error is about; under `viaduct launch` it may be the `viaduct train` of a rank."""
     context = getattr(error, "ctx", None)
     return context.command_path if context else f"viaduct {find_verb(sys.argv[1:])}".strip()
 
 
 def is_output_full(error: Exception) -> TypeGuard[OSError]:
-    """Return True if it was standard output that could not be written."""
+    """Return True if the disk is full and stdout, which goes to a file there, cannot be written."""
     if not isinstance(error, OSError) or error.errno != errno.ENOSPC or error.filename is not None:
         return False
     try:
@@ -238,8 +244,9 @@ def is_output_full(error: Exception) -> TypeGuard[OSError]:
 
 
 def refuse_to_print(error: OSError) -> NoReturn:
+    """Exit because stdout cannot be written."""
     from viaduct.training.output_streams import redirect_to_null
 
-    redirect_to_null(sys.stdout)  # else the interpreter complains once more when it ends
+    redirect_to_null(sys.stdout)  # else Python reports the error again when it flushes stdout at exit
     print(f"{prefix_of(error)}: standard output cannot be written: {error.strerror}.", file=sys.stderr)
     sys.exit(2)

@@ -29,7 +29,7 @@ class ViaductError(Exception):
     """The command cannot be carried out. `cli.main` prints the message and exits with `exit_code`."""
 
     exit_code = 2
-    told = False  # True: another rank prints this error, so this one stays silent
+    is_silent = False  # True: another rank prints this error
 
     def __init__(self, what: str, *hints: str) -> None:
         self.what = what
@@ -38,7 +38,7 @@ class ViaductError(Exception):
 
 
 class UnknownName(ViaductError):
-    """A name that is not in a list of names; the closest one is offered."""
+    """A name that does not exist; the message offers the closest one that does."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *hints: str) -> None:
         known = list(known)
@@ -53,7 +53,7 @@ class BadValue(ViaductError):
 
 
 class MetricFails(BadValue):
-    """A metric of the recipe's own that raises or returns no number; the weights are intact."""
+    """A metric function of the recipe that raises or returns no number; the weights are intact."""
 
 
 class BadData(ViaductError):
@@ -87,7 +87,7 @@ class OutOfMemory(ViaductError):
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Return True if a foreign error says that memory ran out; each device words it differently."""
+    """Return True if an error of torch or Python says that memory ran out; each device words it differently."""
     signs = ("out of memory", "can't allocate memory", "not enough memory")
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in signs)
 
@@ -97,5 +97,5 @@ class DiskFull(ViaductError):
 
 
 def fold_lookalikes(name: str) -> str:
-    """Return the name with characters that are easily mistaken made equal: case, O and 0, l, I and 1, - and _."""
+    """Return the name with lookalikes replaced by one of them: upper and lower case, O and 0, l, I and 1, - and _."""
     return name.lower().translate(str.maketrans("oli-", "011_"))

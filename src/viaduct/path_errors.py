@@ -1,8 +1,9 @@
 """Explain errors of the operating system on paths that the user gave.
 
-A path that may not be entered, is too long, lies on a full disk … is met wherever a file is opened. Code that can say
-more about it does; every other such error comes to `explain_os_error`, which names the path, the flag it was given with
-and what to try. An error on a path that nobody gave is a bug of ours: it is not explained and keeps its traceback.
+Any function that opens a file may meet a folder without permission, a name that is too long, a full disk. It catches
+the error only if it can say more about it. All other OSErrors reach `explain_os_error`, which names the path, the flag
+it was given with and what to try. An OSError on a path that is not from the command line is a bug of ours: it is not
+explained and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -20,11 +21,20 @@ from typing import NamedTuple
 from viaduct.errors import ViaductError
 
 NAME_LIMIT, PATH_LIMIT = 255, 4096  # bytes, on Linux
-# Nobody's bug, whether or not the system says which file it was.
-NOT_OURS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ESTALE)
-SYMLINK_LOOP = "Symlink loop from "
+# These have a cause outside of viaduct, even if the error names no file.
+EXTERNAL_CAUSES = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EROFS,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ESTALE,
+)
+SYMLINK_LOOP = "Symlink loop from "  # how the RuntimeError of Path.resolve begins, before Python 3.13
 OTHER_NAME = "Use a shorter name."
-PLAIN = {
+MESSAGES = {  # error number -> what happened, what to try
     errno.ENOENT: ("there is no such file or folder", "Check the spelling."),
     errno.EPERM: ("the operation is not permitted", "Ask the owner of the folder, or choose another path."),
     errno.ELOOP: ("its symbolic links lead in a circle", "Give the path of the file or folder itself."),
@@ -52,7 +62,7 @@ class BadPath(ViaductError):
     """A path that the operating system refuses."""
 
 
-class Given(NamedTuple):
+class GivenPath(NamedTuple):
     """A path on the command line, and the flag before it."""
 
     path: str
@@ -65,28 +75,28 @@ def explain_os_error(error: BaseException, arguments: Sequence[str], flags: Sequ
     `arguments` is the command line after `viaduct`; `flags` are those of its flags that take a value.
     """
     if isinstance(error, ValueError) and "null byte" in str(error).replace("null character", "null byte"):
-        broken = [given for given in given_paths(arguments, flags) if "\0" in given.path]
-        return BadPath(f"{spell(broken[0])}: a path cannot contain a NUL byte.") if broken else None
-    if isinstance(error, RuntimeError) and str(error).startswith(SYMLINK_LOOP):  # Path.resolve before Python 3.13
+        broken = next((given for given in given_paths(arguments, flags) if "\0" in given.path), None)
+        return BadPath(f"{broken.flag} {broken.path!r}: a path cannot contain a NUL byte.".strip()) if broken else None
+    if isinstance(error, RuntimeError) and str(error).startswith(SYMLINK_LOOP):
         name = ast.literal_eval(str(error).removeprefix(SYMLINK_LOOP))
         error = OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
     if not isinstance(error, OSError):
         return None
     if is_current_folder_gone():
         return BadPath("the current folder has been removed.", "Change to a folder that exists: cd ~")
-    names = [name for name in map(decode_name, (error.filename, error.filename2, name_of_open_file(error))) if name]
+    names = [name for name in map(decode_name, (error.filename, error.filename2, find_open_file(error))) if name]
     for name in names:
-        given = find_given(name, given_paths(arguments, flags))
-        if given is not None or is_output_folder(name):
+        given = find_nearest(name, given_paths(arguments, flags))
+        if given is not None or is_in_output_folder(name):
             return BadPath(*describe(error, name, given))
-    if error.errno in NOT_OURS and not names:
-        what, hint = PLAIN[error.errno]
+    if error.errno in EXTERNAL_CAUSES and not names:
+        what, hint = MESSAGES[error.errno]
         return BadPath(f"{what}.", hint)
     return None
 
 
 def refuse_impossible(flag: str, path: str) -> None:
-    """Raise a BadPath for what no file can be called, with the flag it was given with."""
+    """Raise BadPath if no file can have this path: it is empty, too long or contains a NUL byte."""
     subject = f"{flag} {shorten(path)}".strip()
     if not path:
         what = f"{flag} is empty." if flag else "a path is empty."
@@ -100,13 +110,14 @@ def refuse_impossible(flag: str, path: str) -> None:
 
 
 def decode_name(name: object) -> str | None:
-    if isinstance(name, bytes | str | os.PathLike):
-        return os.fsdecode(name)
-    return None
+    return os.fsdecode(name) if isinstance(name, bytes | str | os.PathLike) else None
 
 
-def name_of_open_file(error: OSError) -> str | None:
-    """Return the file that was being read or written, which the system does not name: from the frames that had it."""
+def find_open_file(error: OSError) -> str | None:
+    """Return the name of the file object that is a local variable nearest to where the error was raised.
+
+    The operating system does not say which file failed while it was read or written.
+    """
     trace, found = error.__traceback__, None
     while trace is not None:
         for value in trace.tb_frame.f_locals.values():
@@ -116,60 +127,66 @@ def name_of_open_file(error: OSError) -> str | None:
     return None if found in ("<stdout>", "<stderr>", "<stdin>") else found
 
 
-def given_paths(arguments: Sequence[str], flags: Sequence[str] = ()) -> Iterator[Given]:
-    """Yield every word of the command line that may be a path: alone, after `=`, or one of several between commas."""
-    before = ""
-    for argument in arguments:
-        flag, equals, value = argument.partition("=")
-        if argument.startswith("-") and not equals:
-            before = argument
-            continue
-        own = flag if argument.startswith("-") else (before if before in flags else "")
-        words = [argument, value, value.partition("=")[2]]
-        listed = [part for text in words for part in text.split(",")]
-        for text in dict.fromkeys([*words, *listed]):
-            if text and not text.startswith("--"):
-                yield Given(text, own)
-        before = ""
+def given_paths(arguments: Sequence[str], flags: Sequence[str] = ()) -> Iterator[GivenPath]:
+    """Yield all parts of the command line that may be a path.
 
-
-def find_given(name: str, candidates: Iterator[Given]) -> Given | None:
-    """Return the given path that is `name`, or else is nearest to it: around it, inside of it, or beside it.
-
-    A file that was given may name others, which lie in its folder.
+    That is an argument, what follows `=` in it (`--out=PATH`, `--set data=PATH`), or an item of a list with commas.
     """
-    wanted = spellings(name)
-    best: tuple[int, Given] | None = None
+    previous = ""
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if argument.startswith("-") and not equals:
+            previous = argument
+            continue
+        flag = name if argument.startswith("-") else (previous if previous in flags else "")
+        values = [argument, value, value.partition("=")[2]]
+        items = [item for text in values for item in text.split(",")]
+        for text in dict.fromkeys([*values, *items]):
+            if text and not text.startswith("--"):
+                yield GivenPath(text, flag)
+        previous = ""
+
+
+def find_nearest(name: str, candidates: Iterator[GivenPath]) -> GivenPath | None:
+    """Return the candidate that is `name`, or the nearest one that contains it or lies in it; None if there is none.
+
+    The folder of a given file counts as given too, since a file may name others beside it.
+    """
+    targets = absolute_forms(name)
+    best: tuple[int, GivenPath] | None = None
     for given in candidates:
-        beside = {os.path.dirname(path) for path in spellings(given.path) if os.path.isfile(path)}
-        for path in spellings(given.path) | beside:
-            distance = min((steps_between(path, other) for other in wanted), default=PATH_LIMIT)
+        folders = {os.path.dirname(path) for path in absolute_forms(given.path) if os.path.isfile(path)}
+        for path in absolute_forms(given.path) | folders:
+            distance = min((count_levels(path, target) for target in targets), default=PATH_LIMIT)
             if distance < PATH_LIMIT and (best is None or distance < best[0]):
                 best = distance, given
     return best[1] if best else None
 
 
-def spellings(path: str) -> set[str]:
-    """Return the absolute forms of a path, with links and resolved."""
+def absolute_forms(path: str) -> set[str]:
+    """Return a path made absolute, with symbolic links as they are and resolved; empty if it contains a NUL byte."""
     if "\0" in path:
         return set()
     return {os.path.abspath(path), os.path.realpath(path)}
 
 
-def steps_between(path: str, other: str) -> int:
-    """Return how many names one has more than the other, if it lies in it."""
+def count_levels(path: str, other: str) -> int:
+    """Return how many levels of folders lie between two paths; PATH_LIMIT if neither contains the other."""
     short, long = sorted((path, other), key=len)
     if short != "/" and (long == short or long.startswith(short + "/")):
         return long.count("/") - short.count("/")
     return PATH_LIMIT
 
 
-def is_output_folder(name: str) -> bool:
-    """Return True for a file of the current or the temporary folder, where output goes by itself; not for our own."""
-    absolute, own = os.path.abspath(name), os.path.dirname(__file__)
+def is_in_output_folder(name: str) -> bool:
+    """Return True for a file in the current or the temporary folder, the default places of output.
+
+    Files of viaduct itself are excluded: an error on one of them is a bug.
+    """
+    absolute, package = os.path.abspath(name), os.path.dirname(__file__)
     folders = [os.getcwd(), os.environ.get("TMPDIR", ""), tempfile.tempdir or "/tmp"]
     inside = any(absolute.startswith(folder + "/") for folder in folders if folder.rstrip("/"))
-    return inside and not absolute.startswith(own + "/")
+    return inside and not absolute.startswith(package + "/")
 
 
 def is_current_folder_gone() -> bool:
@@ -180,24 +197,22 @@ def is_current_folder_gone() -> bool:
     return False
 
 
-def spell(given: Given) -> str:
-    return f"{given.flag} {given.path!r}" if given.flag else repr(given.path)
-
-
 def shorten(name: str) -> str:
+    """Return a name in quotes, cut in the middle if it is long."""
     shown = repr(name)
     return shown if len(shown) <= 120 else f"{shown[:70]} … {shown[-30:]}"
 
 
-def describe(error: OSError, name: str, given: Given | None) -> tuple[str, str]:
-    what, hint = reason_of(error, name)
-    flag = f"{given.flag} " if given and given.flag else ""
-    same = given is None or spellings(given.path) & spellings(name)
-    subject = f"{flag}{shorten(name)}" if same or given is None else f"{flag}{shorten(given.path)}: {shorten(name)}"
-    return f"{subject}: {what}.", hint
+def describe(error: OSError, name: str, given: GivenPath | None) -> tuple[str, str]:
+    """Return the message and the hint for an error on the file `name`, which the user reached by the path `given`."""
+    what, hint = explain_reason(error, name)
+    subject = shorten(name)
+    if given and not absolute_forms(given.path) & absolute_forms(name):
+        subject = f"{shorten(given.path)}: {subject}"
+    return f"{given.flag if given else ''} {subject}: {what}.".lstrip(), hint
 
 
-def reason_of(error: OSError, name: str) -> tuple[str, str]:
+def explain_reason(error: OSError, name: str) -> tuple[str, str]:
     """Return what happened, and what to try."""
     if error.errno == errno.ENAMETOOLONG:
         return describe_length(name)
@@ -208,7 +223,10 @@ def reason_of(error: OSError, name: str) -> tuple[str, str]:
         return f"{shorten(file)} is a file, not a folder", "Give the path of a folder."
     if error.errno == errno.EISDIR:
         return "it is a folder, not a file", "Give the path of a file."
-    return PLAIN.get(error.errno or 0) or ((error.strerror or str(error)).lower(), "Check the path, or choose another.")
+    return MESSAGES.get(error.errno or 0) or (
+        (error.strerror or str(error)).lower(),
+        "Check the path, or choose another.",
+    )
 
 
 def describe_length(name: str) -> tuple[str, str]:
@@ -220,6 +238,7 @@ def describe_length(name: str) -> tuple[str, str]:
 
 
 def describe_permission(name: str) -> tuple[str, str]:
+    """Find the folder or file whose permissions are missing; return what happened, and what to try."""
     for folder in parents_from_root(name)[:-1]:
         if not os.access(folder, os.X_OK):
             return (
@@ -241,6 +260,7 @@ def describe_permission(name: str) -> tuple[str, str]:
 
 
 def parents_from_root(name: str) -> list[Path]:
+    """Return the folders above a path, outermost first, and the path itself."""
     path = Path(name).absolute()
     return [*reversed(path.parents), path]
 
@@ -248,7 +268,7 @@ def parents_from_root(name: str) -> list[Path]:
 def refuse_special_file(path: Path | str) -> None:
     """Raise an OSError for a pipe, a socket or a device: reading it may never end.
 
-    What the shell hands over, `<(command)` and /dev/stdin, is read.
+    Pipes from the shell, `<(command)` and /dev/stdin, are accepted.
     """
     mode = os.stat(path).st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/")):
@@ -257,9 +277,10 @@ def refuse_special_file(path: Path | str) -> None:
 
 
 def refuse_replacing_special_file(path: Path | str) -> None:
-    """Raise an OSError where a whole file would take the place of a device, pipe or socket.
+    """Raise an OSError if `path` is a device, pipe or socket, which an atomic write would replace by a file.
 
-    A rename replaces such a node itself: as root, a page written to /dev/null would destroy it for the whole system.
+    The rename at the end of an atomic write replaces the node: as root, writing to /dev/null would destroy it for the
+    whole system.
     """
     try:
         mode = os.lstat(path).st_mode

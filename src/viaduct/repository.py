@@ -17,16 +17,15 @@ from pathlib import Path
 
 from viaduct.plain_files import open_plain_file, read_plain_file
 
-LARGEST = 512 << 20
-"""Bytes of an index; millions of files fit."""
-SMALL = 1 << 20
-GITLINK, LINK = 0o160000, 0o120000
+LARGEST_INDEX = 512 << 20  # bytes; millions of files fit
+LARGEST_TEXT = 1 << 20  # bytes of config, HEAD and other small files
+GITLINK = 0o160000  # mode of a submodule
 SECTION = re.compile(r"\s*\[\s*([\w.-]+)\s*(?:\"((?:[^\"\\]|\\.)*)\")?\s*\]")
 SETTING = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:=\s*(.*?))?\s*$")
 
 
 class UnreadableRepository(Exception):
-    """A repository whose files do not show what git holds; the message says why."""
+    """A repository whose files viaduct cannot interpret; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +39,15 @@ class Entry:
     modified: tuple[int, int]
     inode: int
     stage: int = 0
-    absent: bool = False  # skip-worktree: not checked out, on purpose
+    skip_worktree: bool = False  # a sparse checkout leaves this file out on purpose
 
 
 @dataclass(frozen=True)
 class Index:
-    """The files that git tracks, by their path within the repository."""
+    """The git index: the tracked files, by their path within the repository."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
-    written: int = 0  # mtime of the index itself, in nanoseconds
+    index_mtime: int = 0  # of the index file itself, in nanoseconds
     algorithm: str = "sha1"
 
     @cached_property
@@ -57,7 +56,7 @@ class Index:
         return frozenset(folder for path in self.entries for folder in parents_of(path))
 
     def holds(self, path: str, file: Path) -> bool:
-        """Return True if git has the content of this file: `git restore` would bring it back."""
+        """Return True if git has this content of the file, so that `git restore` would bring it back."""
         entry = self.entries.get(path)
         if entry is None or entry.stage or entry.mode == GITLINK:
             return False
@@ -66,20 +65,20 @@ class Index:
         except OSError:
             return False
 
-    def is_untouched(self, entry: Entry, found: os.stat_result) -> bool:
-        """Return True if git wrote or checked the file and nobody has since, whatever its filters make of it."""
+    def is_untouched(self, entry: Entry, status: os.stat_result) -> bool:
+        """Return True if the file's times, size and inode are those that git recorded when it last read or wrote it."""
         seconds, nanoseconds = entry.modified
         return (
-            split_time(found.st_mtime_ns) == entry.modified
-            and split_time(found.st_ctime_ns) == entry.changed
-            and (found.st_size & 0xFFFFFFFF, found.st_ino & 0xFFFFFFFF) == (entry.size, entry.inode)
-            and seconds * 10**9 + nanoseconds < self.written  # else it may have been changed within the same tick
+            split_time(status.st_mtime_ns) == entry.modified
+            and split_time(status.st_ctime_ns) == entry.changed
+            and (status.st_size & 0xFFFFFFFF, status.st_ino & 0xFFFFFFFF) == (entry.size, entry.inode)
+            and seconds * 10**9 + nanoseconds < self.index_mtime  # a later change in the same tick would not show
         )
 
 
 @dataclass(frozen=True)
 class Repository:
-    """`folder` holds the index and HEAD; `common` what worktrees share: settings, refs, info/exclude."""
+    """A git checkout. `folder` has index and HEAD; `common` has what worktrees share: config, refs, info/exclude."""
 
     top: Path
     folder: Path
@@ -91,55 +90,55 @@ class Repository:
 
     @cached_property
     def index(self) -> Index:
-        """Raise UnreadableRepository where the index is of a kind that is not understood."""
+        """Return the parsed index; raise UnreadableRepository if it is damaged or of an unknown version."""
         self.check_top()
         path = self.folder / "index"
         try:
-            data = read_plain_file(path, LARGEST)
+            data = read_plain_file(path, LARGEST_INDEX)
             return parse_index(data, os.lstat(path).st_mtime_ns, self.settings.get("extensions.objectformat", "sha1"))
         except FileNotFoundError:
             return Index()  # nothing was ever added
         except OSError as error:
             raise UnreadableRepository(f"{path} cannot be read: {error.strerror}") from None
         except (struct.error, ValueError, IndexError, KeyError):
-            raise UnreadableRepository(f"{path} is damaged, or of a kind that is not understood") from None
+            raise UnreadableRepository(f"{path} is damaged, or of an unknown version") from None
 
     def check_top(self) -> None:
-        """Raise if the settings name another folder as the one that is checked out; those of a submodule name its."""
-        named = self.settings.get("core.worktree")
-        if named is not None and (self.folder / named).resolve() != self.top.resolve():
-            raise UnreadableRepository(f"{self.common / 'config'} names another folder: core.worktree = {named}")
+        """Raise UnreadableRepository if core.worktree names another folder; a submodule's names its own."""
+        worktree = self.settings.get("core.worktree")
+        if worktree is not None and (self.folder / worktree).resolve() != self.top.resolve():
+            raise UnreadableRepository(f"{self.common / 'config'} names another folder: core.worktree = {worktree}")
 
     def head_commit(self) -> str:
-        """Return the commit that is checked out, in hexadecimal digits; empty where it is not known."""
+        """Return the checked-out commit in hexadecimal digits; empty if it is unknown."""
         try:
-            said = read_plain_file(self.folder / "HEAD", SMALL).decode(errors="replace").strip()
-            name = said.removeprefix("ref:").strip() if said.startswith("ref:") else ""
-            found = self.resolve(name) if name else said
+            head = read_plain_file(self.folder / "HEAD", LARGEST_TEXT).decode(errors="replace").strip()
+            commit = self.resolve_ref(head.removeprefix("ref:").strip()) if head.startswith("ref:") else head
         except OSError:
             return ""
-        return found if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", found) else ""
+        return commit if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit) else ""
 
-    def resolve(self, name: str) -> str:
+    def resolve_ref(self, name: str) -> str:
+        """Return the commit of a ref such as refs/heads/main, loose or packed; empty if there is none."""
         if not re.fullmatch(r"refs/[^\0]+", name) or ".." in name:
             return ""
         for folder in (self.folder, self.common):
             try:
-                return read_plain_file(folder / name, SMALL).decode(errors="replace").strip()
+                return read_plain_file(folder / name, LARGEST_TEXT).decode(errors="replace").strip()
             except (FileNotFoundError, NotADirectoryError):
                 continue
-        for line in read_plain_file(self.common / "packed-refs", LARGEST).decode(errors="replace").splitlines():
+        for line in read_plain_file(self.common / "packed-refs", LARGEST_INDEX).decode(errors="replace").splitlines():
             digest, _, packed = line.partition(" ")
             if packed == name:
                 return digest
         return ""
 
 
-# ---- where it is
+# ---- finding a repository
 
 
 def find_repository(folder: Path) -> Repository | None:
-    """Return the repository that a folder lies in; None if there is none, and for a bare one."""
+    """Return the repository that a folder is in; None if there is none, or only a bare one."""
     folder = folder.resolve()
     return next(
         (open_repository(parent) for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None
@@ -147,37 +146,40 @@ def find_repository(folder: Path) -> Repository | None:
 
 
 def open_repository(top: Path) -> Repository:
-    """Return the repository whose `.git` lies in this folder; raise UnreadableRepository if that is something else.
+    """Return the repository whose `.git` is in the folder `top`; raise UnreadableRepository if `.git` is not one.
 
-    Of a worktree or a submodule `.git` is a file that names the folder; it may also be a link to one.
+    In a worktree or a submodule `.git` is a file that names the actual folder; it may also be a symbolic link.
     """
     git_path = top / ".git"
     if git_path.is_dir():
         folder = git_path.resolve()
     else:
         try:
-            said = read_plain_file(git_path, SMALL).decode(errors="surrogateescape").strip()
+            pointer = read_plain_file(git_path, LARGEST_TEXT).decode(errors="surrogateescape").strip()
         except OSError as error:
             raise UnreadableRepository(f"{git_path} is no repository: {error.strerror}") from None
-        if not said.startswith("gitdir:"):
+        if not pointer.startswith("gitdir:"):
             raise UnreadableRepository(f"{git_path} is no repository: it does not begin with `gitdir:`")
-        folder = (top / said.removeprefix("gitdir:").strip()).resolve()
+        folder = (top / pointer.removeprefix("gitdir:").strip()).resolve()
     if not (folder / "HEAD").is_file():
         raise UnreadableRepository(f"{git_path} is no repository: {folder} has no HEAD")
     try:
-        shared = os.fsdecode(read_plain_file(folder / "commondir", SMALL)).strip()
+        shared = os.fsdecode(read_plain_file(folder / "commondir", LARGEST_TEXT)).strip()
     except OSError:
         shared = "."
     return Repository(top, folder, (folder / shared).resolve())
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """Return `section.key` -> value, the last one given; includes are not followed, sub-sections are left out."""
+    """Return the settings of a git config file as {"section.key": value}; the last value of a key counts.
+
+    Includes are not followed, and sections with a subsection (`[remote "origin"]`) are left out.
+    """
     try:
-        lines = os.fsdecode(read_plain_file(path, SMALL)).splitlines()
+        lines = os.fsdecode(read_plain_file(path, LARGEST_TEXT)).splitlines()
     except OSError:
         return {}
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     section: str | None = None
     for line in lines:
         header = SECTION.match(line)
@@ -186,41 +188,41 @@ def read_settings(path: Path) -> dict[str, str]:
             line = line[header.end() :]
         setting = SETTING.match(line)
         if section and setting:
-            found[f"{section}.{setting[1].lower()}"] = unquote("true" if setting[2] is None else setting[2])
-    return found
+            settings[f"{section}.{setting[1].lower()}"] = unquote("true" if setting[2] is None else setting[2])
+    return settings
 
 
 def unquote(text: str) -> str:
-    """Return a value without its quotes and without the comment behind it."""
+    """Return a value without quotes and without a trailing comment."""
     if text.startswith('"'):
         quoted = re.match(r"\"((?:[^\"\\]|\\.)*)\"", text)
         return re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else text
     return re.split(r"\s*[#;]", text, maxsplit=1)[0]
 
 
-# ---- the index
+# ---- parsing the index
 
 
-def parse_index(data: bytes, written: int, algorithm: str) -> Index:
-    """Return what an index of version 2, 3 or 4 holds; raise ValueError for a split or sparse one."""
+def parse_index(data: bytes, index_mtime: int, algorithm: str) -> Index:
+    """Parse an index of version 2, 3 or 4; raise ValueError for a split or sparse one."""
     signature, version, count = struct.unpack_from(">4sII", data)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError(f"index version {version}")
     algorithm = checksum_algorithm(data) or algorithm
     width = {"sha1": 20, "sha256": 32}[algorithm]
     entries: dict[str, Entry] = {}
-    offset, before = 12, b""
+    offset, path = 12, b""
     for _ in range(count):
-        entry, before, offset = parse_entry(data, offset, version, width, before)
-        entries[os.fsdecode(before)] = entry
+        entry, path, offset = parse_entry(data, offset, version, width, path)
+        entries[os.fsdecode(path)] = entry
     for name in extensions(data, offset, len(data) - width):
-        if name[:1].islower():  # without understanding it, the entries cannot be trusted: `link`, `sdir`
+        if name[:1].islower():  # git: a reader that does not know such an extension must not use the index
             raise ValueError(f"extension {name!r}")
-    return Index(entries, written, algorithm)
+    return Index(entries, index_mtime, algorithm)
 
 
 def checksum_algorithm(data: bytes) -> str:
-    """Return the hash whose checksum ends the index; empty where git was told to write none."""
+    """Return the algorithm of the checksum that ends the index; empty if git was configured to write none."""
     for name, width in (("sha1", 20), ("sha256", 32)):
         if len(data) > width and hashlib.new(name, data[:-width]).digest() == data[-width:]:
             return name
@@ -229,32 +231,35 @@ def checksum_algorithm(data: bytes) -> str:
     return ""
 
 
-def parse_entry(data: bytes, start: int, version: int, width: int, before: bytes) -> tuple[Entry, bytes, int]:
-    """Return an entry, its path, and where the next begins."""
+def parse_entry(data: bytes, start: int, version: int, width: int, previous: bytes) -> tuple[Entry, bytes, int]:
+    """Return the entry at `start`, its path, and the offset of the next entry.
+
+    `width` is the size of a digest; version 4 stores only how a path differs from the `previous` one.
+    """
     ctime, ctime_ns, mtime, mtime_ns, _, inode, mode, _, _, size = struct.unpack_from(">10I", data, start)
     end = start + 40 + width
     digest = data[start + 40 : end]
     (flags,) = struct.unpack_from(">H", data, end)
     end += 2
-    more = 0
+    extended_flags = 0
     if flags & 0x4000:
-        (more,) = struct.unpack_from(">H", data, end)
+        (extended_flags,) = struct.unpack_from(">H", data, end)
         end += 2
-    if version == 4:  # the path without what it shares with the one before
+    if version == 4:
         dropped, end = parse_offset(data, end)
         stop = data.index(0, end)
-        path = before[: len(before) - dropped] + data[end:stop]
+        path = previous[: len(previous) - dropped] + data[end:stop]
         following = stop + 1
     else:
         stop = data.index(0, end)
         path = data[end:stop]
-        following = start + (stop - start + 8) // 8 * 8  # with one to eight NULs
-    entry = Entry(digest, mode, size, (ctime, ctime_ns), (mtime, mtime_ns), inode, flags >> 12 & 3, bool(more & 0x4000))
-    return entry, path, following
+        following = start + (stop - start + 8) // 8 * 8  # padded with one to eight NULs
+    stage, skip_worktree = flags >> 12 & 3, bool(extended_flags & 0x4000)
+    return Entry(digest, mode, size, (ctime, ctime_ns), (mtime, mtime_ns), inode, stage, skip_worktree), path, following
 
 
 def parse_offset(data: bytes, position: int) -> tuple[int, int]:
-    """Return a number of variable length, as packs have them, and where it ends."""
+    """Return a variable-length integer in the encoding of git's packs, and the position behind it."""
     byte = data[position]
     value = byte & 0x7F
     while byte & 0x80:
@@ -265,6 +270,7 @@ def parse_offset(data: bytes, position: int) -> tuple[int, int]:
 
 
 def extensions(data: bytes, offset: int, end: int) -> Iterator[str]:
+    """Yield the four-letter signatures of the index's extensions."""
     while offset + 8 <= end:
         name, size = struct.unpack_from(">4sI", data, offset)
         yield name.decode("latin-1")
@@ -272,23 +278,25 @@ def extensions(data: bytes, offset: int, end: int) -> Iterator[str]:
 
 
 def hash_blob(path: Path, algorithm: str) -> bytes:
-    """Return the digest under which git would keep a file, were there no filters."""
+    """Return the digest of the blob that git would store for a file if no filter changed its content."""
     if path.is_symlink():
         target = os.fsencode(os.readlink(path))
         return hashlib.new(algorithm, b"blob %d\0" % len(target) + target).digest()
     with open_plain_file(path) as file:
-        made = hashlib.new(algorithm, b"blob %d\0" % os.fstat(file.fileno()).st_size)
+        digest = hashlib.new(algorithm, b"blob %d\0" % os.fstat(file.fileno()).st_size)
         while piece := file.read(1 << 20):
-            made.update(piece)
-    return made.digest()
+            digest.update(piece)
+    return digest.digest()
 
 
 def split_time(nanoseconds: int) -> tuple[int, int]:
+    """Return a file's time as the index stores it: 32 bits of seconds, and nanoseconds."""
     seconds, fraction = divmod(nanoseconds, 10**9)
     return seconds & 0xFFFFFFFF, fraction
 
 
 def parents_of(path: str) -> Iterator[str]:
+    """Yield the folders above a path: a/b, a for a/b/c."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path

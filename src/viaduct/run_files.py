@@ -1,12 +1,13 @@
-"""The files of a run directory, read with every field checked: whoever reads them meets the types that are written.
+"""Read the files of a run directory and check the fields that viaduct reads from them.
 
-    read_recipe_record(run)      RUN/recipe.json             a BadRun that names file and field where it is damaged
-    read_summary(run)            RUN/summary.json            None where there is none that can be used: not finished
-    read_metrics(run)            RUN/metrics.jsonl           lines that are cut off or damaged are left out
-    read_ending(run)             RUN/ending.json             None where it has none: finished, running or killed
-    read_labels(run)             RUN/labels.json             names of the classes; a BadRun; none before they were kept
-    read_manifest(folder)        …/step-N/manifest.json      a BadRun
-    step_folders(checkpoints)    …/step-N                    by number; a folder of another name is none
+    function                     file                        if the file is missing or damaged
+    read_recipe_record(run)      RUN/recipe.json             BadRun, which names file and field
+    read_summary(run)            RUN/summary.json            None: the run counts as unfinished
+    read_metrics(run)            RUN/metrics.jsonl           no records; damaged lines are left out
+    read_ending(run)             RUN/ending.json             None: finished, still running, or killed
+    read_labels(run)             RUN/labels.json             missing: no labels (older runs have none); damaged: BadRun
+    read_manifest(folder)        …/step-N/manifest.json      BadRun
+    step_folders(checkpoints)    …/step-N                    folders with another name are left out
 
 A run may have been cut off by a full disk, copied in part or edited by hand; none of this may end in a traceback.
 """
@@ -22,7 +23,7 @@ from typing import Any, NoReturn
 
 from viaduct.errors import BadRun
 from viaduct.path_errors import refuse_special_file
-from viaduct.typed_fields import matches, show_value, spell
+from viaduct.typed_fields import matches, show_value, spell_type
 
 LARGEST = 64 << 20  # bytes of a JSON file; recipes have some thousand
 LARGEST_METRICS = 4 << 30
@@ -48,7 +49,7 @@ OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {
 IMAGES = {"count": int, "labels": int}
 FILES = {"size": int, "sha256": str}
 SCORE = dict.fromkeys(("loss", "top1", "top5", "precision", "recall", "f1"), Number)
-HEADLINE = ("count", *SCORE, "seconds")  # what is written down of every evaluation
+HEADLINE = ("count", *SCORE, "seconds")  # fields of an evaluation that metrics.jsonl records
 METRICS: dict[str, dict[str, Any]] = {
     "log": {"epoch": float, "images_per_s": Number, **dict.fromkeys(("loss", "top1", "lr"), Number)},
     "evaluation": {"epoch": float, **SCORE},
@@ -57,11 +58,11 @@ METRICS: dict[str, dict[str, Any]] = {
 
 
 class Damaged(ValueError):
-    """A JSON text that cannot be used, and why."""
+    """JSON text that cannot be used; the message says why."""
 
 
 def read_json_object(path: Path, largest: int = LARGEST) -> Json:
-    """Return the object in a JSON file; a BadRun that says what is wrong with the file. Missing files stay OSErrors."""
+    """Return the object in a JSON file; raise BadRun if it is damaged or too large, OSError if it is missing."""
     refuse_special_file(path)
     size = path.stat().st_size
     if size > largest:
@@ -73,7 +74,7 @@ def read_json_object(path: Path, largest: int = LARGEST) -> Json:
 
 
 def parse_object(text: str | bytes) -> Json:
-    """Return a JSON object; Damaged for anything else."""
+    """Parse a JSON object; raise Damaged for anything else."""
     try:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
         record = json.loads(decoded, parse_constant=refuse_constant)
@@ -91,7 +92,7 @@ def parse_object(text: str | bytes) -> Json:
 
 
 def is_deeper(value: Any, limit: int) -> bool:
-    """Return True if lists and objects are nested in more levels than that; what walks them may use recursion."""
+    """Return True if lists and objects are nested more than `limit` levels deep, too deep for recursive functions."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(limit):
         level = [item for part in level for item in (part.values() if isinstance(part, dict) else part)]
@@ -120,12 +121,12 @@ def require_fields(record: Mapping[str, Any], fields: Mapping[str, Any], prefix:
 
 def require_type(value: Any, kind: Any, name: str) -> None:
     if not matches(value, kind):
-        words = "an object" if kind is dict else spell(kind).replace("dict", "an object").replace("a name", "a text")
-        raise Damaged(f"{name} is {show_value(value)}; it must be {words}")
+        expected = spell_type(kind).replace("dict", "an object").replace("a name", "a text")
+        raise Damaged(f"{name} is {show_value(value)}; it must be {expected}")
 
 
 def read_recipe_record(run: Path) -> Json:
-    """Return RUN/recipe.json, which was written when the run began."""
+    """Return RUN/recipe.json, which is written when a run begins; raise BadRun if it is missing or damaged."""
     file = run / "recipe.json"
     try:
         record = read_json_object(file)
@@ -148,7 +149,7 @@ def read_recipe_record(run: Path) -> Json:
 
 
 def count_steps(record: Mapping[str, Any]) -> int:
-    """Return the steps that a recipe.json asks for; 0 where that cannot be said."""
+    """Return the number of steps that a recipe.json asks for; 0 if it cannot be determined."""
     recipe = record.get("recipe")
     if not isinstance(recipe, dict):
         return 0
@@ -163,13 +164,13 @@ def count_steps(record: Mapping[str, Any]) -> int:
 
 
 def count_of(record: Any, name: str) -> int:
-    """Return a number above 0 that a record has under this name, else 0."""
+    """Return `record[name]` if that is a positive int, else 0."""
     value = record.get(name) if isinstance(record, dict) else None
     return value if isinstance(value, int) and value > 0 else 0
 
 
 def read_labels(run: Path) -> tuple[str, ...]:
-    """Return the class names that a run keeps, in the order of its outputs; none where there is no such file."""
+    """Return the class names of a run in the order of the network's outputs; empty if the run has no labels.json."""
     file = run / LABELS
     if not file.is_file():
         return ()
@@ -180,7 +181,7 @@ def read_labels(run: Path) -> tuple[str, ...]:
 
 
 def read_summary(run: Path) -> Json | None:
-    """Return RUN/summary.json; None if the run has not finished or the file is unusable: then it is written again."""
+    """Return RUN/summary.json; None if it is missing or damaged, in which case training writes it again."""
     try:
         summary = read_json_object(run / "summary.json")
         require_fields(summary, {"steps": int, "length": dict})
@@ -191,7 +192,7 @@ def read_summary(run: Path) -> Json | None:
 
 
 def read_ending(run: Path) -> Json | None:
-    """Return RUN/ending.json, how the last session ended before the last step; None if there is no such file."""
+    """Return RUN/ending.json: how the last session ended if it stopped early. None if it is missing or damaged."""
     try:
         ending = read_json_object(run / ENDING)
         require_fields(ending, {"outcome": str, "step": int, "reason": str})
@@ -220,16 +221,13 @@ def read_manifest(folder: Path) -> Json:
 
 def step_folders(checkpoints: Path) -> dict[int, Path]:
     """Return the folders of checkpoints, intact or damaged, by step, oldest first."""
-    found = {}
-    for path in checkpoints.glob("step-*"):
-        match = STEP_FOLDER.fullmatch(path.name)
-        if match and int(match[1]) < LATEST_STEP:
-            found[int(match[1])] = path
-    return dict(sorted(found.items()))
+    named = ((STEP_FOLDER.fullmatch(path.name), path) for path in checkpoints.glob("step-*"))
+    folders = {int(match[1]): path for match, path in named if match and int(match[1]) < LATEST_STEP}
+    return dict(sorted(folders.items()))
 
 
 def metric_lines(run: Path) -> Iterator[tuple[str, Json | None]]:
-    """Yield the lines of RUN/metrics.jsonl with what they say; None for a line that is cut off or damaged."""
+    """Yield each line of RUN/metrics.jsonl with its record; None in place of a damaged line's record."""
     file = run / "metrics.jsonl"
     if not file.is_file():
         return
@@ -253,7 +251,7 @@ def parse_metric(line: str) -> Json | None:
 
 
 def read_metrics(run: Path, kind: str) -> list[Json]:
-    """Return all records of one kind that have its fields."""
+    """Return the records of a kind (log, evaluation, restart …) that have the fields in METRICS."""
     records = [record for _, record in metric_lines(run) if record is not None and record["kind"] == kind]
     return [record for record in records if has_fields(record, METRICS.get(kind, {}))]
 
@@ -267,7 +265,7 @@ def has_fields(record: Json, fields: Mapping[str, Any]) -> bool:
 
 
 def finite_or_null(value: Any) -> Any:
-    """Return the value with None in place of NaN and infinity, which JSON does not have."""
+    """Return the value with NaN and infinity replaced by None, since JSON has neither."""
     if isinstance(value, dict):
         return {name: finite_or_null(item) for name, item in value.items()}
     if isinstance(value, list):

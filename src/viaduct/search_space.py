@@ -1,6 +1,6 @@
 """Spaces of configurations that a tuner may try: ordered parameters, rules that prune, a default.
 
-It lies below `kernels`, which declares a space beside each kernel, and below `tuning`, which searches them.
+`kernels` declares a space beside each kernel, `tuning` searches them; so this module may import neither.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from viaduct.errors import BadValue
 
 Value = int | str | bool
 Point = Mapping[str, Value]  # one configuration: a value for every parameter
-Rule = Callable[[Point], str | None]  # the reason why a point cannot work, or None
-Code = tuple[int, ...]  # a point as the positions of its values
+Rule = Callable[[Point], str | None]  # returns the reason why a point cannot work, or None
+Code = tuple[int, ...]  # a point as the position of each parameter's value
 
 MAX_COMBINATIONS = 1_000_000  # a space is enumerated once; a rule costs about a microsecond a point
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A name and its values in order: neighbours in the list are similar configurations."""
+    """A name and its values, ordered so that neighbours in the list are similar configurations."""
 
     name: str
     values: tuple[Value, ...]
@@ -37,12 +37,12 @@ class Parameter:
             raise BadValue(f"the tuning parameter {self.name!r} has a value twice: {self.values}.")
 
     def find(self, value: Value) -> int | None:
-        """Return the position of a value, or None. True is not 1 here."""
+        """Return the position of a value, or None. True and 1 are different values."""
         matches = (i for i, known in enumerate(self.values) if type(known) is type(value) and known == value)
         return next(matches, None)
 
     def find_nearest(self, value: Value) -> int | None:
-        """Return the position of the value itself or, among integers, of the closest one."""
+        """Return the position of the value or, of an integer that is not there, of the closest integer; else None."""
         exact = self.find(value)
         if exact is not None or not _is_integer(value):
             return exact
@@ -73,14 +73,16 @@ class Space:
         self.rules = tuple(rules)
         self._check_parameters()
         self.default = self._check_point(default, "default")
-        self.hints = tuple(h for h in (self._check_point(hint, "hint") for hint in hints) if not self._break_rule(h))
-        reason = self._break_rule(self.default)
+        known = [self._check_point(hint, "hint") for hint in hints]
+        self.hints = tuple(hint for hint in known if self._find_broken_rule(hint) is None)
+        reason = self._find_broken_rule(self.default)
         if reason is not None:
             if not self.codes:
                 raise BadValue("the tuning space has no valid point.", f"Its default is refused: {reason}")
             raise BadValue(f"the default of the tuning space is not valid: {reason}", f"It is {dict(self.default)}.")
 
     def _check_parameters(self) -> None:
+        """Raise BadValue without parameters, for two of one name, or for too many combinations."""
         names = [parameter.name for parameter in self.parameters]
         twice = sorted({name for name in names if names.count(name) > 1})
         if not names:
@@ -92,6 +94,7 @@ class Space:
             raise BadValue(f"the tuning space has {count:,} combinations; at most {MAX_COMBINATIONS:,} are enumerated.")
 
     def _check_point(self, point: Point, kind: str) -> Point:
+        """Return the point with its values in the order of the parameters; raise BadValue if a value is unknown."""
         reason = self._find_misfit(point)
         if reason is not None:
             raise BadValue(f"the {kind} of the tuning space is not in it: {reason}.", f"It is {dict(point)}.")
@@ -113,32 +116,32 @@ class Space:
 
     def explain_invalid(self, point: Point) -> str | None:
         """Return why a point is not in the space or cannot work; None for a valid point."""
-        return self._find_misfit(point) or self._break_rule(point)
+        return self._find_misfit(point) or self._find_broken_rule(point)
 
     @cached_property
     def codes(self) -> tuple[Code, ...]:
-        """The valid points as positions of values."""
+        """The codes of the valid points, in the order of `points`."""
         ranges = (range(len(parameter.values)) for parameter in self.parameters)
-        return tuple(code for code in itertools.product(*ranges) if self._break_rule(self.decode(code)) is None)
+        return tuple(code for code in itertools.product(*ranges) if self._find_broken_rule(self.decode(code)) is None)
 
     @cached_property
     def valid_codes(self) -> frozenset[Code]:
-        """The same as a set."""
+        """The codes as a set."""
         return frozenset(self.codes)
 
     def decode(self, code: Code) -> Point:
-        """Return the point at these positions."""
+        """Return the point with this code."""
         return {parameter.name: parameter.values[i] for parameter, i in zip(self.parameters, code, strict=True)}
 
     def encode(self, point: Point) -> Code:
-        """Return the positions of a valid point's values."""
+        """Return the code of a valid point; raise BadValue for any other."""
         reason = self.explain_invalid(point)
         if reason is not None:
             raise BadValue(f"{dict(point)} is not a point of the tuning space: {reason}.")
         return tuple(parameter.find(point[parameter.name]) or 0 for parameter in self.parameters)
 
     def adapt(self, point: Point) -> Point | None:
-        """Return the valid point closest in value to one of a similar space; None if there is no such point.
+        """Return a point of a similar space with the closest values of this one; None if that is not valid.
 
         Parameters that the other space does not have take the default's value.
         """
@@ -149,9 +152,10 @@ class Space:
                 if position is None:
                     return None
                 adapted[parameter.name] = parameter.values[position]
-        return adapted if self._break_rule(adapted) is None else None
+        return adapted if self._find_broken_rule(adapted) is None else None
 
     def _find_misfit(self, point: Point) -> str | None:
+        """Return why a point does not have exactly one known value for each parameter; None if it has."""
         for parameter in self.parameters:
             if parameter.name not in point:
                 return f"{parameter.name!r} is missing"
@@ -160,5 +164,5 @@ class Space:
         extra = sorted(set(point) - {parameter.name for parameter in self.parameters})
         return f"there is no parameter {extra[0]!r}" if extra else None
 
-    def _break_rule(self, point: Point) -> str | None:
+    def _find_broken_rule(self, point: Point) -> str | None:
         return next((reason for reason in (rule(point) for rule in self.rules) if reason is not None), None)

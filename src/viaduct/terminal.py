@@ -1,14 +1,14 @@
-"""Tables on the terminal, and the same tables in a pipe or a file; names and source that others wrote, safe to print.
+"""Print tables and notes to a terminal, pipe or file, with control characters in foreign names escaped.
 
     console = make_console()
     print_table(Table("recipe", *figure_columns("top-1 %", "loss")), console)
 
-A pipe or a file gets no colour codes, and every line is as long as it needs to be. On a narrow terminal columns of
-words fold; figures stay whole, and where they do not fit side by side the terminal breaks the line. Nothing is cut off.
+A pipe or a file gets no colour codes, and every line is as long as it needs to be. On a narrow terminal text columns
+wrap; number columns do not, and where they do not fit side by side the terminal breaks the line. Nothing is cut off.
 
-`escape_controls` shows what would steer a terminal instead of sending it. `guard_streams`, at the start of every
-command, does so for all that is printed; rich, which makes our colours and bars, passes by it, so tables are escaped
-cell by cell.
+Names of files, tensors and classes may contain escape sequences. `escape_controls` replaces these by visible text.
+`guard_streams`, called at the start of every command, applies it to everything that is printed, except for what rich
+prints (its colours and bars are escape sequences): tables are escaped cell by cell.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Column, Table
 
-UNBOUNDED = 100_000  # columns: wider than any table
-WORDS = 12  # columns that a column of words is given at least, if it needs them
-LONGEST_NAME = 400  # characters of a name in a message
+UNBOUNDED = 100_000  # characters: wider than any table
+MIN_TEXT_WIDTH = 12  # characters to which a text column may shrink
+LONGEST_NAME = 400  # characters of a name that a message prints whole
 UNSAFE = re.compile(
     "["
     "\x00-\x1f\x7f-\x9f"  # C0 and C1 controls: escape sequences, line ends, backspace
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional overrides, which reorder what is read
     "\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # invisible
     "\u2028\u2029"  # line and paragraph separators
-    "\ud800-\udfff"  # bytes of a file name that are no UTF-8
+    "\ud800-\udfff"  # bytes of a file name that are not UTF-8
     "]"
 )
-SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def print_note(line: str) -> None:
-    """Print progress or a note on stderr, in one piece; a reader who has left is no reason to stop."""
+    """Print progress or a note on stderr in one write; a closed stderr is ignored."""
     with suppress(OSError):
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
 
 class GuardedStream:
-    """stdout or stderr with controls written out, but for line ends and tabs."""
+    """Wrapper of stdout or stderr that escapes control characters other than line ends and tabs."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.rich_proxied_file = stream  # the name by which rich finds the stream behind another one
@@ -65,7 +65,7 @@ class GuardedStream:
 
 
 def guard_streams() -> None:
-    """Send nothing to the terminal that steers it: names of files, tensors and classes come from anybody."""
+    """Escape control characters in everything that this process prints."""
     if not isinstance(sys.stdout, GuardedStream):
         sys.stdout = cast("TextIO", GuardedStream(sys.stdout))
     if not isinstance(sys.stderr, GuardedStream):
@@ -73,13 +73,13 @@ def guard_streams() -> None:
 
 
 def release_streams() -> None:
-    """Give the streams to a script or recipe of the user's in this process, whose bars and colours are its own."""
+    """Undo guard_streams for a script or recipe of the user's in this process, which may print colours and bars."""
     sys.stdout = getattr(sys.stdout, "rich_proxied_file", sys.stdout)
     sys.stderr = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
 
 
 def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
-    """Return a console that prints to stdout or stderr; `file` collects instead what would be printed there."""
+    """Return a console that prints to stdout or stderr, or to `file` in the form for that stream."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -91,27 +91,27 @@ def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Consol
 
 
 def figure_columns(*names: str) -> list[Column]:
-    """Return columns of figures: justified to the right, never folded."""
+    """Return columns of numbers: right-aligned, never wrapped."""
     from rich.table import Column
 
     return [Column(name, justify="right") for name in names]
 
 
 def print_table(table: Table, console: Console | None = None) -> None:
-    """Print a table without cutting anything off. Columns that are justified to the right hold figures."""
+    """Print a table without cutting anything off. Right-aligned columns are not wrapped."""
     console = console or make_console()
     escape_cells(table)
     for column in table.columns:
         column.overflow = "fold"
         column.no_wrap = column.justify == "right"
     width = console.width
-    console.width = max(width, narrowest(table, console))
+    console.width = max(width, measure_minimum_width(table, console))
     console.print(table, crop=False)
     console.width = width
 
 
 def escape_cells(table: Table) -> None:
-    """Write out the controls of all that a table shows."""
+    """Escape the control characters in all cells of a table."""
     from rich.text import Text
 
     for column in table.columns:
@@ -122,32 +122,32 @@ def escape_cells(table: Table) -> None:
                 column._cells[index] = Text(safe, cell.style) if isinstance(cell, Text) else safe
 
 
-def narrowest(table: Table, console: Console) -> int:
-    """Return the width below which figures would be cut."""
+def measure_minimum_width(table: Table, console: Console) -> int:
+    """Return the width below which rich would cut the table off."""
     from rich.measure import Measurement
 
     options = console.options.update(width=UNBOUNDED)
-    least = 2
+    total = 2
     for column in table.columns:
-        cells = [Measurement.get(console, options, cell).maximum for cell in (column.header, *column.cells)]
-        widest = max(cells)
-        least += 4 + (widest if column.no_wrap else min(widest, WORDS))
-    return least
+        widest = max(Measurement.get(console, options, cell).maximum for cell in (column.header, *column.cells))
+        total += 4 + (widest if column.no_wrap else min(widest, MIN_TEXT_WIDTH))
+    return total
 
 
 def escape_controls(text: str, keep: str = "") -> str:
-    r"""Return the text with every control character written out: `\x1b`, `\n`, `\u202e`.
+    r"""Return the text with control characters replaced by visible escapes: `\x1b`, `\n`, `\u202e`.
 
-    Line ends and tabs are controls too, as a file name may hold them; `keep` names those that stay: "\t" for a line of
-    source, "\n\t" for a text of several lines. Bytes of a name that are no UTF-8 are shown as `\xff`.
+    Line ends and tabs are replaced too, since a file name may contain them; `keep` lists those that stay: "\t" for a
+    line of source, "\n\t" for a text of several lines. Bytes of a name that are not UTF-8 are shown as `\xff`.
     """
-    return UNSAFE.sub(lambda found: found[0] if found[0] in keep else escape_character(found[0]), text)
+    return UNSAFE.sub(lambda match: match[0] if match[0] in keep else escape_character(match[0]), text)
 
 
 def tidy_message(text: str) -> str:
-    """Return a message with controls written out and endless names cut in the middle.
+    """Return a message with control characters escaped and very long names cut in the middle.
 
-    The lines of a message are indented: a line end before anything else belongs to a name.
+    All lines of a message but the first are indented. A line end that no indentation follows is therefore part of a
+    name and is escaped too.
     """
     text = re.sub(r"\n(?!  )", r"\\n", text)
     text = re.sub(rf"\S{{{LONGEST_NAME},}}", lambda name: f"{name[0][:200]} … {name[0][-100:]}", text)
@@ -155,9 +155,10 @@ def tidy_message(text: str) -> str:
 
 
 def escape_character(character: str) -> str:
+    """Return one character as an escape: `\\n`, `\\x1b` or `\\u202e`."""
     code = ord(character)
-    if character in SHORT:
-        return SHORT[character]
+    if character in SHORT_ESCAPES:
+        return SHORT_ESCAPES[character]
     if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode puts the byte 0x80 there, and so on
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
@@ -165,7 +166,7 @@ def escape_character(character: str) -> str:
 
 @contextlib.contextmanager
 def show_progress(unit: str, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on stderr while it is a terminal; call what it gives with what is done and the total."""
+    """Show a progress bar if stderr is a terminal; yield a function that is called with (done, total)."""
     if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return

@@ -10,6 +10,7 @@ import getpass
 import os
 import re
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -66,6 +67,14 @@ def allow_recompiles(count: int) -> None:
 
     name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # up to 2.5
     setattr(config, name, max(getattr(config, name), count))
+
+
+@contextmanager
+def ignore_profiler_cycles() -> Iterator[None]:
+    """Hide the warning that torch.profiler (2.11) keeps the events of one cycle only, which is what is wanted here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Warning: Profiler clears events at the end of each cycle")
+        yield
 
 
 def default_compile_cache() -> str:

@@ -1,10 +1,11 @@
-"""Check the fields of a frozen dataclass against their annotations, and say what a type means to a person.
+"""Check the fields of a frozen dataclass against their annotations, and describe types in words for error messages.
 
     check_fields(Sgd(lr="fast"), "optimizer")     optimizer.lr is 'fast'; it must be a number.
     check_fields(Sgd(lr=-1.0), "optimizer")       optimizer.lr is -1.0; it must be 0 or more.
 
-Bounds stand in the annotation, in the classes of annotated-types: `lr: Annotated[float, Ge(0)]`. A list where a tuple
-is expected becomes one. Numbers must be finite: no field means anything at infinity, and JSON could not keep it.
+Bounds are written in the annotation with annotated-types: `lr: Annotated[float, Ge(0)]`. A list where a tuple is
+expected is converted to a tuple. Numbers must be finite: no field has a meaning for infinity or NaN, and JSON has
+neither.
 """
 
 from __future__ import annotations
@@ -22,36 +23,36 @@ from annotated_types import BaseMetadata, Ge, Gt, Le, Lt
 
 from viaduct.errors import BadValue
 
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a name", type(None): "none"}
-LIMIT = 1 << 63  # of whole numbers: what arrays and files can hold
-SHOWN = 100  # characters of a value
+TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a name", type(None): "none"}
+INTEGER_LIMIT = 1 << 63  # arrays and files hold whole numbers from -2**63 to 2**63 - 1
+LONGEST_VALUE = 100  # characters of a value that an error message quotes
 
 
 def field_types(kind: Any) -> dict[str, Any]:
     """Return the types of a dataclass's fields, by name."""
-    return find_field_types(kind)
+    return _cached_field_types(kind)
 
 
 @functools.cache
-def find_field_types(kind: Any) -> dict[str, Any]:
+def _cached_field_types(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
 def field_bounds(kind: Any) -> dict[str, Any]:
     """Return the annotations of the fields that have bounds, by name."""
-    return find_field_bounds(kind)
+    return _cached_field_bounds(kind)
 
 
 @functools.cache
-def find_field_bounds(kind: Any) -> dict[str, Any]:
+def _cached_field_bounds(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind, include_extras=True)
     fields = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
     return {name: annotation for name, annotation in fields.items() if list_bounds(annotation)}
 
 
 def list_bounds(annotation: Any) -> list[BaseMetadata]:
-    """Return the bounds of an annotation, also those inside of a union or tuple, each once."""
+    """Return the distinct bounds of an annotation, including those nested in a union or tuple."""
     if typing.get_origin(annotation) is Annotated:
         return [bound for bound in annotation.__metadata__ if isinstance(bound, BaseMetadata)]
     inner = [bound for part in typing.get_args(annotation) for bound in list_bounds(part)]
@@ -59,7 +60,7 @@ def list_bounds(annotation: Any) -> list[BaseMetadata]:
 
 
 def is_within(value: Any, bounds: list[BaseMetadata]) -> bool:
-    """Return True if a number, or each number of a tuple, keeps its bounds; what is no number has none."""
+    """Return True if a number, or each number of a tuple, is within the bounds; also True for any other value."""
     if isinstance(value, tuple | list):
         return all(is_within(item, bounds) for item in value)
     if not isinstance(value, float | int):
@@ -69,7 +70,7 @@ def is_within(value: Any, bounds: list[BaseMetadata]) -> bool:
 
 
 def limit_of(bound: Any) -> Any:
-    """Return the number of a bound."""
+    """Return the number of a bound: 0 for Ge(0). Ge, Gt, Le and Lt are dataclasses with one field each."""
     return next(getattr(bound, field.name) for field in dataclasses.fields(bound))
 
 
@@ -77,54 +78,55 @@ def spell_bounds(annotation: Any) -> str:
     """Return the bounds of a field in words, for an error message."""
     limits = {type(bound): limit_of(bound) for bound in list_bounds(annotation)}
     low = f"above {limits[Gt]}" if Gt in limits else f"at least {limits[Ge]}"
-    words = low if Gt in limits else f"{limits[Ge]} or more"
+    interval = low if Gt in limits else f"{limits[Ge]} or more"
     if Le in limits:
-        words = f"from {limits[Ge]} to {limits[Le]}" if Ge in limits else f"{low}, at most {limits[Le]}"
+        interval = f"from {limits[Ge]} to {limits[Le]}" if Ge in limits else f"{low}, at most {limits[Le]}"
     elif Lt in limits:
-        words = f"{low} and below {limits[Lt]}"
+        interval = f"{low} and below {limits[Lt]}"
     others = [part for part in typing.get_args(annotation) if typing.get_origin(annotation) is not Annotated]
     choices = [str(choice) for part in others if typing.get_origin(part) is Literal for choice in typing.get_args(part)]
-    return ", or ".join([words, *choices, *(["none"] if type(None) in others else [])])
+    return ", or ".join([interval, *choices, *(["none"] if type(None) in others else [])])
 
 
-def check_fields(part: Any, place: str = "") -> None:
-    """Refuse the first field whose value is not of its type, or else out of its bounds.
+def check_fields(instance: Any, prefix: str = "") -> None:
+    """Raise BadValue for the first field whose value has another type, or else is out of bounds.
 
-    `place` is the part's path in a recipe, for the message.
+    `prefix` is the instance's path within a recipe, such as `optimizer`, for the message.
     """
     try:
-        hints = field_types(type(part))
-    except NameError:  # a part of the user's own, with annotations that only a type checker can follow
+        hints = field_types(type(instance))
+    except NameError:  # a user's own class whose annotations are imported under TYPE_CHECKING only
         return
     for name, kind in hints.items():
-        value = getattr(part, name)
-        problem = find_problem(value, kind)
-        if problem:
-            path = f"{place}.{name}" if place else name
+        value = getattr(instance, name)
+        if problem := find_problem(value, kind):
+            path = f"{prefix}.{name}" if prefix else name
             raise BadValue(f"{path} is {show_value(value)}; it must be {problem}.")
         if typing.get_origin(kind) is tuple and isinstance(value, list):
-            object.__setattr__(part, name, tuple(value))
-    for name, annotation in field_bounds(type(part)).items():
-        value = getattr(part, name)
+            object.__setattr__(instance, name, tuple(value))  # the dataclass is frozen
+    for name, annotation in field_bounds(type(instance)).items():
+        value = getattr(instance, name)
         if not is_within(value, list_bounds(annotation)):
-            path = f"{place}.{name}" if place else name
+            path = f"{prefix}.{name}" if prefix else name
             raise BadValue(f"{path} is {show_value(value)}; it must be {spell_bounds(annotation)}.")
 
 
 def find_problem(value: Any, kind: Any) -> str:
-    """Return what the value must be instead, in words; empty if it is of that type."""
-    if not matches(value, kind):
-        if isinstance(value, int) and not -LIMIT <= value < LIMIT:
-            return "between -2**63 and 2**63"
-        return "finite" if is_unbounded(value) and matches(0.0, kind) else spell(kind, value)
-    return ""
-
-
-def is_unbounded(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+    """Return what the value must be instead, in words; empty if the value is of the type `kind`."""
+    if matches(value, kind):
+        return ""
+    if isinstance(value, int) and not -INTEGER_LIMIT <= value < INTEGER_LIMIT:
+        return "between -2**63 and 2**63"
+    is_infinite = isinstance(value, float) and not math.isfinite(value)
+    return "finite" if is_infinite and matches(0.0, kind) else spell_type(kind)
 
 
 def matches(value: Any, kind: Any) -> bool:
+    """Return True if a value is of a type, which may be a union, Literal, tuple or Callable.
+
+    Unlike isinstance: an int counts as a float, a bool is no number, a list is a tuple, and numbers must be finite and
+    within 64 bits.
+    """
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
         return any(matches(value, part) for part in typing.get_args(kind))
@@ -139,7 +141,7 @@ def matches(value: Any, kind: Any) -> bool:
     if kind is float:
         return isinstance(value, float | int) and not isinstance(value, bool) and is_finite(value)
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool) and -LIMIT <= value < LIMIT
+        return isinstance(value, int) and not isinstance(value, bool) and -INTEGER_LIMIT <= value < INTEGER_LIMIT
     return isinstance(value, origin or kind)
 
 
@@ -156,12 +158,11 @@ def matches_items(values: collections.abc.Sequence[Any], kinds: tuple[Any, ...])
     return len(values) == len(kinds) and all(matches(value, kind) for value, kind in zip(values, kinds, strict=True))
 
 
-def spell(kind: Any, value: Any = None) -> str:
+def spell_type(kind: Any) -> str:
     """Return the type in words, for an error message."""
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
-        parts = [spell(part, value) for part in typing.get_args(kind)]
-        return " or ".join(dict.fromkeys(parts))
+        return " or ".join(dict.fromkeys(spell_type(part) for part in typing.get_args(kind)))
     if origin is Literal:
         return " | ".join(map(str, typing.get_args(kind)))
     if origin is tuple:
@@ -170,10 +171,11 @@ def spell(kind: Any, value: Any = None) -> str:
         return "a function"
     if origin is dict:
         return "a dictionary of functions, which a recipe file can hold"
-    return WORDS.get(kind) or str(getattr(kind, "__name__", kind))
+    return TYPE_NAMES.get(kind) or str(getattr(kind, "__name__", kind))
 
 
 def spell_tuple(kinds: tuple[Any, ...]) -> str:
+    """Return what a tuple of these types is called on the command line: "2 numbers such as 0.9,1"."""
     if kinds[-1] is not Ellipsis:
         example = ",".join({float: "0.9", int: "1"}.get(kind, "name") for kind in kinds)
         return f"{len(kinds)} numbers such as {example}" if set(kinds) <= {int, float} else f"{len(kinds)} values"
@@ -181,8 +183,9 @@ def spell_tuple(kinds: tuple[Any, ...]) -> str:
 
 
 def show_value(value: Any) -> str:
+    """Return a value as Python writes it, cut to the length that a message takes."""
     try:
         shown = repr(value)
-    except ValueError:  # a whole number of more digits than Python writes
+    except ValueError:  # Python refuses to print integers of more than 4,300 digits
         shown = "a number of thousands of digits"
-    return shown if len(shown) <= SHOWN else shown[: SHOWN - 2] + " …"
+    return shown if len(shown) <= LONGEST_VALUE else shown[: LONGEST_VALUE - 2] + " …"

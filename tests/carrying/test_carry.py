@@ -11,7 +11,6 @@ import pytest
 
 from carrying.journeys import ON_THE_NPU, TORCH, carried, with_copy
 from command import begun, viaduct
-from viaduct.carrying.shared_paths import find_newest, find_written_since
 
 
 @pytest.mark.slow
@@ -45,35 +44,6 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
     assert "https://" not in page
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("train.py", "--out", "."), "contains the script or project"),
-        (("nothing.py",), "there is no nothing.py"),
-        ((".",), "--out carried lies within '.'."),
-        (("train.py", "--migrated", "nowhere"), "there is no such file or folder"),
-        (("train.py", "--migrated", "empty"), "has no train.py"),
-        (("train.py", "--limit", "speed=warn"), "no limit called 'speed'"),
-        (("other.py",), "imports neither torch nor tensorflow"),
-        (("missing.py",), "not installed here, though the script imports it: not_there_at_all (missing.py:2)"),
-    ],
-)
-def test_a_mistake_is_answered_before_anything_is_run_or_written(
-    words: tuple[str, ...], said: str, tmp_path: Path
-) -> None:
-    (tmp_path / "train.py").write_text(TORCH)
-    (tmp_path / "other.py").write_text("print(1)\n")
-    (tmp_path / "missing.py").write_text("import torch\nimport not_there_at_all\n")
-    (tmp_path / "empty").mkdir()
-    before = sorted(path.name for path in tmp_path.iterdir())
-    answer = viaduct("carry", *words, cwd=tmp_path)
-    assert answer.returncode == 2, answer.stderr
-    assert said in answer.stderr
-    assert "Traceback" not in answer.stderr
-    assert "this executes" not in answer.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
-
-
 def test_a_folder_is_carried_by_the_name_of_its_script(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
@@ -99,16 +69,6 @@ def test_an_interruption_is_no_verdict_and_leaves_nothing(number: signal.Signals
     assert sorted(path.name for path in tmp_path.iterdir()) == ["carried", "table.csv", "train.py"]
     assert [path.name for path in (tmp_path / "carried").iterdir()] == ["mine.txt"]
     assert (tmp_path / "table.csv").read_bytes() == b"x" * 2**20
-
-
-def test_a_full_path_that_the_first_run_writes_to_is_noticed(tmp_path: Path) -> None:
-    untouched, written = tmp_path / "data", tmp_path / "run"
-    untouched.mkdir()
-    before = find_newest([f"--data={untouched}", str(written), "relative", "--steps=3"])
-    assert set(before) == {str(untouched), str(written)}
-    assert find_written_since(before) == []
-    (written / "deep").mkdir(parents=True)
-    assert find_written_since(before) == [str(written)]
 
 
 def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy, with_copy_in_forks
 from carrying.made_up_observations import no_drift, observed
 from viaduct.carrying.agreement import judge, measure
-from viaduct.carrying.causes import explain, find_ineffective, find_other_facts
+from viaduct.carrying.causes import explain, find_ineffective, find_other_settings
 from viaduct.rehearsal.inspection import Fact
 
 SECOND = """\
@@ -78,7 +78,7 @@ def op(name: str, value: object, line: int) -> Fact:
 def test_constants_that_gradients_take_from_shapes_are_not_made_differently() -> None:
     names = ("gradients/Mean_grad/Const", "training/Adam/gradients/gradients/loss/Mean_grad/Const_1", "Momentum/rate")
     left, right = [op(name, 0, 1) for name in names], [op(name, 16, 1) for name in names]
-    assert [other.name for other in find_other_facts(left, right)] == ["Momentum/rate"]
+    assert [other.name for other in find_other_settings(left, right)] == ["Momentum/rate"]
 
 
 def test_of_operators_only_lines_that_nobody_expects_are_told() -> None:

@@ -12,7 +12,7 @@ from viaduct.carrying.agreement import Agreement, judge, measure
 from viaduct.carrying.drift import compare_tensors, find_first_call, find_first_difference
 from viaduct.carrying.observed import Observed, read_rank
 from viaduct.comparison.drift import Drift
-from viaduct.comparison.pages import write_drift
+from viaduct.comparison.output import write_drift
 from viaduct.comparison.summary import make_summary
 from viaduct.rehearsal.observe import folder_of, save_arrays, write_steps
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import viaduct
+from carrying.failed_runs import run_that_failed
 from carrying.forked import carry_with_forks
 from viaduct.carrying.faults import find_fault
-from viaduct.carrying.running import Run
-from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.summary import Summary
 
 SCRIPT = """\
 import torch
@@ -28,17 +25,6 @@ for step in range(3):
 """
 OURS = str(Path(viaduct.__file__).parent / "rehearsal" / "torch_stage" / "device.py")
 THEIRS = "/opt/env/lib/python3.11/site-packages/some_package/ops.py"
-
-
-def run_that_failed(folder: Path, frames: list[str], failure: str, **more: Any) -> Run:
-    """A run whose output ends with such a traceback; OWN stands for the script."""
-    record, script = folder / "runs" / "original", folder / "train.py"
-    record.mkdir(parents=True)
-    lines = [f'  File "{script if file == "OWN" else file}", line 3, in f' for file in frames]
-    (record / "output.txt").write_text("\n".join(["Traceback (most recent call last):", *lines, failure, ""]))
-    plan = Plan("original", "torch", str(script), (), str(record), str(record / "work"), tree=str(folder))
-    summary = Summary("viaduct carry", "original", "torch", str(script), [], 1, 7, 1, failure=failure, **more)
-    return Run("original", plan, summary, None)  # type: ignore[arg-type]
 
 
 CASES = {

@@ -56,7 +56,7 @@ def html_of(sections: list[Section]) -> str:
 
 def test_a_kind_that_was_not_seen_is_not_said_to_agree() -> None:
     losses_only = [pair for pair in EQUAL if pair.kind == "loss"]
-    tile = report.agreement_tile(judge(losses_only), "weight")
+    tile = report.make_agreement_tile(judge(losses_only), "weight")
     assert (tile.value, tile.note, tile.good) == ("not seen", "not compared", None)
     assert make_headline(carried(losses_only)) == "Agrees on the NPU stand-in: 1 loss of 1 step is equal in every bit."
 
@@ -74,7 +74,7 @@ def test_the_headline_claims_what_was_compared_and_nothing_more() -> None:
 
 def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:
     noisy = replace(EQUAL[1], error=0.6, noise=1.0, allowed=17.0)
-    tile = report.agreement_tile(Agreement("rounding", [EQUAL[0], noisy, replace(EQUAL[1], name="b")]), "gradient")
+    tile = report.make_agreement_tile(Agreement("rounding", [EQUAL[0], noisy, replace(EQUAL[1], name="b")]), "gradient")
     assert (tile.value, tile.note, tile.good) == ("1 of 1", "1 of 2 not judged: mostly rounding", None)
 
 
@@ -87,28 +87,28 @@ def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:
     ],
 )
 def test_limits_that_were_off_are_not_said_to_be_unmet(limits: str, value: str, words: str) -> None:
-    tile = report.limits_tile(carried(EQUAL, limits))
+    tile = report.make_limits_tile(carried(EQUAL, limits))
     assert (tile.value, tile.good) == (value, None)
     assert words in report.describe_no_limit(carried(EQUAL, limits))
 
 
 def test_limits_of_a_run_that_ended_early_or_never_began_are_not_good_news() -> None:
     early = carried(EQUAL, finished=False)
-    assert (report.limits_tile(early).good, report.limits_tile(early).note) == (None, "before the run ended")
+    assert (report.make_limits_tile(early).good, report.make_limits_tile(early).note) == (None, "before the run ended")
     never = carried(EQUAL, migrated=None)
-    assert (report.limits_tile(never).value, report.steps_tile(never).value) == ("not run", "not run")
-    assert report.limits_tile(carried(EQUAL)).good is True
+    assert (report.make_limits_tile(never).value, report.make_steps_tile(never).value) == ("not run", "not run")
+    assert report.make_limits_tile(carried(EQUAL)).good is True
 
 
 def test_losses_are_equal_only_if_there_are_some() -> None:
     assert not report.has_equal_losses(carried([pair for pair in EQUAL if pair.kind != "loss"]))
-    html = html_of(report.loss_sections(carried(EQUAL)))
+    html = html_of(report.make_loss_sections(carried(EQUAL)))
     assert "Equal in every bit, step by step" in html
     assert html.count('class="line-0"') + html.count('class="line-1"') <= 1, "one line, not two on each other"
 
 
 def test_equal_layers_are_called_equal_without_a_chart_or_an_empty_heading() -> None:
-    html = html_of(report.drift_sections(carried(EQUAL)))
+    html = html_of(report.make_layer_sections(carried(EQUAL)))
     assert "named-bars" not in html
     assert html.count("<span>equal</span>") + html.count(">equal</td>") == 2
     assert ">0<" not in html
@@ -122,7 +122,7 @@ def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> N
         return [Pair(kind, name, 0, 0 if kind == "gradient" else None, 1.0, 1.0, error) for kind, error in kinds]
 
     pairs = [EQUAL[0], *layer("stem.conv", 0.0, 0.0), *layer("layer1.0.bn1", 0.0, 0.02), *layer("fc", 0.3, math.inf)]
-    html = html_of(report.drift_sections(carried(pairs)))
+    html = html_of(report.make_layer_sections(carried(pairs)))
     chart = html[html.index("named-bars") : html.index("</figure>")]
     assert chart.count("<dt>") == 2
     assert "<dt>layer1.0.bn1</dt>" in chart

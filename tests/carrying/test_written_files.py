@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from carrying.journeys import carried, migrated_text, once, with_copy
-from viaduct.carrying.contents import Unreadable, read_content
 from viaduct.carrying.written_files import Runs, Written, compare_written, list_written
 from viaduct.training.events import EventFile
 from viaduct.weights.bundle import write_bundle
@@ -78,38 +77,6 @@ def test_the_drift_of_the_shaken_file_is_the_yardstick(tmp_path: Path) -> None:
     assert compare(tmp_path / "without", left, right)["a.pt"].state == "differs"
     found = compare(tmp_path / "with", left, right, shaken={"a.pt": saved(w=weights(2e-5))}, allowed=1e-3)
     assert found["a.pt"].state == "rounding"
-
-
-def test_a_pickle_is_never_executed(tmp_path: Path) -> None:
-    marker = tmp_path / "executed"
-
-    class Evil:
-        def __reduce__(self) -> Any:
-            return Path.touch, (marker,)
-
-    for name in ("a.pkl", "a.pt"):
-        path = tmp_path / name
-        if name.endswith("pkl"):
-            path.write_bytes(pickle.dumps(Evil()))
-        else:
-            saved(x=Evil())(path)
-        with pytest.raises(Unreadable, match="not executed"):
-            read_content(path)
-    assert not marker.exists()
-
-
-def test_arrays_in_pickles_numpy_files_and_tensorflow_checkpoints_are_read(tmp_path: Path) -> None:
-    import torch
-
-    (tmp_path / "a.pkl").write_bytes(pickle.dumps({"x": np.arange(3.0), "n": [np.float32(2.5), None]}))
-    assert read_content(tmp_path / "a.pkl").values == {"n.0": "2.5", "n.1": "None"}
-    np.savez(tmp_path / "a.npz", x=np.arange(3))
-    np.save(tmp_path / "b.npy", np.arange(4))
-    assert read_content(tmp_path / "a.npz").arrays["x"].tolist() == [0, 1, 2]
-    assert read_content(tmp_path / "b.npy").arrays["array"].tolist() == [0, 1, 2, 3]
-    write_bundle(tmp_path / "model.ckpt-5", {"dense/bias": torch.ones(2), "half": torch.ones(1, dtype=torch.bfloat16)})
-    found = read_content(tmp_path / "model.ckpt-5.index").arrays
-    assert {name: array.tolist() for name, array in found.items()} == {"dense/bias": [1.0, 1.0], "half": [1.0]}
 
 
 def test_lines_count_where_a_side_repeats_them_and_times_do_not(tmp_path: Path) -> None:

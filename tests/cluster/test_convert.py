@@ -45,7 +45,7 @@ def test_a_hostfile_becomes_a_table_with_addresses_given(tmp_path: Path) -> None
 
 def test_a_hostfile_alone_has_no_addresses_for_a_table_but_is_a_hostfile(tmp_path: Path) -> None:
     path = hostfile(tmp_path, "10.0.0.10 slots=8 max_slots=8\n")
-    with pytest.raises(BadValue, match="where are the devices' addresses"):
+    with pytest.raises(BadValue, match="the devices' addresses are not given"):
         read_any(path, [])
     assert render_hostfile(read_any(path, [], addressed=False)) == "10.0.0.10 slots=8\n"
 

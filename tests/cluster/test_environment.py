@@ -11,7 +11,7 @@ import pytest
 
 from cluster.rank_tables import edit, table_1
 from viaduct.cluster import RankTable, check_environment
-from viaduct.cluster.environment import exports
+from viaduct.cluster.environment import format_exports
 from viaduct.cluster.ranktable import parse_table
 from viaduct.errors import BadValue
 
@@ -106,7 +106,7 @@ def test_an_environment_that_contradicts_the_table_is_refused_naming_both(
 
 
 def test_a_shell_reads_the_lines_as_they_are_meant() -> None:
-    lines = exports({"RANK_TABLE_FILE": "/a b/it's $HOME.json", "RANK_ID": "3"})
+    lines = format_exports({"RANK_TABLE_FILE": "/a b/it's $HOME.json", "RANK_ID": "3"})
     shell = subprocess.run(
         ["sh", "-c", lines + 'printf "%s|%s" "$RANK_TABLE_FILE" "$RANK_ID"'], capture_output=True, text=True
     )

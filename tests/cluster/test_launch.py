@@ -12,14 +12,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
-from typing import TYPE_CHECKING
 
 import pytest
 
+from cluster.servers import free_port, table_of
 from command import begun
 from viaduct.cluster import launch, links
 from viaduct.cluster.generate import make_table
@@ -31,12 +30,8 @@ from viaduct.cluster.launch import (
     share_from_nodes,
     share_from_table,
 )
-from viaduct.cluster.ranktable import RankTable, parse_table, read_table
-from viaduct.cluster.secret import find_secret
+from viaduct.cluster.ranktable import read_table
 from viaduct.errors import BadData, BadValue, UnknownName, ViaductError
-
-if TYPE_CHECKING:
-    from viaduct.cluster.rendezvous import ServerRendezvous
 
 SAY = """
 import json, os, sys
@@ -78,16 +73,6 @@ def script(folder: Path, text: str, name: str = "work.py") -> str:
 
 def told(folder: Path) -> dict[int, dict[str, str]]:
     return {int(path.stem): json.loads(path.read_text()) for path in folder.glob("*.json")}
-
-
-def table_of(servers: list[str], devices: int = 1) -> RankTable:
-    return parse_table(make_table(servers, list(range(devices)), ["auto"], card="other"), "other")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -319,9 +304,9 @@ def test_all_output_is_shown_with_its_rank(tmp_path: Path, capfd: pytest.Capture
 def test_the_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)))
-    assert [launch.threads(ranks) for ranks in (1, 4, 24)] == [{"OMP_NUM_THREADS": n} for n in ("12", "3", "1")]
+    assert [launch.limit_threads(ranks) for ranks in (1, 4, 24)] == [{"OMP_NUM_THREADS": n} for n in ("12", "3", "1")]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert launch.threads(4) == {}
+    assert launch.limit_threads(4) == {}
 
 
 def test_own_handlers_are_back_afterwards(tmp_path: Path) -> None:
@@ -460,139 +445,6 @@ def test_a_stop_on_all_machines_is_passed_on_by_each(tmp_path: Path) -> None:
     assert not any("again (" in said for _, said in ends)
 
 
-def test_a_number_given_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rendezvous
-
-    monkeypatch.setattr(rendezvous, "BEAT_S", 0.2)
-    rdzv = f"127.0.0.1:{free_port()}"
-    place = share_from_nodes(2, 1, rdzv, node=0)
-    first = rendezvous.ServerRendezvous(launch.build_member(place), 10, print)
-    with pytest.raises(BadValue, match="is there already") as caught:
-        rendezvous.ServerRendezvous(launch.build_member(place), 10, print)  # both had found the port free
-    assert "Is --node-rank 0 given twice" in str(caught.value)
-    first.shutdown()
-
-
-def test_machines_of_different_jobs_are_told_so() -> None:
-    from viaduct.cluster.rendezvous import ServerRendezvous
-
-    rdzv = f"127.0.0.1:{free_port()}"
-    first = ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv, job="a")), 10, print)
-    with pytest.raises(BadValue, match="other settings than the first") as caught:
-        ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv, job="b")), 10, print)
-    assert "There: job a, 2 machines" in str(caught.value)
-    assert "Here:  job b, 2 machines" in str(caught.value)
-    first.shutdown()
-
-
-def test_machines_that_were_told_differently_do_not_begin() -> None:
-    from viaduct.cluster.rendezvous import ServerRendezvous
-
-    rdzv = f"127.0.0.1:{free_port()}"
-    first = ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv)), 10, print)
-    with pytest.raises(BadValue, match="other settings than the first") as caught:
-        ServerRendezvous(launch.build_member(share_from_nodes(2, 2, rdzv)), 10, print)
-    assert "2 machines, 1 rank each" in str(caught.value)
-    assert "2 machines, 2 ranks each" in str(caught.value)
-    first.shutdown()
-
-
-def joined_again(join: Callable[[], ServerRendezvous]) -> ServerRendezvous:
-    """Join as soon as it is noticed that another machine has gone."""
-    for _ in range(600):
-        with suppress(BadValue):
-            return join()
-        time.sleep(0.1)
-    return join()
-
-
-def test_a_machine_too_many_is_sent_away_and_one_that_comes_back_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rendezvous
-
-    monkeypatch.setattr(rendezvous, "BEAT_S", 0.2)
-    rdzv = f"127.0.0.1:{free_port()}"
-    first, second = (
-        rendezvous.ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv)), 10, print) for _ in range(2)
-    )
-    assert (first.node, second.node) == (0, 1)
-    with pytest.raises(BadValue, match="has its 2 machines already"):
-        rendezvous.ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv)), 10, print)
-    second.shutdown()
-    third = joined_again(
-        lambda: rendezvous.ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv)), 10, print)
-    )
-    assert third.node == 1
-    third.shutdown()
-    first.shutdown()
-
-
-def wait_in_vain(call: ServerRendezvous) -> None:
-    for _ in range(600):
-        assert call.num_nodes_waiting() == 0
-        time.sleep(0.1)
-
-
-@pytest.mark.parametrize("finished", [True, False])
-def test_a_machine_that_falls_silent_is_named_unless_it_has_finished(
-    finished: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from viaduct.cluster import rendezvous
-
-    for name, seconds in (("BEAT_S", 0.1), ("SILENCE_S", 3.0), ("LINGER_S", 0.1)):
-        monkeypatch.setattr(rendezvous, name, seconds)
-    table, port = table_of(["127.0.0.1", "127.0.0.2"]), free_port()
-    places = [
-        share_from_table(table, server="127.0.0.1", port=port),
-        share_from_table(table, server="127.0.0.2", port=port),
-    ]
-    first, second = (rendezvous.ServerRendezvous(launch.build_member(place), 10, print) for place in places)
-    other = threading.Thread(target=second.next_rendezvous)
-    other.start()
-    assert first.next_rendezvous().rank == 0
-    other.join()
-    time.sleep(0.5)
-    assert first.num_nodes_waiting() == 0
-    if finished:
-        second.finish()
-        time.sleep(4)
-        assert first.num_nodes_waiting() == 0
-    else:
-        second.shutdown()
-        with pytest.raises(rendezvous.JobEnded, match=r"server 127\.0\.0\.2 does not answer any more"):
-            wait_in_vain(first)
-    first.shutdown()
-
-
-def meet(*calls: ServerRendezvous) -> list[int]:
-    """All of them at once; the ranks of the servers."""
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return [info.rank for info in pool.map(lambda call: call.next_rendezvous(), calls)]
-
-
-def test_a_server_that_comes_back_brings_all_together_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rendezvous
-
-    monkeypatch.setattr(rendezvous, "BEAT_S", 0.1)
-    table, port = table_of(["127.0.0.2", "127.0.0.1"]), free_port()
-    places = [share_from_table(table, server=name, port=port) for name in ("127.0.0.2", "127.0.0.1")]
-    first, second = (rendezvous.ServerRendezvous(launch.build_member(place), 10, print) for place in places)
-    assert meet(first, second) == [0, 1]
-    assert meet(first, second) == [0, 1]  # a rank has failed on both
-    again = first.round
-    second.shutdown()
-    back = rendezvous.ServerRendezvous(launch.build_member(places[1]), 10, print)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(back.next_rendezvous)
-        end = time.monotonic() + 300
-        while not first.num_nodes_waiting() and time.monotonic() < end:
-            time.sleep(0.05)
-        assert first.num_nodes_waiting() == 1
-        assert (first.next_rendezvous().rank, waiting.result().rank) == (0, 1)
-    assert first.round == back.round > again
-    back.shutdown()
-    first.shutdown()
-
-
 def test_a_place_without_a_table_adds_only_what_it_was_given() -> None:
     assert NodeShare(2, shared={"A": "1"}).variables(0) == {"A": "1"}
 
@@ -698,63 +550,6 @@ def wait_for(found: Callable[[], bool], seconds: float = 600) -> None:
     assert found()
 
 
-def test_a_waiting_server_learns_at_once_why_the_job_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rendezvous
-
-    for name, seconds in (("BEAT_S", 0.1), ("LINGER_S", 0.5)):
-        monkeypatch.setattr(rendezvous, name, seconds)
-    rdzv = f"127.0.0.1:{free_port()}"
-    first, second = (
-        rendezvous.ServerRendezvous(launch.build_member(share_from_nodes(3, 1, rdzv)), 300, print) for _ in range(2)
-    )
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(second.next_rendezvous)
-        time.sleep(0.5)
-        assert not waiting.done()
-        begin = time.monotonic()
-        first.leave("rank 3 ended with exit code 9")
-        with pytest.raises(rendezvous.JobEnded, match=r"another server ended the job: .*rank 3 ended with exit code 9"):
-            waiting.result(30)
-        assert time.monotonic() - begin < 10
-    first.shutdown()
-    second.shutdown()
-
-
-def test_a_server_that_has_finished_does_not_wait_for_a_closed_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.cluster import rendezvous
-
-    for name, seconds in (("BEAT_S", 0.1), ("LINGER_S", 0.5)):
-        monkeypatch.setattr(rendezvous, name, seconds)
-    rdzv = f"127.0.0.1:{free_port()}"
-    first, second = (
-        rendezvous.ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv)), 300, print) for _ in range(2)
-    )
-    never = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(second.wait_while_open, lambda: (never.wait(60), None)[1])
-        first.leave("was interrupted")
-        with pytest.raises(rendezvous.JobEnded, match="was interrupted"):
-            waiting.result(30)
-    never.set()
-    first.shutdown()
-    second.shutdown()
-
-
-def test_a_machine_with_another_secret_is_told_so_without_it() -> None:
-    from viaduct.cluster.rendezvous import ServerRendezvous
-
-    rdzv = f"127.0.0.1:{free_port()}"
-    first = ServerRendezvous(
-        launch.build_member(share_from_nodes(2, 1, rdzv, secret="correct horse battery")), 10, print
-    )
-    for other in ("", "another horse battery"):
-        with pytest.raises(BadValue, match="other settings than the first") as caught:
-            ServerRendezvous(launch.build_member(share_from_nodes(2, 1, rdzv, secret=other)), 10, print)
-        assert "VIADUCT_JOB_SECRET" in str(caught.value)
-        assert "horse" not in str(caught.value)
-    first.shutdown()
-
-
 def test_two_machines_with_the_same_secret_work_as_one(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("0123456789abcdef0123\n")
@@ -765,25 +560,3 @@ def test_two_machines_with_the_same_secret_work_as_one(tmp_path: Path) -> None:
     assert [code for code, _ in ends] == [0, 0], ends
     assert not any("no secret" in said for _, said in ends)
     assert [answer["VIADUCT_JOB_SECRET"] for answer in told(tmp_path).values()] == ["0123456789abcdef0123"] * 2
-
-
-def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "secret"
-    file.write_text("0123456789abcdef")
-    file.chmod(0o644)
-    with pytest.raises(BadValue, match="may be read by others") as caught:
-        find_secret(file)
-    assert f"chmod 600 {file}" in str(caught.value)
-    file.chmod(0o600)
-    assert find_secret(file) == "0123456789abcdef"
-    file.write_text("密" * 1024 + "\n", encoding="utf-8")
-    assert find_secret(file) == "密" * 1024
-    for text in ("", "short", "x" * 2000):
-        file.write_text(text)
-        with pytest.raises(BadValue, match="has 16 to 1024 printable characters"):
-            find_secret(file)
-    with pytest.raises(BadValue, match="cannot be read"):
-        find_secret(tmp_path / "none")
-    assert find_secret(None, {}) == ""
-    with pytest.raises(BadValue, match="VIADUCT_JOB_SECRET: a job's secret"):
-        find_secret(None, {"VIADUCT_JOB_SECRET": "short"})

@@ -306,7 +306,7 @@ def test_train_takes_what_the_written_scripts_give_it() -> None:
 
     for flags in PRECISIONS.values():
         words = ["resnet50_v15_imagenet", "--data", "synthetic", "--device", "cpu", *flags.split(), "--run", "no-such"]
-        assert check_command(words, 8, 8, first=True) == []
+        assert check_command(words, 8, 8, has_rank_0=True) == []
 
 
 # A container that stays

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from viaduct.comparison.drift import Drift, Options
 from viaduct.comparison.measures import Measures, measure
 from viaduct.comparison.rows import Cause, Explanation, Neighbour, Origin, Row
 from viaduct.comparison.tensors import Pair, Result, Role, Side, Stored
@@ -141,6 +142,10 @@ def sample_explanation(rows: list[Row]) -> Explanation:
         neighbours=(shortcut, *neighbours, joined),
         edges=(*edges, (names["conv3"], "layer3.0.add")),
     )
+
+
+def sample_drift(rows: list[Row], explanation: Explanation) -> Drift:
+    return Drift(*sample_sides(rows), tuple(rows), explanation, Options())
 
 
 def row_of(rows: list[Row], op: str) -> int | None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from viaduct.comparison.storage import convert_layout
+from viaduct.comparison.layouts import convert_layout
 from viaduct.errors import BadData
 
 Array = NDArray[np.float32]

@@ -291,6 +291,6 @@ def test_a_file_beside_the_user_is_not_taken_for_a_module(tmp_path: Path, monkey
 
 
 def test_neither_measuring_nor_its_worker_imports_torch() -> None:
-    code = "import sys, viaduct.comparison.worker; print('torch' in sys.modules)"
+    code = "import sys, viaduct.comparison.measuring; print('torch' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     assert answer.stdout == "False\n"

@@ -1,14 +1,22 @@
 """The page says what the rows say: nothing is dropped, nothing refused looks good, nothing leaves the page."""
 
 import json
-import math
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from comparison.drift_sample import HOSTILE, ORIGIN, measured, sample_explanation, sample_rows, sample_sides, stored
+from comparison.drift_sample import (
+    HOSTILE,
+    ORIGIN,
+    measured,
+    sample_drift,
+    sample_explanation,
+    sample_rows,
+    sample_sides,
+    stored,
+)
 from reporting.test_page import Elements
 from viaduct.comparison import report, report_rows
 from viaduct.comparison.report import write_report
@@ -26,8 +34,8 @@ def named(op: str, order: int, role: Role = "output") -> Row:
     return Row(Pair(1, tensor, tensor, op, op, "name"), measured("good", 1), "good")
 
 
-def page_of(path: Path, rows: list[Row] = ROWS, explanation: Explanation = EXPLANATION, **choices) -> str:
-    write_report(path / "report.html", rows, *sample_sides(rows), explanation, **choices)
+def page_of(path: Path, rows: list[Row] = ROWS, explanation: Explanation = EXPLANATION) -> str:
+    write_report(path / "report.html", sample_drift(rows, explanation))
     return (path / "report.html").read_text(encoding="utf-8")
 
 
@@ -96,13 +104,13 @@ def test_the_counts_by_result_are_tiles(html):
 
 def test_refused_rows_alone_are_not_called_good():
     gone = [row for row in ROWS if row.result == "refused"]
-    assert report.overall_tone(gone) == "warn"
-    assert [tile.good for tile in report.tiles(gone) if tile.label == "good"] == [None]
+    assert report.choose_overall_tone(gone) == "warn"
+    assert [tile.good for tile in report.make_tiles(gone) if tile.label == "good"] == [None]
 
 
 def test_only_good_rows_are_called_good():
-    assert report.overall_tone([row for row in ROWS if row.result == "good"]) == "good"
-    assert report.overall_tone(ROWS) == "bad"
+    assert report.choose_overall_tone([row for row in ROWS if row.result == "good"]) == "good"
+    assert report.choose_overall_tone(ROWS) == "bad"
 
 
 def test_nothing_outside_the_page_is_named_but_the_csv(html):
@@ -137,24 +145,30 @@ def test_an_origin_that_is_an_input_is_charted_all_the_same():
 
 def test_the_stages_of_the_network_are_named_along_the_axis():
     forward = [row for row in ROWS if row.stored.role == "output" and row.stored.step == 0 and "." not in row.op[:6]]
-    assert report.stage_names(forward)[:3] == ["conv1", "bn1", "maxpool"]
+    assert report.name_stages(forward)[:3] == ["conv1", "bn1", "maxpool"]
     shown = [ROWS[n] for n in report.select_charted(ROWS, None) if ROWS[n].stored.role == "output"]
-    labels = [span.label for span in report.spans(shown, report.positions(shown))]
+    labels = [span.label for span in report.make_spans(shown, report.number_positions(shown))]
     assert labels[:9] == ["conv1", "bn1", "maxpool", "layer1", "layer2", "layer3", "layer4", "avgpool", "fc"]
 
 
 def test_names_that_begin_alike_are_told_apart_by_their_second_part():
     rows = [named(f"stages.{stage}.conv", stage) for stage in range(4)]
-    assert report.stage_names(rows) == ["stages.0", "stages.1", "stages.2", "stages.3"]
+    assert report.name_stages(rows) == ["stages.0", "stages.1", "stages.2", "stages.3"]
 
 
 def test_what_runs_backward_and_the_parameters_have_stretches_of_their_own():
     rows = [named("a", 0), named("a", 1, "grad_input"), named("a.w", 2, "gradient"), named("b.w", 2, "update")]
-    assert [span.label for span in report.spans(rows, report.positions(rows))] == ["a", "backward", "parameters"]
+    assert [span.label for span in report.make_spans(rows, report.number_positions(rows))] == [
+        "a",
+        "backward",
+        "parameters",
+    ]
 
 
 def test_parameters_of_one_order_stand_beside_each_other():
-    assert report.positions([named("a.w", 2, "update"), named("b.w", 2, "update"), named("b.w", 2, "gradient")]) == [
+    assert report.number_positions(
+        [named("a.w", 2, "update"), named("b.w", 2, "update"), named("b.w", 2, "gradient")]
+    ) == [
         0,
         1,
         1,
@@ -163,14 +177,16 @@ def test_parameters_of_one_order_stand_beside_each_other():
 
 def test_settings_without_a_value_are_not_shown(tmp_path):
     left, right = sample_sides(ROWS)
-    assert "commit" not in report.side_facts("x", replace(left, settings={"commit": "", "seed": "1"})).values
+    assert "commit" not in report.make_side_facts("x", replace(left, settings={"commit": "", "seed": "1"})).values
     assert report.number_notes(["right: 2 files were left out.", "swapped?"], left, right) == {"note 1": "swapped?"}
 
 
 def test_the_thresholds_of_the_types_that_occur_are_drawn():
-    assert [(level.y, level.label) for level in report.threshold_levels(ROWS, None)] == [(1e-4, "threshold of float32")]
-    assert [level.y for level in report.threshold_levels(ROWS, Thresholds(euclid=0.1))] == [0.1]
-    assert report.threshold_levels(ROWS, Thresholds(cosine=0.99)) == []
+    assert [(level.y, level.label) for level in report.list_threshold_levels(ROWS, None)] == [
+        (1e-4, "threshold of float32")
+    ]
+    assert [level.y for level in report.list_threshold_levels(ROWS, Thresholds(euclid=0.1))] == [0.1]
+    assert report.list_threshold_levels(ROWS, Thresholds(cosine=0.99)) == []
 
 
 def test_a_chart_by_step_appears_with_the_second_step(html, tmp_path):
@@ -199,7 +215,7 @@ def test_no_rows_at_all_still_make_a_page(tmp_path):
 
 def test_further_origins_are_linked():
     origins = tuple(Origin("fc", "operator", 0, 0, row, "by itself") for row in (440, 441))
-    links = report.links(ROWS, replace(EXPLANATION, further=origins), "drift.csv")
+    links = report.make_links(ROWS, replace(EXPLANATION, further=origins))
     assert [link.address for link in links] == [
         f"#rows-{EXPLANATION.origin.row}",
         "#rows-440",
@@ -239,12 +255,6 @@ def test_five_thousand_rows_stay_below_five_megabytes(tmp_path):
     assert len(details_of(html)) <= report_rows.MOST_DETAILS + report_rows.SAMPLE + 36
 
 
-def test_the_origin_keeps_its_details_however_many_rows_are_bad():
-    rows = [replace(row, result="bad", follows_from="") for row in sample_rows(12, most=5000)]
-    last = len(rows) - 1
-    assert last in report_rows.select_detailed(rows, last)
-
-
 @pytest.mark.parametrize(
     ("left", "right", "names"),
     [
@@ -255,29 +265,9 @@ def test_the_origin_keeps_its_details_however_many_rows_are_bad():
     ],
 )
 def test_sides_are_called_by_what_tells_them_apart(left, right, names):
-    found = report.short_names(Path(left), Path(right))
+    found = report.shorten_paths(Path(left), Path(right))
     assert len(set(found)) == 2
     assert found == names
-
-
-def test_distances_are_joined_until_the_bars_are_few():
-    bars = report_rows.distance_bars(measured("bad", 3))
-    assert bars.labels[0] == "equal"
-    assert len(bars.labels) <= report_rows.MOST_BARS + 1
-    assert sum(bars.counts) == 256
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "name"),
-    [(0, 1, "1"), (1, 2, "2–3"), (2, 4, "4–15"), (13, 14, "2¹³ to 2¹⁴"), (60, 64, "2⁶⁰ to 2⁶⁴")],
-)
-def test_a_distance_is_named_by_its_ends(start, end, name):
-    assert report_rows.distance_name(start, end) == name
-
-
-def test_a_histogram_without_a_finite_range_is_left_out():
-    odd = replace(measured("good", 1), histogram=replace(measured("good", 1).histogram, low=math.nan))
-    assert report_rows.value_histogram(odd, ("a", "b")) is None
 
 
 def test_other_explanations_are_listed_with_their_confidence(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from comparison.drift_sample import sample_explanation, sample_rows, sample_sides
+from comparison.drift_sample import sample_drift, sample_explanation, sample_rows
 from reporting.browser import needs_browser, open_page
 from reporting.test_large_in_browser import HELPERS
 from viaduct.comparison.report import write_report
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.browser, needs_browser]
 def drift(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("drift") / "report.html"
     rows = sample_rows(12, most=5000)
-    write_report(path, rows, *sample_sides(rows), sample_explanation(rows))
+    write_report(path, sample_drift(rows, sample_explanation(rows)))
     return path
 
 
@@ -154,7 +154,7 @@ def test_a_long_name_wraps_and_its_row_is_no_higher_than_the_others(tmp_path: Pa
     rows = [replace(row, pair=replace(row.pair, left=replace(row.stored, op=long))) for row in sample_rows(1)[-5:-4]]
     rows += sample_rows(1)
     path = tmp_path / "report.html"
-    write_report(path, rows, *sample_sides(rows), sample_explanation(rows))
+    write_report(path, sample_drift(rows, sample_explanation(rows)))
     for width in (390, 1200):
         visit = open_page(path, width=width, script=f"(async () => {{ {HELPERS} {OPENING} }})()")
         assert visit.answer["page"] == width

@@ -11,7 +11,7 @@ import pytest
 
 from comparison.scenes import Story
 from viaduct.comparison.rows import Row
-from viaduct.comparison.table import write_csv
+from viaduct.comparison.table import make_csv
 
 SPECIFIED = [
     *("Index", "OpType", "LeftOp", "LeftDtype", "RightOp", "RightDtype", "TensorIndex", "Shape", "OverFlow"),
@@ -33,12 +33,12 @@ def story() -> Story:
 
 
 def test_the_columns_are_the_specified_ones_in_their_order() -> None:
-    head = write_csv(story().rows).split(b"\r\n")[0].decode()
+    head = make_csv(story().rows).split(b"\r\n")[0].decode()
     assert head.split(",") == SPECIFIED
 
 
 def test_a_good_row_has_every_measure_with_six_decimals() -> None:
-    (row,) = rows_of(write_csv(story().rows))
+    (row,) = rows_of(make_csv(story().rows))
     assert row["TensorIndex"] == "conv1:output:0"
     assert row["Shape"] == "[2,3]"
     assert row["CosineSimilarity"] == "1.000000"
@@ -50,7 +50,7 @@ def test_a_good_row_has_every_measure_with_six_decimals() -> None:
 def test_a_row_without_measures_says_nan_and_why() -> None:
     told = Story()
     told.tell("conv1", None, told.normal(2, 3))
-    (row,) = rows_of(write_csv(told.rows))
+    (row,) = rows_of(make_csv(told.rows))
     assert row["CosineSimilarity"] == row["MeanRelativeError"] == row["OverFlow"] == "NaN"
     assert row["Result"] == "refused"
     assert row["CompareFailReason"]
@@ -59,7 +59,7 @@ def test_a_row_without_measures_says_nan_and_why() -> None:
 def test_several_steps_are_told_apart_by_columns_at_the_end() -> None:
     told = story()
     told.tell("conv1", told.normal(2), told.normal(2), step=5, rank=1)
-    text = write_csv(told.rows)
+    text = make_csv(told.rows)
     assert text.split(b"\r\n")[0].decode().split(",") == [*SPECIFIED, "Step", "Rank"]
     assert [(row["Step"], row["Rank"]) for row in rows_of(text)] == [("0", "0"), ("5", "1")]
 
@@ -72,14 +72,14 @@ def renamed(row: Row, name: str) -> Row:
 
 @pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "+cmd|'/c calc'!A0", "-2+3", "\tx", "\rx"])
 def test_no_name_becomes_a_formula(name: str) -> None:
-    (row,) = rows_of(write_csv([renamed(story().rows[0], name)]))
+    (row,) = rows_of(make_csv([renamed(story().rows[0], name)]))
     assert row["LeftOp"] == f"'{name}"
     assert row["TensorIndex"].startswith("'")
 
 
 @pytest.mark.parametrize("name", ['a"b', "a,b", "a\nb", "层.卷积", "a;b"])
 def test_any_other_name_survives_the_round_trip(name: str) -> None:
-    (row,) = rows_of(write_csv([renamed(story().rows[0], name)]))
+    (row,) = rows_of(make_csv([renamed(story().rows[0], name)]))
     assert row["LeftOp"] == name
 
 
@@ -87,11 +87,11 @@ def test_what_a_bad_row_follows_from_is_in_its_reason() -> None:
     told = Story()
     told.tell("a", np.ones(4, np.float32), np.arange(4, dtype=np.float32))
     row = replace(told.rows[0], follows_from="conv1")
-    assert rows_of(write_csv([row]))[0]["CompareFailReason"].endswith("; follows from conv1")
+    assert rows_of(make_csv([row]))[0]["CompareFailReason"].endswith("; follows from conv1")
 
 
 def test_nothing_in_the_table_talks_to_a_terminal() -> None:
     row = replace(story().rows[0], reason="\x1b]0;title\x07\x9b2J")
-    text = write_csv([row])
+    text = make_csv([row])
     assert b"\\x1b]0;title\\x07\\x9b2J" in text
     assert b"\x1b" not in text

@@ -11,6 +11,8 @@ from viaduct.data.png import encode_png
 from viaduct.data.shards import shard_name
 from viaduct.data.tfrecord import RecordWriter
 
+SIZES = [5, 0, 7, 3]  # records in each of the four training files of the fixture `records`
+
 
 def png(number: int) -> bytes:
     """An image of 4x4 that no other number has."""
@@ -30,3 +32,8 @@ def write_split(folder: Path, split: str, sizes: list[int], classes: int = 3, fi
             for _ in range(size):
                 writer.write(message(number, number % classes + 1))
                 number += 1
+
+
+def train_file(folder: Path, number: int = 0) -> Path:
+    """Path of a training file of the fixture `records`."""
+    return folder / shard_name("train", number, len(SIZES))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from viaduct.data.augment import Normalise, Row, training_plan
+from viaduct.data.augment import Normalise, Row, draw_training_plan
 from viaduct.data.batches import Batches
 from viaduct.data.cifar10 import Cifar10
 from viaduct.data.source import Arrays, Images, ImageSet, Split
@@ -95,7 +95,7 @@ def test_batches_are_float32_and_channels_last(split: Split, device: torch.devic
 
 def test_every_offset_and_both_directions_are_drawn() -> None:
     images = replace(PLAIN, pad=2, flip=True, cutout=4)
-    plan = training_plan(images, 12, 10, seed=0, epoch=0, count=5000)
+    plan = draw_training_plan(images, 12, 10, seed=0, epoch=0, count=5000)
     mirrored = plan[Row.STRIDE] < 0
     rows, columns = np.divmod(plan[Row.CORNER] - 9 * mirrored, 10 + 2 * 2)
     assert np.unique(rows).tolist() == [0, 1, 2, 3, 4]
@@ -106,8 +106,8 @@ def test_every_offset_and_both_directions_are_drawn() -> None:
 
 
 def test_switching_on_cutout_does_not_change_the_crops() -> None:
-    without = training_plan(replace(PLAIN, pad=2, flip=True), 12, 10, seed=0, epoch=0, count=50)
-    with_it = training_plan(replace(PLAIN, pad=2, flip=True, cutout=4), 12, 10, seed=0, epoch=0, count=50)
+    without = draw_training_plan(replace(PLAIN, pad=2, flip=True), 12, 10, seed=0, epoch=0, count=50)
+    with_it = draw_training_plan(replace(PLAIN, pad=2, flip=True, cutout=4), 12, 10, seed=0, epoch=0, count=50)
     assert np.array_equal(without[: Row.HOLE_TOP], with_it[: Row.HOLE_TOP])
 
 

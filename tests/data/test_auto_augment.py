@@ -11,7 +11,7 @@ import pytest
 from viaduct.data import auto_augment, references
 from viaduct.data.auto_augment import CIFAR10, IMAGENET, RANDOM, find_policy
 from viaduct.data.operations import OPERATIONS
-from viaduct.data.preprocess import prepare_image, prepare_pixels
+from viaduct.data.preprocess import prepare_image
 from viaduct.data.records import Records
 from viaduct.errors import BadValue, UnknownName
 
@@ -101,7 +101,7 @@ def test_the_crop_is_the_same_with_and_without_a_policy(name: str) -> None:
     def nothing(image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         return image
 
-    plain = prepare_pixels(name, encoded("chelsea"), True, np.random.default_rng(4))
+    plain = prepare_image(name, encoded("chelsea"), True, np.random.default_rng(4))
     through = prepare_image(name, encoded("chelsea"), True, np.random.default_rng(4), policy=nothing)
     assert abs(plain - through).mean() < 1  # it was rounded to bytes on the way; contrast may stretch that
     inverted = prepare_image(name, encoded("chelsea"), True, np.random.default_rng(4), policy=lambda p, g: 255 - p)
@@ -111,5 +111,5 @@ def test_the_crop_is_the_same_with_and_without_a_policy(name: str) -> None:
 def test_evaluation_is_not_changed() -> None:
     policy = find_policy("randaugment-5-20")
     assert np.array_equal(
-        prepare_image("official", encoded("chelsea"), policy=policy), prepare_pixels("official", encoded("chelsea"))
+        prepare_image("official", encoded("chelsea"), policy=policy), prepare_image("official", encoded("chelsea"))
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import signal
-import struct
 import subprocess
 import sys
 from collections import Counter
@@ -16,33 +15,15 @@ import pytest
 import simplejpeg
 from PIL import Image
 
+from data.image_sources import JPEG, make_folders, make_idx, make_list
 from data.record_files import png
 from viaduct.data import build as build_module
 from viaduct.data.build import build_records
 from viaduct.data.example import decode_example
 from viaduct.data.index import RecordFolder
-from viaduct.data.origins import class_folders, find_origin, idx_files, image_list
+from viaduct.data.origins import find_origin, open_class_folders, open_idx_files
 from viaduct.data.tfrecord import RecordWriter, read_records
 from viaduct.errors import BadData, BadValue, DiskFull
-
-JPEG = b"\xff\xd8\xff\xe0 not decoded here, only carried "
-CLASSES = {"ant": 20, "bee": 9, "cat": 2, "dog": 1}
-
-
-def make_folders(folder: Path, classes: dict[str, int] = CLASSES, first: int = 0) -> Path:
-    number = first
-    for name, count in classes.items():
-        (folder / name).mkdir(parents=True)
-        for _ in range(count):
-            content = png(number) if number % 2 else JPEG + str(number).encode()
-            (folder / name / f"{number:04d}.{'png' if number % 2 else 'JPEG'}").write_bytes(content)
-            number += 1
-    return folder
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    return make_folders(tmp_path / "photos")
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -98,11 +79,6 @@ def test_folders_of_a_split_are_used(tmp_path: Path) -> None:
     assert (built.train, built.validation) == (32, 3)
     names = [example["image/filename"][0] for example in contents(tmp_path / "records", "validation")]
     assert sorted(names) == [b"val/bee/0500.JPEG", b"val/bee/0501.png", b"val/bee/0502.JPEG"]
-
-
-def test_a_class_called_train_is_a_class(tmp_path: Path) -> None:
-    origin = class_folders(make_folders(tmp_path / "photos", {"car": 2, "train": 2}))
-    assert origin.classes == ["car", "train"]
 
 
 def test_labels_from_zero_and_numbers_in_their_order(tmp_path: Path) -> None:
@@ -268,66 +244,11 @@ def test_strangers_are_named_before_anything_is_built(photos: Path, tmp_path: Pa
     assert not (tmp_path / "records").exists()
 
 
-def test_one_stranger_is_spoken_of_in_the_singular(photos: Path) -> None:
-    (photos / "bee/notes.txt").write_text("not an image")
-    with pytest.raises(BadData, match=r"1 file is neither.*\n  Move it away or convert it\.\n  Records without it"):
-        class_folders(photos)
-
-
-def test_advice_about_other_files_names_their_endings_and_never_all_images(photos: Path) -> None:
-    for name in ("bee/notes.txt", "ant/list.csv"):
-        (photos / name).write_text("not an image")
-    with pytest.raises(BadData) as refused:
-        class_folders(photos)
-    assert f"`viaduct data build {photos} --out DIR --ignore '*.csv' --ignore '*.txt'`" in str(refused.value)
-    for name in ("bee/notes.txt", "ant/list.csv"):
-        (photos / name).rename(photos / f"{name}.jpg")
-    with pytest.raises(BadData, match="All are named as an image, and the contents are empty, damaged") as refused:
-        class_folders(photos)
-    assert "--ignore" not in str(refused.value)
-
-
-def test_what_windows_leaves_in_folders_and_what_shall_be_ignored_is_passed_over(photos: Path) -> None:
-    before = class_folders(photos).train
-    for name in ("Thumbs.db", "desktop.ini", "notes.txt"):
-        (photos / "bee" / name).write_text("not an image")
-    with pytest.raises(BadData, match=r"JPEG nor PNG: bee/notes\.txt\."):
-        class_folders(photos)
-    assert class_folders(photos, ["*.txt"]).train == before
-
-
-def test_patterns_to_ignore_are_refused_for_a_list(photos: Path) -> None:
-    with pytest.raises(BadValue, match=r"Patterns to ignore are for folders"):
-        find_origin(make_list(photos, "ant/0000.JPEG,ant"), ["*.txt"])
-
-
 def test_an_image_that_changes_during_the_build(photos: Path, tmp_path: Path) -> None:
-    origin = class_folders(photos)
+    origin = open_class_folders(photos)
     (photos / "ant/0000.JPEG").write_bytes(JPEG + b"longer than it was")
     with pytest.raises(BadData, match=r"ant/0000\.JPEG: it has changed since the images were listed: 37 bytes, now 54"):
         build_records(origin, tmp_path / "records")
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda folder: (folder / "1.jpg").write_bytes(JPEG), r"1\.jpg: this image is in no class folder"),
-        (lambda folder: (folder / "cat").rmdir(), "there are no class folders in it"),
-        (lambda folder: None, "cat: no images in the folder of this class"),
-    ],
-)
-def test_folders_that_are_no_class_folders(tmp_path: Path, make, message: str) -> None:
-    (tmp_path / "photos/cat").mkdir(parents=True)
-    make(tmp_path / "photos")
-    with pytest.raises(BadData, match=message):
-        class_folders(tmp_path / "photos")
-
-
-def test_a_class_that_is_only_validated(tmp_path: Path) -> None:
-    make_folders(tmp_path / "photos/train", {"ant": 2})
-    make_folders(tmp_path / "photos/val", {"bee": 2})
-    with pytest.raises(BadData, match="bee: there is no such class in"):
-        class_folders(tmp_path / "photos")
 
 
 @pytest.mark.parametrize(
@@ -369,11 +290,6 @@ def test_a_jpeg_that_is_cut_short_is_named_or_ends_the_build(tmp_path: Path) -> 
         build_records(tmp_path / "photos", tmp_path / "strict", strict=True)
 
 
-def make_list(folder: Path, *lines: str) -> Path:
-    (folder / "list.csv").write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
-    return folder / "list.csv"
-
-
 def test_a_list_of_paths_and_class_names(photos: Path, tmp_path: Path) -> None:
     list_file = make_list(
         photos, "path,label", "ant/0000.JPEG,insect", '"bee/0021.png", insect', "cat/0030.JPEG,pet", ""
@@ -390,46 +306,10 @@ def test_a_list_of_numbers_keeps_them(photos: Path, tmp_path: Path) -> None:
     assert built.labels == {"0": 0, "7": 7, "1000": 1000}
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["ant/0000.JPEG"], "line 1: expected path,label, found 'ant/0000.JPEG'"),
-        (["ant/0000.JPEG,ant", "ant/9999.JPEG,ant"], "line 2: there is no file"),
-        (["ant/0000.JPEG,ant", "ant/0000.JPEG,bee"], r"line 2: ant/0000\.JPEG is in line 1 already"),
-        (["list.csv,ant"], r"1 file is neither JPEG nor PNG: list\.csv"),
-        (["path,label"], "there are no images in this list"),
-    ],
-)
-def test_a_list_with_a_mistake(photos: Path, lines: list[str], message: str) -> None:
-    with pytest.raises(BadData, match=message):
-        image_list(make_list(photos, *lines))
-
-
-@pytest.mark.parametrize("header", ["filename,class", "id,path,label"])
-def test_another_header_than_ours_is_hinted_at(photos: Path, header: str) -> None:
-    with pytest.raises(BadData, match=r"line 1: [\s\S]*a header, it must say path,label or be left out"):
-        image_list(make_list(photos, header, "ant/0000.JPEG,ant"))
-
-
-def test_a_missing_file_further_down_is_no_header(photos: Path) -> None:
-    with pytest.raises(BadData) as caught:
-        image_list(make_list(photos, "ant/0000.JPEG,ant", "ant/9999.JPEG,ant"))
-    assert caught.value.hints == ()
-
-
-def make_idx(folder: Path, count: int, pack=lambda content: content) -> tuple[Path, Path, np.ndarray]:
-    pixels = np.random.default_rng(count).integers(0, 256, (count, 5, 7), dtype=np.uint8)
-    labels = (np.arange(count) % 4).astype(np.uint8)
-    images, groups = folder / f"{count}-images", folder / f"{count}-labels"
-    images.write_bytes(pack(struct.pack(">IIII", 0x803, count, 5, 7) + pixels.tobytes()))
-    groups.write_bytes(pack(struct.pack(">II", 0x801, count) + labels.tobytes()))
-    return images, groups, pixels
-
-
 @pytest.mark.parametrize("pack", [lambda content: content, gzip.compress])
 def test_idx_files_become_grey_pngs(tmp_path: Path, pack) -> None:
     images, labels, pixels = make_idx(tmp_path, 12, pack)
-    origin = idx_files(
+    origin = open_idx_files(
         images, labels, validation=make_idx(tmp_path, 4, pack)[:2], names=("shirt", "coat", "bag", "shoe")
     )
     built = build_records(origin, tmp_path / "records")
@@ -445,30 +325,6 @@ def decoded(content: bytes) -> np.ndarray:
     with Image.open(io.BytesIO(content)) as image:
         assert (image.format, image.mode) == ("PNG", "L")
         return np.array(image)
-
-
-@pytest.mark.parametrize(
-    ("injury", "message"),
-    [
-        (lambda content: content[:-1], r"expected 436 bytes for \(12, 5, 7\), found 435"),
-        (lambda content: b"\1" + content[1:], "not an IDX file of images"),
-        (lambda content: content[:3], "not an IDX file of images"),
-        (lambda content: content[:4] + b"\xff" * 12, "expected 79,228,162"),
-        (lambda content: gzip.compress(content)[:-30], "could not be read"),
-    ],
-)
-def test_damaged_idx_files(tmp_path: Path, injury, message: str) -> None:
-    images, labels, _ = make_idx(tmp_path, 12)
-    images.write_bytes(injury(images.read_bytes()))
-    with pytest.raises(BadData, match=message):
-        idx_files(images, labels)
-
-
-def test_idx_files_that_do_not_belong_together(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="12 images, but 8 labels"):
-        idx_files(make_idx(tmp_path, 12)[0], make_idx(tmp_path, 8)[1])
-    with pytest.raises(BadValue, match="names must be 4 different ones"):
-        idx_files(*make_idx(tmp_path, 12)[:2], names=("a", "b"))
 
 
 def test_tensorflow_reads_what_was_built(photos: Path, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ NETWORKS = ["official", "v15", "resnext", "amoebanet"]
 SIDES = [f"image/object/bbox/{side}" for side in ("ymin", "xmin", "ymax", "xmax")]
 
 pytestmark = pytest.mark.skipif(
-    region.find_compiled("see_crops") is None, reason="the extension was not built, or is switched off"
+    region.find_function("see_crops") is None, reason="the extension was not built, or is switched off"
 )
 
 

@@ -27,7 +27,7 @@ import pytest
 from viaduct.data import cifar10
 from viaduct.data import fetch as module
 from viaduct.data.cifar10 import NAMES, TEST_FILE, TRAIN_FILES, Cifar10
-from viaduct.data.fetch import PublicFile, PublicSet, fetch, present, zipped_or_plain
+from viaduct.data.fetch import PublicFile, PublicSet, fetch, find_present, zipped_or_plain
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
 RECORDS = 8
@@ -227,11 +227,11 @@ def check_nothing_under_its_own_name(out: Path) -> None:
 
 def test_whole_sets_are_left_alone_without_network(site: Site, archive: bytes, tmp_path: Path) -> None:
     address = serve(site, archive)
-    assert present("cifar10", tmp_path) is None
+    assert find_present("cifar10", tmp_path) is None
     first = fetch("cifar10", tmp_path, source=address)
     (tmp_path / ARCHIVE).unlink()
     before = {file.name: file.stat().st_mtime_ns for file in first.iterdir()}
-    assert fetch("cifar10", tmp_path, source=address) == first == present("cifar10", tmp_path)
+    assert fetch("cifar10", tmp_path, source=address) == first == find_present("cifar10", tmp_path)
     assert len(site.requests) == 1
     assert {file.name: file.stat().st_mtime_ns for file in first.iterdir()} == before
 
@@ -605,7 +605,7 @@ def test_a_damaged_folder_is_repaired_and_its_other_files_stay(
     folder = fetch("cifar10", tmp_path)
     (folder / TEST_FILE).write_bytes(damage((folder / TEST_FILE).read_bytes()))
     (folder / "notes.txt").write_text("mine")
-    assert present("cifar10", tmp_path) is None
+    assert find_present("cifar10", tmp_path) is None
     fetch("cifar10", tmp_path)
     assert (folder / "notes.txt").read_text() == "mine"
     (folder / "notes.txt").unlink()

@@ -119,7 +119,7 @@ def test_an_image_too_long_for_any_ratio_comes_whole() -> None:
 
 def test_a_crop_covers_a_tenth_of_some_box() -> None:
     generator = np.random.default_rng(0)
-    objects = geometry.pixel_boxes(BOXES, 375, 500)
+    objects = geometry.to_pixels(BOXES, 375, 500)
     for _ in range(500):
         assert geometry.covers(sample_crop("official", 375, 500, BOXES, generator), objects, 0.1)
 
@@ -147,8 +147,8 @@ def test_an_unknown_name_offers_the_closest() -> None:
 @pytest.fixture(params=["compiled", "numpy"])
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "numpy":
-        monkeypatch.setattr(geometry, "compiled_lerp", lambda: None)
-    elif geometry.compiled_lerp() is None:
+        monkeypatch.setattr(geometry, "find_compiled", lambda extension, name: None)
+    elif geometry.find_compiled("_lerp", "lerp") is None:
         pytest.skip("no compiler was at hand when viaduct was installed")
     return str(request.param)
 

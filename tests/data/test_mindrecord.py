@@ -19,7 +19,7 @@ from data.mutations import mutate
 from viaduct.data.check import check_records
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord import MindRecordFile, is_mindrecord
-from viaduct.data.mindrecord_folder import kind_of, mindrecord_folders, split_files
+from viaduct.data.mindrecord_folder import find_kind, mindrecord_folders, split_files
 from viaduct.data.records import Records
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue, ViaductError
@@ -73,7 +73,7 @@ def test_splits_follow_from_names(tmp_path: Path) -> None:
         "latest.mindrecord": "train",
         "eval_0.mindrecord": "eval",
     }
-    assert {name: kind_of(Path(name)) for name in names} == names
+    assert {name: find_kind(Path(name)) for name in names} == names
     for name in ("train.mindrecord", "val.mindrecord", "test.mindrecord"):
         write_mindrecord(tmp_path / name, SCHEMA, rows(4))
         (tmp_path / f"{name}.db").write_bytes(b"SQLite format 3\0")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mindspore_python import run_mindspore
-from viaduct.data.mindrecord_folder import MindRecordFolder, choose_fields, open_files, set_of
+from viaduct.data.mindrecord_folder import MindRecordFolder, choose_fields, list_set, open_files
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[1] / "references" / "mindspore_records.py"
@@ -27,7 +27,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_rows_are_those_that_mindspore_reads(name: str, first: str, theirs: Path) -> None:
     for index in theirs.glob("*.db"):
         index.unlink()
-    files = open_files(set_of(theirs / first))
+    files = open_files(list_set(theirs / first))
     folder = MindRecordFolder(theirs, files, *choose_fields(files[0], "", ""))
     read = [[folder.fields(row).label, bytes(folder.fields(row).encoded).hex()] for row in range(len(folder))]
     assert read == json.loads((theirs / f"{name}.json").read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from viaduct.data.order import Purpose, permutation, sample_generator, share, uniforms, words
+from viaduct.data.order import Purpose, permutation, rank_positions, raw_draws, sample_generator, uniforms
 from viaduct.errors import BadValue
 
 
@@ -29,7 +29,7 @@ def test_every_image_is_visited_exactly_once() -> None:
 
 
 def test_seeds_epochs_and_purposes_do_not_share_words() -> None:
-    streams = [words(seed, epoch, purpose, 100) for seed in (0, 1, -1) for epoch in (0, 1) for purpose in Purpose]
+    streams = [raw_draws(seed, epoch, purpose, 100) for seed in (0, 1, -1) for epoch in (0, 1) for purpose in Purpose]
     assert len(np.unique(np.concatenate(streams))) == 100 * len(streams)
 
 
@@ -60,7 +60,7 @@ def test_a_sample_has_the_stream_of_its_key_and_position(seed: int, epoch: int, 
 
 @pytest.mark.parametrize(("ranks", "parts"), [(1, 1), (2, 1), (3, 1), (5, 1), (2, 4), (3, 2)])
 def test_the_shares_of_all_ranks_are_the_batch(ranks: int, parts: int) -> None:
-    shares = [share(24, rank, ranks, parts) for rank in range(ranks)]
+    shares = [rank_positions(24, rank, ranks, parts) for rank in range(ranks)]
     assert sorted(np.concatenate(shares)) == list(range(24))
     assert max(map(len, shares)) - min(map(len, shares)) <= parts
     for mine in shares:
@@ -71,7 +71,7 @@ def test_the_shares_of_all_ranks_are_the_batch(ranks: int, parts: int) -> None:
 
 @pytest.mark.parametrize(("ranks", "parts"), [(2, 1), (3, 2), (4, 3)])
 def test_a_mirrored_share_holds_both_of_a_pair(ranks: int, parts: int) -> None:
-    shares = [share(24, rank, ranks, parts, mirrored=True) for rank in range(ranks)]
+    shares = [rank_positions(24, rank, ranks, parts, mirrored=True) for rank in range(ranks)]
     assert sorted(np.concatenate(shares)) == list(range(24))
     for mine in shares:
         assert np.array_equal(mine[::-1], 23 - mine), "the mirror of the share is the mirror of the batch"
@@ -79,4 +79,4 @@ def test_a_mirrored_share_holds_both_of_a_pair(ranks: int, parts: int) -> None:
 
 def test_a_share_of_nothing_is_refused() -> None:
     with pytest.raises(BadValue, match="a global batch of 8 worked through in 4 parts leaves some of 3 ranks"):
-        share(8, 0, 3, parts=4)
+        rank_positions(8, 0, 3, parts=4)

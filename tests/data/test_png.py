@@ -20,7 +20,7 @@ SIZES = [(1, 1), (1, 9), (9, 1), (5, 3), (17, 23), (40, 8)]
 def draw_lines(header: png.Header, random: np.random.Generator, filters: int = 5) -> bytes:
     """Return lines of noise with all filters; what becomes of them is an image like any other."""
     lines = b""
-    for columns, rows in png.sizes(header):
+    for columns, rows in png.list_sizes(header):
         if rows and columns:
             block = random.integers(0, 256, (rows, 1 + header.row_bytes(columns)))
             block[:, 0] = random.integers(0, filters, rows)
@@ -62,7 +62,7 @@ def decode_naively(header: png.Header, lines: bytes, palette: bytes) -> npt.NDAr
     pixels = np.zeros((header.height, header.width, 3), np.uint8)
     steps = png.ADAM7 if header.interlaced else ((0, 0, 1, 1),)
     offset = 0
-    for (columns, rows), (left, top, dx, dy) in zip(png.sizes(header), steps, strict=True):
+    for (columns, rows), (left, top, dx, dy) in zip(png.list_sizes(header), steps, strict=True):
         if not rows:
             continue
         width = 1 + header.row_bytes(columns)
@@ -94,7 +94,7 @@ def test_every_kind_of_png_has_the_pixels_of_the_standard(colour: int, depth: in
         pixels = png.decode(data)
         assert pixels.flags.writeable
         assert pixels.shape == (height, width, 3)
-        palette = dict(png.chunks(data)).get(b"PLTE", b"")
+        palette = dict(png.read_chunks(data)).get(b"PLTE", b"")
         assert np.array_equal(pixels, decode_naively(header, lines, palette))
 
 

@@ -15,7 +15,7 @@ import simplejpeg
 import torch
 
 import viaduct.data
-from viaduct.data import geometry
+from viaduct.data import record_batches
 from viaduct.data.batches import Batch
 from viaduct.data.example import encode_example
 from viaduct.data.index import RecordFolder
@@ -118,9 +118,9 @@ def test_a_missing_extension_is_told_once_since_it_costs_speed(
 ) -> None:
     batches(folder, torch.device("cpu"))
     told = "compiled image code is missing here"
-    if geometry.compiled_lerp() is not None:
+    if record_batches.find_compiled("_lerp", "lerp") is not None:
         assert told not in capsys.readouterr().err
-    monkeypatch.setattr(geometry, "compiled_lerp", lambda: None)
+    monkeypatch.setattr(record_batches, "find_compiled", lambda extension, name: None)
     batches(folder, torch.device("cpu"))
     batches(folder, torch.device("cpu"), train=False)
     assert capsys.readouterr().err.count(told) == 1

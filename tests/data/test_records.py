@@ -10,7 +10,7 @@ import pytest
 
 from data.record_files import message, write_split
 from viaduct.data.example import encode_example
-from viaduct.data.preprocess import prepare_pixels
+from viaduct.data.preprocess import prepare_image
 from viaduct.data.records import Records
 from viaduct.data.tfrecord import BadRecord, RecordWriter
 from viaduct.errors import BadData
@@ -113,7 +113,7 @@ def test_an_image_is_what_evaluation_sees_in_bytes(folder: Path, network: str) -
     split = Records(global_batch=4, size=8, classes=4, preprocess=network).load(folder).validation
     shown = split.read_image(2)
     assert (shown.dtype, shown.shape) == (np.uint8, (8, 8, 3))
-    assert np.abs(shown - prepare_pixels(network, split.folder.fields(2).encoded, size=8)).max() <= 0.5
+    assert np.abs(shown - prepare_image(network, split.folder.fields(2).encoded, size=8)).max() <= 0.5
 
 
 def test_a_bad_image_is_blamed_or_may_be_skipped(folder: Path) -> None:

@@ -17,14 +17,15 @@ import pytest
 import simplejpeg
 
 from viaduct.data import jpeg, references, region
+from viaduct.data.compiled import find_compiled
 from viaduct.data.geometry import mirror_before, resample, shrink_axis, stretch_axis
-from viaduct.data.preprocess import prepare_pixels, preprocess
+from viaduct.data.preprocess import prepare_image, preprocess
 from viaduct.errors import BadData
 
 from .photographs import encoded, photograph
 
 built = pytest.mark.skipif(
-    region.find_compiled("see") is None, reason="the extension was not built, or is switched off"
+    region.find_function("see") is None, reason="the extension was not built, or is switched off"
 )
 KINDS = ("444", "422", "420", "440", "411", "grey", "progressive", "restarts", "optimised")
 
@@ -108,9 +109,9 @@ def test_a_shrunken_image_is_read_at_the_places_of_the_shrunken_one() -> None:
 def without_the_extension(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setenv(region.SWITCH, "1")
-        region.find_compiled.cache_clear()
+        find_compiled.cache_clear()
         yield
-    region.find_compiled.cache_clear()
+    find_compiled.cache_clear()
 
 
 @pytest.mark.parametrize("name", references.names())
@@ -133,7 +134,7 @@ def test_every_network_sees_the_same_without_the_extension(
 
 def test_fast_training_repeats_chroma_and_is_near() -> None:
     exact, fast = (
-        prepare_pixels("official", encoded("chelsea"), True, np.random.default_rng(3), mode=mode)
+        prepare_image("official", encoded("chelsea"), True, np.random.default_rng(3), mode=mode)
         for mode in ("exact", "fast")
     )
     assert 0 < abs(exact - fast).mean() < 1
@@ -163,7 +164,7 @@ def test_damage_that_is_let_pass_gives_the_pixels_of_the_full_decoder() -> None:
     data = encoded("chelsea")
     data = data[:15_000] + b"\xff\xd0abc" + data[15_000:]
     assert seen(data, 0, 0, 300, 451) is None
-    assert np.array_equal(prepare_pixels("official", data)[0, 0], prepare_pixels("official", data, size=224)[0, 0])
+    assert np.array_equal(prepare_image("official", data)[0, 0], prepare_image("official", data, size=224)[0, 0])
 
 
 @built
@@ -191,7 +192,7 @@ def test_places_outside_of_the_image_are_never_read(y: int, x: int, height: int,
 @built
 def test_wrong_arguments_raise() -> None:
     data, axis, out = made("420", 40, 30), stretch_axis(0, 9, 9), np.empty((9, 9, 3), np.float32)
-    compiled = region.find_compiled("see")
+    compiled = region.find_function("see")
     assert compiled is not None
     good = [data, *axis, *axis, out, 1, True, True, None, None]
     assert compiled(*good)
@@ -258,15 +259,15 @@ def test_threads_do_not_disturb_each_other_and_nothing_is_leaked() -> None:
 def test_an_extension_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(region.SWITCH, raising=False)
     monkeypatch.setitem(sys.modules, "viaduct.data._region", None)
-    region.find_compiled.cache_clear()
-    assert region.find_compiled("see") is None
+    find_compiled.cache_clear()
+    assert region.find_function("see") is None
     assert region.describe_decoder().startswith("whole images with simplejpeg (no extension: ")
     assert preprocess("official", encoded("small")).shape == (224, 224, 3)
-    region.find_compiled.cache_clear()
+    find_compiled.cache_clear()
 
 
 def test_the_switch_is_obeyed_and_named() -> None:
-    code = "from viaduct.data import region; print(region.describe_decoder(), region.find_compiled('see') is None)"
+    code = "from viaduct.data import region; print(region.describe_decoder(), region.find_function('see') is None)"
     environment = {**os.environ, region.SWITCH: "1"}
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert answer.stdout == f"whole images with simplejpeg ({region.SWITCH} is set) True\n"

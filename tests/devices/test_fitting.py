@@ -27,7 +27,7 @@ SAME_MINOR = ".".join(RELEASE.split(".")[:2]) + ".97"
 def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder on sys.path."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    for package in fitting.PACKAGES:
+    for package in fitting.PLUGINS:
         monkeypatch.delitem(sys.modules, package, raising=False)
     return tmp_path
 

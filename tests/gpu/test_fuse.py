@@ -28,13 +28,21 @@ pytestmark = [
 @pytest.mark.parametrize("size", [28, 15])
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_blocks(kind: str, size: int, dtype: torch.dtype) -> None:
+    """Compare root mean squares over eight seeds: in one, a few ReLUs that flip decide the error of a short vector.
+
+    Plain bf16 alone varies up to fivefold there from seed to seed (bn2.bias: 0.034 to 0.177 in five of them).
+    """
+    good(measure_errors(kind, size, dtype, own=True), measure_errors(kind, size, dtype, own=False))
+
+
+def measure_errors(kind: str, size: int, dtype: torch.dtype, own: bool) -> dict[str, float]:
     from kernels.check_kernels import check_foreign
 
-    both = []
-    for own in (True, False):
-        torch.manual_seed(size)
-        both.append(check_foreign(kind, size, 8, "cuda", dtype, own))
-    good(*both)
+    errors = []
+    for seed in range(8):
+        torch.manual_seed(seed)
+        errors.append(check_foreign(kind, size, 8, "cuda", dtype, own))
+    return {name: (sum(error[name] ** 2 for error in errors) / len(errors)) ** 0.5 for name in errors[0]}
 
 
 def run_step(network: nn.Module, images: Tensor) -> Tensor:
@@ -69,7 +77,7 @@ def make_step(network: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
             loss = F.cross_entropy(network(images), labels)
         loss.backward()
         optimizer.step()
-        return loss
+        return loss.detach()
 
     return step
 

@@ -136,12 +136,11 @@ def test_state(kinds: str, readers: list[bool], channels: int, size: int) -> Non
     )
 
 
+@pytest.mark.usefixtures("without_tf32")
 @pytest.mark.parametrize("keep", [None, 0.7])
-def test_cells_in_float32(keep: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_in_float32(keep: float | None) -> None:
     from kernels.check_kernels import check_cells
 
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     good(check_cells(28, 64, 8, keep, 0, "cuda", torch.float32))
 
 

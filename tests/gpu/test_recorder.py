@@ -39,7 +39,7 @@ def recorded() -> Recorded:
     optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9)
     images, labels = torch.randn(32, 3, 64, 64, device="cuda"), torch.randint(0, 10, (32,), device="cuda")
     recorder = OperatorRecorder("cuda", script_folder=HERE.parent)
-    recorder.watch_modules(network)
+    recorder.add_network(network)
     for step in range(6):
         if step == 3:
             recorder.start()

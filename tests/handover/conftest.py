@@ -1,22 +1,25 @@
-"""A short run of the built-in shapes, which every test of handing over uses."""
+"""The short run of shapes opened, and its validation images as files."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from viaduct.data.png import encode_png
+from viaduct.handover.classifier import Classifier, open_run
+
 
 @pytest.fixture(scope="session")
-def shapes_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Train the built-in shapes for some steps: weights with settled statistics, far from random outputs."""
-    run = tmp_path_factory.mktemp("handover") / "shapes"
-    flags = ["--device", "cpu", "--run", str(run), "--steps", "12", "--set", "data.train_images=512"]
-    flags += ["--set", "data.validation_images=64", "--precision", "fp32"]
-    done = subprocess.run(
-        [sys.executable, "-m", "viaduct", "train", "shapes_taster", *flags], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return run
+def classifier(shapes_run: Path) -> Classifier:
+    return open_run(shapes_run)
+
+
+@pytest.fixture(scope="session")
+def images(classifier: Classifier, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The validation images of the run as PNG files, named by number and class."""
+    folder = tmp_path_factory.mktemp("images")
+    validation = classifier.recipe.data.load(None).validation
+    for number, (pixels, label) in enumerate(zip(validation.images, validation.labels, strict=True)):
+        (folder / f"{number:03}-{label}.png").write_bytes(encode_png(pixels))
+    return folder

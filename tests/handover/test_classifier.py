@@ -19,11 +19,6 @@ from viaduct.handover.classifier import Classifier, list_weights_files, open_run
 from viaduct.training.scoring import score_checkpoints
 
 
-@pytest.fixture(scope="module")
-def classifier(shapes_run: Path) -> Classifier:
-    return open_run(shapes_run)
-
-
 def test_a_prepared_image_is_what_evaluation_sees(classifier: Classifier) -> None:
     source = classifier.recipe.data
     images = source.load(None)

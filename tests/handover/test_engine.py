@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from handover.test_folding import Asking, randomise_norms
-from viaduct import models
+from handover.test_folding import Asking
 from viaduct.errors import ViaductError
-from viaduct.handover.classifier import Classifier, open_run
+from viaduct.handover.classifier import Classifier
 from viaduct.handover.engine import build_engine, round_up
-from viaduct.handover.folding import fold_batch_norms
-from viaduct.handover.fusing import FusedConv2d, choose_kernels, fuse_convolutions
-
-
-@pytest.fixture(scope="module")
-def classifier(shapes_run: Path) -> Classifier:
-    return open_run(shapes_run)
 
 
 def images(count: int, classifier: Classifier) -> torch.Tensor:
@@ -76,23 +67,3 @@ def test_no_images_are_refused(classifier: Classifier) -> None:
 
 def test_batch_sizes_of_captured_passes_are_few_and_never_too_small() -> None:
     assert [round_up(count) for count in (1, 2, 3, 8, 9, 64, 65, 128, 200)] == [1, 2, 4, 8, 16, 64, 128, 128, 256]
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "convolutions"), [("resnet18_v1", 64, 21), ("resnet18_v2", 64, 21), ("resnext50", 64, 53)]
-)
-def test_sums_and_relus_are_fused_and_nothing_changes(name: str, size: int, convolutions: int) -> None:
-    torch.manual_seed(3)
-    network = randomise_norms(models.build(name, classes=7))
-    inputs = torch.randn(2, 3, size, size).contiguous(memory_format=torch.channels_last)
-    with torch.inference_mode():
-        fused = fuse_convolutions(fold_batch_norms(network, size)).to(memory_format=torch.channels_last)
-        expected, one_by_one = network(inputs), fused(inputs)
-        choose_kernels(fused, 2, size)
-        packed = fused(inputs)
-    layers = [layer for layer in fused.modules() if isinstance(layer, FusedConv2d)]
-    assert len(layers) == convolutions
-    assert any(layer.relu for layer in layers)
-    scale = float(expected.abs().max())
-    for found in (one_by_one, packed):
-        assert torch.allclose(found, expected, atol=1e-5 * scale, rtol=0)

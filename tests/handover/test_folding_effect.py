@@ -15,11 +15,6 @@ from viaduct.handover.engine import Engine, build_engine
 from viaduct.handover.folding_effect import ComparedRun, FoldingEffect, draw_sample, measure_effect
 
 
-@pytest.fixture(scope="module")
-def classifier(shapes_run: Path) -> Classifier:
-    return open_run(shapes_run)
-
-
 @pytest.fixture
 def engine(classifier: Classifier) -> Engine:
     return build_engine(classifier, "cpu", "fp32")

@@ -15,17 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 import simplejpeg
-import torch
 from PIL import Image
 
 from command import started, viaduct
 from unprivileged import drop_file_privileges
 from viaduct.data.png import encode_png
-from viaduct.errors import OutOfMemory
-from viaduct.handover.classifier import open_run
-from viaduct.handover.image_files import ImageFile, find_images, read_image_file, read_path_list
-from viaduct.handover.predicting import Prediction, Reader, Result, predict_files, rank_classes
-from viaduct.handover.prediction_output import JsonOutput, TableOutput
 
 RECORDS = """\
 from torch import nn
@@ -36,16 +30,6 @@ def network(classes):
 
 recipe = Recipe(model=network, data=Records(global_batch=4, size=32, classes=4, preprocess="v15"), steps=6)
 """
-
-
-@pytest.fixture(scope="module")
-def images(shapes_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The validation images of the run as PNG files, named by number and class."""
-    folder = tmp_path_factory.mktemp("images")
-    validation = open_run(shapes_run).recipe.data.load(None).validation
-    for number, (pixels, label) in enumerate(zip(validation.images, validation.labels, strict=True)):
-        (folder / f"{number:03}-{label}.png").write_bytes(encode_png(pixels))
-    return folder
 
 
 def read_json(run: Path, *words: str | Path) -> dict[str, Any]:
@@ -192,11 +176,6 @@ def run_with_list(code: str, words: list[str]) -> None:
     cli.main()
 
 
-def test_a_list_may_be_separated_by_nul_bytes() -> None:
-    assert read_path_list(b"a b\nc\n\n\xff.jpg\r\n") == ["a b", "c", "\udcff.jpg"]
-    assert read_path_list(b"a\nb\0c\0") == ["a\nb", "c"]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -271,15 +250,6 @@ def test_weights_after_the_images_are_pointed_out(shapes_run: Path, tmp_path: Pa
     assert "the weights come first" in done.stderr
 
 
-def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "closed").mkdir(mode=0)
-    (tmp_path / "open.png").write_bytes(encode_png(np.zeros((2, 2, 3), np.uint8)))
-    with started(print_found, tmp_path) as command:
-        out, talk = command.communicate()
-    (tmp_path / "closed").chmod(0o700)
-    assert json.loads(out) == [1, [[str(tmp_path / "closed"), "the folder may not be read (permission denied)"]]], talk
-
-
 def test_a_file_that_may_not_be_read_is_skipped(shapes_run: Path, images: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     secret.write_bytes(sorted(images.iterdir())[0].read_bytes())
@@ -295,12 +265,6 @@ def test_a_file_that_may_not_be_read_is_skipped(shapes_run: Path, images: Path, 
 def run_unprivileged(words: list[str]) -> None:
     drop_file_privileges()
     run_with_list("", words)
-
-
-def print_found(folder: Path) -> None:
-    drop_file_privileges()
-    found = find_images([str(folder)])
-    print(json.dumps([len(found.files), found.errors]))
 
 
 def test_names_of_any_bytes_are_read_and_shown_safely(shapes_run: Path, tmp_path: Path) -> None:
@@ -343,40 +307,6 @@ def test_odd_images_are_predicted(shapes_run: Path, tmp_path: Path) -> None:
     assert index["deep.png"] == index["deep.tiff"]
 
 
-def test_no_more_than_some_batches_are_read_ahead(shapes_run: Path, images: Path) -> None:
-    classifier = open_run(shapes_run)
-    read: list[str] = []
-
-    class Recorder(Reader):
-        def __call__(self, file: ImageFile) -> Any:
-            read.append(file.path)
-            return super().__call__(file)
-
-    files = [ImageFile(str(file), is_named=True) for file in sorted(images.iterdir())] * 10
-    results = predict_files(classifier, classifier.network, files, top=1, batch=4, reader=Recorder(classifier.prepare))
-    assert len(next(results)) == 4
-    time.sleep(0.2)
-    assert len(read) < 40
-    results.close()
-
-
-def test_memory_that_does_not_suffice_asks_for_a_smaller_batch(shapes_run: Path, images: Path) -> None:
-    def run(inputs: torch.Tensor) -> torch.Tensor:
-        raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
-
-    classifier = open_run(shapes_run)
-    files = [ImageFile(str(file), is_named=True) for file in sorted(images.iterdir())[:3]]
-    with pytest.raises(OutOfMemory, match="batch of 3 images"):
-        list(predict_files(classifier, run, files, top=1, batch=4, reader=Reader(classifier.prepare)))
-
-
-def test_outputs_that_are_not_finite_are_no_prediction() -> None:
-    logits = torch.tensor([[0.0, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]])
-    rows = rank_classes(logits, ("a", "b"), top=1)
-    assert rows[0] == (Prediction("b", 1, float(str(np.float32(rows[0][0].probability)))),)
-    assert rows[1:] == [(), ()]
-
-
 def test_interrupting_leaves_no_half_written_file(shapes_run: Path, images: Path, tmp_path: Path) -> None:
     (tmp_path / "list").write_text("\n".join([str(file) for file in images.iterdir()] * 4000))
     code = f"import sys; sys.stdin = open({str(tmp_path / 'list')!r})"
@@ -394,44 +324,6 @@ def test_interrupting_leaves_no_half_written_file(shapes_run: Path, images: Path
     assert "out.csv was not written" in talk
     assert "Traceback" not in talk
     assert [file.name for file in tmp_path.iterdir()] == ["list"]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_narrow_terminal_has_a_line_for_each_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = Result("photo.jpg", (Prediction("a long name of a class", 0, 0.9), Prediction("b", 1, 0.1)))
-    for columns, expected in (
-        ("30", "photo.jpg\n   90.00 %  a long name of a class\n   10.00 %  b\n"),
-        ("120", "photo.jpg  a long name of a class  90.00 %  b  10.00 %\n"),
-    ):
-        monkeypatch.setenv("COLUMNS", columns)
-        terminal = Terminal()
-        TableOutput(terminal).write([result])
-        assert terminal.getvalue() == expected
-
-
-def test_a_document_without_images_is_json() -> None:
-    stream = io.StringIO()
-    output = JsonOutput({"step": 1}, stream)
-    output.write([Result("a", error="why.")])
-    output.finish({"passed_over": 0})
-    assert json.loads(stream.getvalue()) == {
-        "step": 1,
-        "images": [],
-        "errors": [{"file": "a", "reason": "why."}],
-        "passed_over": 0,
-    }
-
-
-def test_a_file_in_a_folder_is_told_by_its_first_bytes(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"BM" + bytes(12) + b"\x28\0\0\0" + bytes(20))
-    (tmp_path / "b").write_bytes(b"RIFF1234WEBPVP8 ")
-    (tmp_path / "c").write_bytes(b"RIFF1234AVI ")
-    found = find_images([str(tmp_path)])
-    assert [read_image_file(file) is not None for file in found.files] == [True, True, False]
 
 
 def test_a_document_of_nothing_but_errors_is_whole(shapes_run: Path, tmp_path: Path) -> None:

@@ -1,35 +1,29 @@
-"""Our kernels against the same arithmetic in float64: relative errors of everything that they compute, by case.
+"""Our kernels against the same arithmetic in float64: relative errors of everything that they compute.
 
-    TRITON_INTERPRET=1 python tests/kernels/check_kernels.py    every case on the CPU, as JSON; slow, so cases are small
-
-On a card tests/gpu calls the same cases, larger and in bf16. Inputs are drawn anew for every seed.
+The tests beside this file call it in Triton's interpreter (interpreter.py), which is slow, so their cases are small.
+On a card tests/gpu calls the same, larger and in bf16. Inputs are drawn anew in every run.
 """
 
 from __future__ import annotations
 
 import copy
-import json
-import sys
-from functools import partial
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from kernels.foreign_blocks import FOREIGN
 from viaduct.kernels import grouped, grouped_cuda, norm, pooling, stem
 from viaduct.kernels.amoebanet import list_stem_readers
 from viaduct.kernels.cell import CellPass
 from viaduct.kernels.fuse import fuse
+from viaduct.kernels.halves import HalvedFunction
 from viaduct.kernels.pooling import Pool
 from viaduct.kernels.terms import OutputBuffer, Term, sum_terms
 from viaduct.models.amoebanet import AmoebaNet
 from viaduct.models.amoebanet_cells import NORMAL, REDUCTION, Cell, Previous
 from viaduct.models.padding import SameConv2d, average_pool_same, max_pool_same, same_padding
 from viaduct.models.resnet import Bottleneck, Style
-from viaduct.models.resnext import GroupedBottleneck
 
 Errors = dict[str, float]
 
@@ -37,6 +31,11 @@ Errors = dict[str, float]
 def apart(ours: Tensor, reference: Tensor) -> float:
     ours, reference = ours.detach().double(), reference.detach().double()
     return float((ours - reference).norm() / reference.norm().clamp_min(1e-30))
+
+
+def find_wrong(errors: Errors, allowed: float = 1e-5) -> Errors:
+    """Return the errors that are too large, or not finite."""
+    return {name: error for name, error in errors.items() if not error < allowed}
 
 
 def draw_images(*shape: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
@@ -195,6 +194,46 @@ def check_norm(rows: int, channels: int, device: str = "cpu", dtype: torch.dtype
     }
 
 
+def check_parts(parts: int, channels: int = 20) -> Errors:
+    """A norm, and two sums, from partial ones of other kernels: of parts with different numbers of rows."""
+    layer = lively(nn.BatchNorm2d(channels))
+    reference = copy.deepcopy(layer).double()
+    pieces = [torch.randn(2 + index % 3, channels) + 100 for index in range(parts)]
+    table = norm.Parts.empty(parts, channels, pieces[0])
+    for index, piece in enumerate(pieces):
+        mean = piece.double().mean(0)
+        table.means[index], table.squares[index] = mean, (piece - mean).square().sum(0)
+        table.counts[index] = len(piece)
+    x = torch.cat(pieces).double()
+    found = norm.combine_parts(table, len(x), layer)
+    true = reference(x[:, :, None, None])[:, :, 0, 0]
+    sums_table = torch.randn(2, parts, channels) + 1
+    sums = norm.sum_parts(sums_table)
+    return {
+        "output": apart(x * found.scale + found.shift, true),
+        "running mean": apart(layer.running_mean, reference.running_mean),
+        "running variance": apart(layer.running_var, reference.running_var),
+        "batches": abs(int(layer.num_batches_tracked) - 1),
+        "total": apart(sums.total, sums_table[0].double().sum(0)),
+        "product": apart(sums.product, sums_table[1].double().sum(0)),
+    }
+
+
+def check_halves(height: int, width: int, channels: int = 8, filters: int = 6, count: int = 2) -> Errors:
+    """A factorised reduction, whose odd pixels beyond the edge of an odd size are zeros."""
+    x = draw_images(count, channels, height, width).requires_grad_()
+    weights = [torch.randn(filters, channels, 1, 1).requires_grad_() for _ in range(2)]
+    true_x, *true_weights = (tensor.detach().double().requires_grad_() for tensor in (x, *weights))
+    y = HalvedFunction.apply(x, [weight.detach() for weight in weights], *weights)
+    pixels = true_x[:, :, ::2, ::2], F.pad(true_x[:, :, 1:, 1:], (0, 1, 0, 1))[:, :, ::2, ::2]
+    true = torch.cat([F.conv2d(part, weight) for part, weight in zip(pixels, true_weights, strict=True)], 1)
+    gradient = draw_images(*true.shape)
+    y.backward(gradient)
+    true.backward(gradient.double())
+    pairs = zip(("input", "even weight", "odd weight"), (x, *weights), (true_x, *true_weights), strict=True)
+    return {"output": apart(y, true)} | {name: apart(one.grad, two.grad) for name, one, two in pairs}
+
+
 def check_pool(
     kind: str, size: int, stride: int, height: int, width: int, channels: int = 24, count: int = 2,
     device: str = "cpu", dtype: torch.dtype = torch.float32,
@@ -327,42 +366,3 @@ def tensors_apart(network: nn.Module, reference: nn.Module) -> Errors:
     return {name: apart(one.grad, two.grad) for (name, one), two in pairs} | {
         name: apart(one, two) for (name, one), two in buffers
     }
-
-
-CASES = {
-    "stem": lambda: check_stem(same=False),
-    "stem SAME": lambda: check_stem(same=True),
-    "bottleneck": lambda: check_blocks(Bottleneck, same=False, filters=16),
-    "bottleneck SAME, odd size": lambda: check_blocks(Bottleneck, same=True, filters=16, size=7),
-    "bottleneck, mean": lambda: check_blocks(Bottleneck, same=False, filters=16, size=6, mean=True),
-    "grouped bottleneck": lambda: check_blocks(GroupedBottleneck, same=True, filters=128, size=6),
-    **{f"{kind} block": partial(check_foreign, kind) for kind in FOREIGN},
-    "torchvision block, odd size": lambda: check_foreign("torchvision", size=7),
-    "groups of 4": lambda: check_grouped(128, 32, 1, 7),
-    "groups of 4, stride 2, SAME": lambda: check_grouped(128, 32, 2, 8, same=True),
-    "groups of 8, stride 2, SAME, odd size": lambda: check_grouped(128, 16, 2, 7, same=True),
-    "groups of 32, stride 2": lambda: check_grouped(128, 4, 2, 8),
-    "norm": lambda: check_norm(203, 72),
-    "norm of one row tile": lambda: check_norm(5, 8),
-    "max pool 3x3": lambda: check_pool("max", 3, 1, 7, 7),
-    "max pool 3x3, stride 2, odd size": lambda: check_pool("max", 3, 2, 7, 5),
-    "max pool 3x3, stride 2, even size": lambda: check_pool("max", 3, 2, 6, 8),
-    "max pool 2x2": lambda: check_pool("max", 2, 1, 5, 6),
-    "max pool 2x2, stride 2": lambda: check_pool("max", 2, 2, 7, 8),
-    "average pool 3x3": lambda: check_pool("average", 3, 1, 6, 7),
-    "average pool 3x3, stride 2": lambda: check_pool("average", 3, 2, 7, 8),
-    "average pool 2x2": lambda: check_pool("average", 2, 1, 5, 6),
-    "average pool 5x5, stride 3, whole windows": lambda: check_pool("whole", 5, 3, 14, 11),
-    "norm with a ReLU": lambda: check_state("n", [True]),
-    "norm, part of a larger tensor": lambda: check_state("n", [True, True, True], home=True),
-    "sum of two norms": lambda: check_state("nn", [True], channels=72),
-    "sum of a norm and a pool, four readers": lambda: check_state("nm", [False, False, False, True]),
-    "sum of a pool and an image": lambda: check_state("mp", [True], channels=8),
-    "sum of a pool and a norm, dropped paths": lambda: check_state("an", [False, True], dropped=True),
-    "cells": lambda: check_cells(),
-}
-
-if __name__ == "__main__":
-    torch.manual_seed(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
-    torch.set_num_threads(1)
-    json.dump({name: case() for name, case in CASES.items()}, sys.stdout, indent=1)

@@ -1,20 +1,20 @@
 """Candidates of every tunable kernel against PyTorch: the largest relative error of sampled points, by kernel.
 
-    TRITON_INTERPRET=1 python tests/kernels/check_tunable.py [SEED] [POINTS]        on the CPU, as JSON; small shapes
-
-On a card tests/gpu calls the same with its own signatures, also of grouped.cu, which no interpreter runs.
+The tests beside this file call it in Triton's interpreter (interpreter.py), with small shapes. On a card tests/gpu
+calls the same with its own signatures, also of grouped.cu, which no interpreter runs.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import sys
 
 import torch
 
+from kernels.check_kernels import check_blocks, check_cells, check_stem
 from viaduct.kernels.choices import Key, record_launches
 from viaduct.kernels.tunable import make_case, make_space
+from viaduct.models.resnet import Bottleneck
 
 ROWS = ((37, 24, "float32"), (64, 72, "float32"))
 IMAGES = ((2, 24, 7, 5, 3, 2, 0, 0, "float32"), (1, 24, 6, 7, 3, 1, 1, 0, "float32"))
@@ -42,6 +42,19 @@ SIGNATURES: dict[str, tuple[tuple[int | str, ...], ...]] = {
 }
 
 
+CPU = torch.device("cpu")
+
+
+def list_keys(*kernels: str) -> list[Key]:
+    return [(kernel, signature) for kernel in kernels for signature in SIGNATURES[kernel]]
+
+
+def find_wrong_points(errors: dict[str, float]) -> dict[str, float]:
+    """Return the results of `measure_errors` that are larger than allowed, or not finite."""
+    allowed = errors["allowed"]
+    return {point: error for point, error in errors.items() if point != "allowed" and not error <= allowed}
+
+
 def measure_errors(key: Key, device: torch.device, points: int, draws: random.Random) -> dict[str, float]:
     """Return the error of the default and of some other points, with what is allowed under `allowed`."""
     case, space = make_case(key, device), make_space(key, device)
@@ -56,28 +69,8 @@ def measure_errors(key: Key, device: torch.device, points: int, draws: random.Ra
 
 def record_networks() -> list[Key]:
     """Return what parts of networks launch in a forward and a backward pass: a stem, bottlenecks, cells."""
-    import check_kernels
-
-    from viaduct.models.resnet import Bottleneck
-
     with record_launches() as launches:
-        check_kernels.check_stem(same=False)
-        check_kernels.check_blocks(Bottleneck, same=False, filters=16, mean=True)
-        check_kernels.check_cells()
+        check_stem(same=False)
+        check_blocks(Bottleneck, same=False, filters=16, mean=True)
+        check_cells()
     return list(launches)
-
-
-def main() -> None:
-    seed, points = (int(value) for value in [*sys.argv[1:], *("0", "3")[len(sys.argv) - 1 :]])
-    torch.set_num_threads(1)
-    draws, device = random.Random(seed), torch.device("cpu")
-    keys = [(kernel, signature) for kernel, signatures in SIGNATURES.items() for signature in signatures]
-    errors = {f"{key[0]} {key[1]}": measure_errors(key, device, points, draws) for key in keys}
-    launched = record_networks()
-    chosen = {key: make_space(key, device).default for key in launched}
-    networks = {f"{key[0]} {key[1]}": measure_errors(key, device, 0, draws) for key in draws.sample(launched, 12)}
-    json.dump({"sampled": errors, "networks": networks, "launched": sorted({key[0] for key in chosen})}, sys.stdout)
-
-
-if __name__ == "__main__":
-    main()

@@ -16,10 +16,8 @@ from torch import nn
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from kernels.foreign_blocks import SmallResNet
-from viaduct.kernels.cell import can_fuse_cell
 from viaduct.kernels.fuse import fuse
 from viaduct.models.amoebanet import AmoebaNet
-from viaduct.models.amoebanet_cells import NORMAL, Cell, Plan, Previous
 
 
 def small() -> AmoebaNet:
@@ -47,19 +45,6 @@ def test_weights_and_their_names_stay() -> None:
     after = network.state_dict()
     assert before.keys() == after.keys()
     assert all(after[name] is tensor or torch.equal(after[name], tensor) for name, tensor in before.items())
-
-
-def test_a_cell_whose_products_would_skip_pixels_is_left_alone() -> None:
-    assert not can_fuse_cell(Cell(NORMAL, 8, Previous(8, halved=False), 16, 2))
-
-
-def test_a_state_with_too_many_readers_is_left_alone() -> None:
-    crowded = Plan(
-        combinations=((("none", 0), ("max 3x3", 0)), (("avg 3x3", 0), ("none", 0)), (("none", 0), ("none", 1))),
-        output=(4,),
-    )
-    assert not can_fuse_cell(Cell(crowded, 8, Previous(8, halved=False), 16, 1))
-    assert can_fuse_cell(Cell(NORMAL, 8, Previous(8, halved=False), 16, 1))
 
 
 CHECKS = Path(__file__).with_name("check_fusing.py")

@@ -1,13 +1,11 @@
-"""How grouped convolutions are cut up for the card, and what becomes of compiled kernels; the kernels: tests/gpu."""
+"""How grouped convolutions are cut up for the card; the kernels themselves: tests/gpu."""
 
 import itertools
-from pathlib import Path
 
 import pytest
 import torch
 
-from viaduct.kernels import grouped, grouped_compiler, grouped_cuda
-from viaduct.kernels.choices import use_choices
+from viaduct.kernels import grouped_compiler, grouped_cuda
 from viaduct.kernels.grouped_cuda import BlockShape, Layer, plan_launch, square_tile, window_tile
 
 H200 = 227 * 1024
@@ -52,37 +50,6 @@ def test_images_that_the_kernels_cannot_read_are_left_to_others() -> None:
     assert not grouped_cuda.can_run(torch.empty(1, 64, 4, 4, dtype=torch.bfloat16))  # on the CPU
 
 
-def test_what_was_compiled_is_there_for_the_next_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class Compiler:
-        def nvrtcVersion(self, major: object, minor: object) -> int:
-            return 0
-
-    made: list[str] = []
-
-    def compile_source(source: str, defines: grouped_compiler.Defines, architecture: str) -> bytes:
-        made.append(architecture)
-        return f"{source} {defines} {architecture}".encode()
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(grouped_compiler, "load_nvrtc", Compiler)
-    monkeypatch.setattr(grouped_compiler, "compile_source", compile_source)
-    first = grouped_compiler.load_or_compile("text", (("GROUP", 4),), "sm_90")
-    assert grouped_compiler.load_or_compile("text", (("GROUP", 4),), "sm_90") == first
-    assert made == ["sm_90"]
-    others = [
-        ("text", (("GROUP", 8),), "sm_90"),
-        ("texts", (("GROUP", 4),), "sm_90"),
-        ("text", (("GROUP", 4),), "sm_80"),
-    ]
-    assert len({first, *(grouped_compiler.load_or_compile(*other) for other in others)}) == 4
-
-
-def test_a_cache_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    grouped_compiler.store_code(tmp_path / "file" / "kernel.cubin", b"code")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
 class Driver:
     """Loads what was compiled a second time only."""
 
@@ -112,40 +79,3 @@ def test_a_damaged_kernel_in_the_cache_is_compiled_anew(monkeypatch: pytest.Monk
     finally:
         grouped_cuda.load_kernel.cache_clear()
     assert driver.asked == [False, True]
-
-
-def test_a_kernel_that_cannot_be_had_after_all_leaves_the_layer_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def refuse(*tensors: object) -> torch.Tensor:
-        asked.append("once")
-        raise grouped_compiler.CudaError("launching a kernel of our own: invalid argument (1)")
-
-    given_up: set[torch.device] = set()
-    monkeypatch.setattr(grouped_cuda, "FAILED_DEVICES", given_up)
-    monkeypatch.setattr(grouped_cuda, "can_run", lambda x: x.device not in given_up)
-    for name in ("convolution", "input_gradient", "weight_gradient"):
-        monkeypatch.setattr(grouped_cuda, name, refuse)
-    conv = torch.nn.Conv2d(64, 64, 3, padding=1, groups=16, bias=False)
-    x = torch.randn(2, 64, 6, 6).contiguous(memory_format=torch.channels_last)
-    with pytest.warns(UserWarning, match="left to cuDNN.*invalid argument"):
-        made = grouped.forward(x, conv.weight, conv)
-    torch.testing.assert_close(made, conv(x))
-    at_input, at_weight = grouped.backward(torch.randn(72, 64), x, conv.weight, conv)
-    assert at_input.shape == x.shape
-    assert at_weight.shape == conv.weight.shape
-    assert asked == ["once"]  # not for every layer of every step again
-
-
-@pytest.mark.parametrize("chosen", ["own", "library", None])
-@pytest.mark.parametrize(("per_group", "default"), [(4, "own"), (32, "library")])
-def test_tuning_may_choose_between_our_kernels_and_the_library(
-    monkeypatch: pytest.MonkeyPatch, chosen: str | None, per_group: int, default: str
-) -> None:
-    monkeypatch.setattr(grouped_cuda, "can_run", lambda x: True)
-    conv = torch.nn.Conv2d(32 * per_group, 32 * per_group, 3, padding=1, groups=32, bias=False)
-    x = torch.empty(2, 32 * per_group, 6, 6)
-    key = ("grouped_input_implementation", grouped.implementation_signature(x, conv))
-    with use_choices({} if chosen is None else {key: {"implementation": chosen}}):
-        assert grouped.uses_own_kernel("input", conv, x) == ((chosen or default) == "own")
-        assert grouped.uses_own_kernel("forward", conv, x) == (default == "own")  # another direction

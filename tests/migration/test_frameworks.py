@@ -11,7 +11,6 @@ from migration.checking import migrated as migrate_text
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
 from viaduct.migration.run import Outcome, migrate_project
-from viaduct.migration.start_scripts import start_scripts
 
 TF_IMPORT = "import tensorflow as tf\n"
 
@@ -137,15 +136,6 @@ def test_a_docstring_about_tensorflow_does_not_hide_cuda_code(tmp_path: Path, to
     assert "cuda" not in after.replace("import tensorflow", "")
 
 
-@pytest.mark.parametrize(
-    "text", ["def f(x):\n    return x.cuda()\n", "y = x.to('cuda')\n", "net = make(device='cuda:0')\n"]
-)
-def test_cuda_code_without_any_pytorch_is_reported(tmp_path: Path, text: str) -> None:
-    outcome = migrated(tmp_path, {"tools.py": f'"""Not tensorflow."""\n{text}'})
-    assert [(one.rule, one.status) for one in outcome.findings] == [("torch.unknown_program", "unresolved")]
-    assert not outcome.changed
-
-
 # ---- rules
 
 
@@ -175,19 +165,6 @@ def test_tensorflow_files_are_left_and_listed_with_any(tmp_path: Path) -> None:
 
 
 # ---- start scripts
-
-
-@pytest.mark.parametrize("entry", ["train.py", "old.py"])
-def test_start_scripts_are_those_of_the_entry_script(tmp_path: Path, entry: str) -> None:
-    outcome = migrated(tmp_path, {"train.py": TRAIN, "old.py": TRAIN_TF}, entry=entry)
-    names = {Path(path).name for path in start_scripts(outcome)}
-    assert ("rank_table_8p.json" in names) == (entry == "old.py"), names
-
-
-def test_one_tensorflow_file_does_not_make_the_start_scripts_tensorflows(tmp_path: Path) -> None:
-    files = {"train.py": TRAIN, "eval.py": TRAIN, "log.py": TRAIN_TF}
-    outcome = migrated(tmp_path, files)
-    assert not any("rank" in path for path in start_scripts(outcome))
 
 
 # ---- --exclude

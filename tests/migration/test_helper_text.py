@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from command import python
-from viaduct.cards.torch_api import BOTH
 from viaduct.migration import helper_text
 from viaduct.migration.options import Options
 from viaduct.migration.run import migrate_project
@@ -117,47 +114,3 @@ def test_it_is_laid_out_as_ruff_lays_it_out(tmp_path: Path) -> None:
     for words in (["format", "--check"], ["check", "--select", "E,F,I,B,UP,RUF,C4,SIM"]):
         done = subprocess.run([sys.executable, "-m", "ruff", *words, *chosen], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_its_types_are_right(tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
-    for number, uses in enumerate(SETS):
-        (tmp_path / f"helper_{number}.py").write_text(helper_text.write(uses))
-    words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
-EACH_ALONE = """
-import json, types
-import torch
-CALLED = ("name", "backend", "map_location", "autocast", "GradScaler", "Event")
-for name, text in json.loads(TEXTS).items():
-    module = types.ModuleType("helper")
-    exec(text, module.__dict__)
-    found = getattr(module.accelerator, name)
-    answer = found() if name in CALLED or name in module.ON_THE_CPU else ""
-    print(name, type(answer).__name__, str(answer)[:9])
-"""
-
-
-def test_each_part_alone_works_on_the_cpu() -> None:
-    texts = json.dumps({name: helper_text.write([name]) for name in ALL if not name.startswith("__")})
-    done = python(EACH_ALONE.replace("TEXTS", repr(texts)))
-    assert done.returncode == 0, done.stderr
-    said = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
-    assert (said["name"], said["backend"], said["map_location"]) == ("str cpu", "str gloo", "str cpu")
-    assert (said["device_count"], said["is_available"]) == ("int 0", "bool False")
-    assert [said[name].split()[0] for name in ("Event", "autocast", "GradScaler")] == [
-        "HostEvent",
-        "autocast",
-        "GradScaler",
-    ]
-
-
-def test_no_answer_is_for_a_name_that_scripts_never_ask() -> None:
-    """torch.cuda's names are handed on if all cards have them; others of the helper are its own."""
-    tree = ast.parse(helper_text.read_helper())
-    (answers,) = [one.value for one in tree.body if isinstance(one, ast.Assign) and isinstance(one.value, ast.Dict)]
-    assert {one.value for one in answers.keys if isinstance(one, ast.Constant)} <= BOTH

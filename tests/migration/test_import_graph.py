@@ -33,6 +33,11 @@ def test_imports_of_a_text_are_read_without_parsing_it() -> None:
     assert {*scan_imports(text, "p/q/r.py")} == {"a", "b.c", "p.q", "p.q.e", "p.f", "p.f.g", "p.f.i", "j", "j.k"}
 
 
+def test_star_imports_and_names_on_further_lines_are_read_too() -> None:
+    text = b"from flags import *\nfrom pkg import (  # here (and below)\n    a,\n    b as c,\n)\nimport d\n"
+    assert {*scan_imports(text, "main.py")} == {"flags", "pkg", "pkg.a", "pkg.b", "d"}
+
+
 def test_files_that_nobody_brings_together_are_no_program() -> None:
     files = {
         "one.py": TF + b"import shared\n",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import random
 import shutil
@@ -12,30 +11,35 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from command import viaduct
+from migration.interrupted_writing import (
+    ADDED,
+    NEW,
+    OLD,
+    Faults,
+    call_that_removes_the_journal,
+    contents,
+    die,
+    in_child,
+    killed_at,
+    make,
+    results,
+    silent,
+)
 from migration.small_project import make_project, migrated_project
 from migration.unprivileged import as_nobody, open_folder
 from viaduct.errors import BadValue
 from viaduct.migration import inplace, journal
-from viaduct.migration.durable import digest
 from viaduct.migration.inplace import write_files, write_in_place
 from viaduct.migration.journal import recover
 from viaduct.migration.run import FileResult
 from viaduct.migration.walk import STATE
-
-OLD = {"a.py": b"a = 1\n" * 40, "sub/b.py": b"b = 1\n", "linked.py": b"old " * 30, "shorter.py": b"long " * 50}
-NEW = {"a.py": b"a = 2\n", "sub/b.py": b"b = 2\n" * 50, "linked.py": b"new! " * 60, "shorter.py": b"short"}
-ADDED = {"sub/helper.py": b"added = True\n"}
-CALLS = (
-    *("open", "pwrite", "fsync", "link", "rename", "unlink", "mkdir", "rmdir", "chmod", "chown", "ftruncate"),
-    *("utime", "close"),
-)
 
 
 @pytest.fixture
@@ -47,27 +51,6 @@ def tmp_path() -> Iterator[Path]:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     return make(tmp_path / "project")
-
-
-def make(folder: Path) -> Path:
-    """A project with every way of writing in it: by renaming, into a file with two names, and new."""
-    for path, data in OLD.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(data)
-    (folder / "a.py").chmod(0o750)
-    for name in ("linked", "shorter"):
-        os.link(folder / f"{name}.py", folder / f"{name}_too.txt")
-    return folder
-
-
-def results() -> list[FileResult]:
-    changed = [FileResult(path, 0, 0, True, OLD[path], NEW[path]) for path in OLD]
-    return [*changed, *(FileResult(path, 0, 0, True, b"", data) for path, data in ADDED.items())]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """All files, those of the journal too."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 BEFORE = {**OLD, "linked_too.txt": OLD["linked.py"], "shorter_too.txt": OLD["shorter.py"]}
@@ -85,56 +68,6 @@ def check_whole(folder: Path, inode: int) -> str:
     return "old" if found == BEFORE else "new"
 
 
-class Faults:
-    """Calls of os.* that write, counted; at one of them something happens."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, happen: Callable[..., None]) -> None:
-        self.count, self.at, self.happen = 0, at, happen
-        for name in CALLS:
-            monkeypatch.setattr(os, name, self.wrapped(name, getattr(os, name)))
-
-    def wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*arguments: Any, **keywords: Any) -> Any:
-            self.count += 1
-            if self.count == self.at:
-                self.happen(name, call, arguments)
-            return call(*arguments, **keywords)
-
-        return counted
-
-
-def die(name: str, call: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    if name == "pwrite":  # half of it was written
-        call(arguments[0], arguments[1][: len(arguments[1]) // 2], arguments[2])
-    os._exit(9)
-
-
-def in_child(work: Callable[[], object]) -> int:
-    """Run something in a forked process; its exit code."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BadValue:
-            os._exit(2)
-        except BaseException:
-            os._exit(3)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def silent(_: str) -> None:
-    pass
-
-
-def killed_at(folder: Path, at: int) -> int:
-    def work() -> None:
-        Faults(pytest.MonkeyPatch(), at, die)
-        write_files(folder, results())
-
-    return in_child(work)
-
-
 def test_a_process_that_dies_at_any_call_leaves_all_or_nothing_at_the_next_start(tmp_path: Path) -> None:
     outcomes = []
     for at in range(1, 10_000):
@@ -149,20 +82,6 @@ def test_a_process_that_dies_at_any_call_leaves_all_or_nothing_at_the_next_start
     assert outcomes.count("old") > 60, "the calls before the last file is in its place"
     assert outcomes[-1] == "new"
     assert outcomes == sorted(outcomes, reverse=True), "first nothing, from one call on all"
-
-
-def call_that_removes_the_journal(folder: Path) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        faults = Faults(patch, 0, die)
-        counted, found = os.unlink, []
-
-        def noting(path: Any, **keywords: Any) -> None:
-            counted(path, **keywords)
-            found.extend([faults.count] if Path(path).name == journal.JOURNAL else [])
-
-        patch.setattr(os, "unlink", noting)
-        write_files(folder, results())
-    return int(found[0])
 
 
 def test_undoing_that_dies_at_any_call_is_undone_by_the_next_one(tmp_path: Path) -> None:
@@ -334,19 +253,6 @@ def test_a_change_in_the_middle_of_the_writing_is_kept(
     assert found == expected
 
 
-def test_what_was_edited_after_a_kill_is_left_and_named(project: Path) -> None:
-    kill_before_the_end(project)
-    (project / "a.py").write_text("mine\n")
-    with pytest.raises(BadValue) as caught:
-        recover(project, silent)
-    assert "a.py" in str(caught.value)
-    assert (project / "a.py").read_text() == "mine\n"
-    assert (project / "sub/b.py").read_bytes() == OLD["sub/b.py"]
-    assert any(data == OLD["a.py"] for path, data in contents(project).items() if path.startswith(STATE))
-    with pytest.raises(BadValue):
-        recover(project, silent)
-
-
 def kill_before_the_end(folder: Path) -> None:
     """Die when the files are written and the journal is still there."""
     assert killed_at(folder, call_that_removes_the_journal(make(folder.with_name("counted")))) == 9
@@ -375,85 +281,7 @@ def test_a_folder_that_became_a_link_is_not_followed(project: Path) -> None:
     assert not (project / STATE).exists()
 
 
-def test_two_at_once_are_refused_and_the_first_is_not_disturbed(project: Path) -> None:
-    held = inplace.start_work(project)
-    with pytest.raises(BadValue, match="another `viaduct migrate --in-place` is writing"):
-        write_files(project, results())
-    with pytest.raises(BadValue, match="another"):
-        recover(project / "sub", silent)
-    held.release(remove=True)
-    recover(project, silent)
-    write_files(project, results())
-    assert contents(project) == AFTER
-
-
 # ---- what may lie in a project that somebody has sent
-
-
-def plant(folder: Path, path: str, way: str = "rename", old: bytes = b"theirs") -> None:
-    state = folder / STATE
-    (state / "old").mkdir(parents=True)
-    (state / "new").mkdir()
-    (state / "old/0").write_bytes(old)
-    change = {"path": path, "way": way, "old": digest(old), "new": digest(b"victim")}
-    (state / "journal").write_text(json.dumps({"version": 1, "changes": [change]}))
-
-
-@pytest.mark.parametrize("path", ["../victim", "/tmp/victim", "sub/../../victim", "", ".", "sub//b.py", "a\0b"])
-@pytest.mark.parametrize("way", ["rename", "rewrite", "create"])
-def test_a_journal_cannot_reach_out_of_its_folder(tmp_path: Path, path: str, way: str) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"victim")
-    folder = make(tmp_path / "project")
-    plant(folder, path, way)
-    with pytest.raises(BadValue, match="not a journal"):
-        recover(folder, silent)
-    assert victim.read_bytes() == b"victim"
-
-
-def test_a_journal_does_not_follow_links(tmp_path: Path) -> None:
-    (tmp_path / "victim.py").write_bytes(b"victim")
-    folder = make(tmp_path / "project")
-    os.symlink("..", folder / "up")
-    plant(folder, "up/victim.py")
-    with pytest.raises(BadValue, match="somebody has changed since"):
-        recover(folder, silent)
-    assert (tmp_path / "victim.py").read_bytes() == b"victim"
-
-
-@pytest.mark.parametrize("name", ["journal", "lock", "old/0"])
-def test_a_fifo_in_the_journals_folder_is_not_waited_for(project: Path, name: str) -> None:
-    plant(project, "a.py")
-    (project / STATE / name).unlink(missing_ok=True)
-    os.mkfifo(project / STATE / name)
-    with pytest.raises(BadValue):
-        recover(project, silent)
-    assert contents(project)["a.py"] == OLD["a.py"]
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "changes": [1]}', "[" * 100_000])
-def test_a_journal_that_is_none_is_refused_in_two_lines(project: Path, text: str) -> None:
-    plant(project, "a.py")
-    (project / STATE / "journal").write_text(text)
-    with pytest.raises(BadValue, match="not a journal of this viaduct"):
-        recover(project, silent)
-    assert (project / STATE / "old/0").exists()
-
-
-def test_nothing_of_a_users_own_is_removed_with_the_journal(project: Path) -> None:
-    (project / STATE).mkdir()
-    (project / STATE / "notes.txt").write_text("mine")
-    recover(project, silent)
-    assert (project / STATE / "notes.txt").read_text() == "mine"
-
-
-def test_a_link_instead_of_the_journals_folder_is_not_followed(project: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    os.symlink(tmp_path / "elsewhere", project / STATE)
-    recover(project, silent)
-    with pytest.raises(BadValue, match="not a folder"):
-        write_files(project, results())
-    assert os.listdir(tmp_path / "elsewhere") == []
 
 
 # ---- permissions

@@ -25,8 +25,8 @@ TRAIN = f"{TF}from data import load\nds = load()\nds = ds.batch(8)\n"
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "SPLIT_FROM", 0)
-    monkeypatch.setattr(parts, "WHOLE", 1500)
-    monkeypatch.setattr(parts, "PIECE", 700)
+    monkeypatch.setattr(parts, "MAX_PART_BYTES", 1500)
+    monkeypatch.setattr(parts, "MAX_PIECE_BYTES", 700)
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:

@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from viaduct.migration import predicates
+from viaduct.migration.source import Source
 
 
 def parse_expression(text: str) -> ast.expr:
@@ -33,3 +34,18 @@ def test_a_text_is_compared_with_each_given_one() -> None:
 def test_an_f_string_is_no_string_literal() -> None:
     assert predicates.is_string(parse_expression("'a'"))
     assert not predicates.is_string(parse_expression("f'a{b}'"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x: int = Scaler()", False),
+        ("x = Scaler", False),
+        ("x: Optional[Scaler] = None", True),
+        ("def f() -> Scaler: ...", True),
+    ],
+)
+def test_a_value_beside_an_annotation_is_not_in_it(text: str, expected: bool) -> None:
+    source = Source(text)
+    name = next(node for node in ast.walk(source.tree) if isinstance(node, ast.Name) and node.id == "Scaler")
+    assert predicates.is_in_annotation(source, name) is expected

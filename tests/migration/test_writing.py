@@ -253,17 +253,3 @@ def test_a_link_is_not_replaced_by_what_it_points_to(tmp_path: Path) -> None:
     assert "symbolic link" in result.stderr
     assert link.is_symlink()
     assert "torch.cuda" in script.read_text()
-
-
-@pytest.mark.parametrize(
-    ("to", "flag"),
-    [
-        *(("mlu", "--int32-targets"), ("any", "--start-up"), ("mlu", "--start-up")),
-        *(("mlu", "--reduction sum"), ("mlu", "--fusion-switch off.cfg")),
-    ],
-)
-def test_flags_of_the_npu_are_refused_for_others(tmp_path: Path, to: str, flag: str) -> None:
-    (tmp_path / "train.py").write_text("import torch\n")
-    result = viaduct("migrate", str(tmp_path), "--to", to, "--distributed", *flag.split())
-    assert result.returncode == 2
-    assert f"--to {to} with {flag.removesuffix(' off.cfg')}" in result.stderr

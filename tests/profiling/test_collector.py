@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from viaduct.profiling.clocks import DeviceClock, HostClock
-from viaduct.profiling.collector import RECORDING, Collector, Plan
-from viaduct.profiling.record import Collective, Facts, MemoryPoint, Profile, Sample, Step
+from viaduct.profiling.collector import Collector, Plan
+from viaduct.profiling.record import RECORDING, Collective, Facts, MemoryPoint, Profile, Sample, Step
+
+from .fake_device import FakeVendor
 
 
 class HandClock(HostClock):
@@ -35,7 +37,7 @@ class FakeRecorder:
     def end_step(self, leave_out: bool = False) -> None:
         self.calls.append("left out" if leave_out else "step")
 
-    def watch_modules(self, root: Any) -> None:
+    def add_network(self, root: Any) -> None:
         self.roots.append(root)
 
     def stop(self) -> Any:
@@ -224,8 +226,8 @@ def test_all_times_of_a_profile_have_its_zero() -> None:
     clock = HandClock()
     collector, recorder, _ = make_collector(Plan(1, 1, 1), clock)
     root = object()
-    collector.watch_modules(root)
-    collector.watch_modules(root)
+    collector.add_network(root)
+    collector.add_network(root)
     for _ in range(3):
         take_step(collector, clock)
     profile = finish(collector)
@@ -256,35 +258,6 @@ def test_the_system_is_sampled_from_the_first_mark_to_the_last_step() -> None:
     profile = finish(collector)
     assert calls == ["start", "stop"]
     assert profile.samples == [Sample(0, {"cpu 0 %": 50.0})]
-
-
-class FakeVendor:
-    """torch.cuda as the documentation has it; the device is behind the host until it is synchronised."""
-
-    def __init__(self) -> None:
-        self.device_ms, self.is_idle = 0.0, True
-        vendor = self
-
-        class Event:
-            def __init__(self, enable_timing: bool = False) -> None:
-                assert enable_timing
-                self.ms: float | None = None
-
-            def record(self) -> None:
-                self.ms = vendor.device_ms
-
-            def query(self) -> bool:
-                return vendor.is_idle
-
-            def elapsed_time(self, later: Any) -> float:
-                assert vendor.is_idle, "both events must have completed"
-                assert self.ms is not None
-                return float(later.ms - self.ms)
-
-        self.Event = Event
-
-    def synchronize(self) -> None:
-        self.is_idle = True
 
 
 def test_device_times_are_read_when_the_device_gets_there() -> None:
@@ -345,7 +318,7 @@ def test_reasons_to_compile_are_named_only_where_a_timed_step_compiled(
     """torch remembers those of the whole process, and of evaluations, too."""
     collector = Collector(Plan(0, 1, 0), "cpu", system=False, clock=HandClock())
     monkeypatch.setattr(collector._compilations, "take_new", lambda: (graphs, 10.0))
-    monkeypatch.setattr(collector._compilations, "reasons", lambda: ["train.py:3 forward: size mismatch"])
+    monkeypatch.setattr(collector._compilations, "list_reasons", lambda: ["train.py:3 forward: size mismatch"])
     collector.mark_forward_start()
     collector.mark_step_end(interruption)
     notes = collector.finish(Facts("train.py", "script")).facts.notes

@@ -4,112 +4,75 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from viaduct.profiling.compare import compare_profiles, render_text, write_comparison_page
-from viaduct.profiling.measures import measure_throughput
+from viaduct.profiling.compare import compare_profiles
+from viaduct.profiling.compare_text import write_text
 from viaduct.profiling.readers import read_any
-from viaduct.profiling.record import Facts, Kernel, MemoryPoint, Operator, Profile, Step
+from viaduct.profiling.record import Kernel, MemoryPoint, Operator
 
+from .compared_profiles import NOISY, STEADY, make_run, make_steps
 from .complete_profile import make_profile
 from .readers.profiler_files import make_kineto, write_torch_npu
 
 
-def make_steps(data: Sequence[float], compute: float = 1000.0, update: float = 100.0) -> list[Step]:
-    """Return one step for each data tail."""
-    steps, end = [], 0.0
-    for number, tail in enumerate(data):
-        forward = end + tail
-        steps.append(Step(0, number, forward, forward + compute, forward + compute + update, end))
-        end = forward + compute + update
-    return steps
-
-
-def make(source: str = "a", **parts: Any) -> Profile:
-    facts = parts.pop("facts", {})
-    return Profile(Facts(source, "script", **facts), **parts)
-
-
-STEADY = [100.0, 102.0, 99.0, 101.0, 100.0, 98.0, 103.0, 100.0]
-NOISY = [100.0, 900.0, 300.0, 50.0, 700.0, 500.0, 150.0, 800.0]
-
-
 def test_profiles_of_the_same_speed_do_not_differ() -> None:
-    difference = compare_profiles(make(steps=make_steps(STEADY)), make("b", steps=make_steps(STEADY[::-1])))
+    difference = compare_profiles(make_run(steps=make_steps(STEADY)), make_run("b", steps=make_steps(STEADY[::-1])))
     assert not difference.differs
-    assert render_text(difference).startswith("No difference beyond the noise of the steps")
+    assert write_text(difference).startswith("No difference beyond the noise of the steps")
 
 
 def test_a_change_within_the_spread_of_the_steps_is_noise() -> None:
     later = [tail + 80 for tail in NOISY]
-    difference = compare_profiles(make(steps=make_steps(NOISY)), make("b", steps=make_steps(later)))
+    difference = compare_profiles(make_run(steps=make_steps(NOISY)), make_run("b", steps=make_steps(later)))
     assert difference.iteration.change_us == pytest.approx(80)
     assert not difference.differs
 
 
 def test_a_change_below_what_two_runs_differ_by_is_noise() -> None:
-    difference = compare_profiles(make(steps=make_steps([100.0] * 8)), make("b", steps=make_steps([110.0] * 8)))
+    difference = compare_profiles(make_run(steps=make_steps([100.0] * 8)), make_run("b", steps=make_steps([110.0] * 8)))
     assert difference.iteration.noise_us == pytest.approx(60)  # 5 % of 1,200
     assert not difference.differs
 
 
 def test_too_few_steps_are_not_judged() -> None:
-    difference = compare_profiles(make(steps=make_steps([100.0] * 2)), make("b", steps=make_steps([9000.0] * 8)))
+    difference = compare_profiles(
+        make_run(steps=make_steps([100.0] * 2)), make_run("b", steps=make_steps([9000.0] * 8))
+    )
     assert not difference.differs
     assert not difference.can_be_judged
-    assert "Too few steps to judge" in render_text(difference)
-
-
-def test_a_profile_without_steps_is_named() -> None:
-    difference = compare_profiles(make("runs/a"), make("runs/b", steps=make_steps(STEADY)))
-    assert "cannot be compared: a has no step" in render_text(difference)
-    assert difference.exit_code == 2
+    assert "Too few steps to judge" in write_text(difference)
 
 
 def test_two_profiles_without_steps_are_not_called_identical() -> None:
-    difference = compare_profiles(make("runs/a"), make("runs/b"))
-    assert "identical" not in render_text(difference)
+    difference = compare_profiles(make_run("runs/a"), make_run("runs/b"))
+    assert "identical" not in write_text(difference)
     assert difference.exit_code == 2
 
 
 def test_the_exit_code_says_whether_the_iterations_differ() -> None:
-    steady, slow = make(steps=make_steps(STEADY)), make("b", steps=make_steps(STEADY, compute=3000.0))
+    steady, slow = make_run(steps=make_steps(STEADY)), make_run("b", steps=make_steps(STEADY, compute=3000.0))
     assert compare_profiles(steady, steady).exit_code == 0
-    assert compare_profiles(steady, make("b", steps=make_steps(STEADY[::-1]))).exit_code == 0
+    assert compare_profiles(steady, make_run("b", steps=make_steps(STEADY[::-1]))).exit_code == 0
     assert compare_profiles(steady, slow).exit_code == 1
-    assert compare_profiles(steady, make("b", steps=make_steps(STEADY[:2]))).exit_code == 2
-
-
-def test_noise_is_said_to_be_that_within_each_run() -> None:
-    text = render_text(compare_profiles(make(steps=make_steps(STEADY)), make("b", steps=make_steps(NOISY))))
-    assert "The noise is that of the steps within each run, at least 5% of the iteration" in text
-
-
-def test_images_per_second_are_those_of_the_summary() -> None:
-    sides = (32, [*[100.0] * 7, 9000.0]), (64, [*[100.0] * 7, 5000.0])
-    stalls = [make("a", steps=make_steps(tails), facts={"batch": batch}) for batch, tails in sides]
-    text = render_text(compare_profiles(*stalls))
-    rates = [measure_throughput(profile) for profile in stalls]
-    assert f"{rates[0]:,.1f} and {rates[1]:,.1f} samples/s" in text
+    assert compare_profiles(steady, make_run("b", steps=make_steps(STEADY[:2]))).exit_code == 2
 
 
 def test_phases_that_were_not_measured_are_not_compared() -> None:
-    unknown = make("b", steps=make_steps(STEADY, compute=3000.0), facts={"phases_measured": False})
-    difference = compare_profiles(make(steps=make_steps(STEADY)), unknown)
+    unknown = make_run("b", steps=make_steps(STEADY, compute=3000.0), facts={"phases_measured": False})
+    difference = compare_profiles(make_run(steps=make_steps(STEADY)), unknown)
     assert difference.phases == ()
     assert difference.differs
-    assert "One of the profiles, or both, has no phases" in render_text(difference)
+    assert "One of the profiles, or both, has no phases" in write_text(difference)
 
 
 def test_identical_profiles_are_said_to_be_identical() -> None:
     difference = compare_profiles(make_profile(), make_profile())
     assert difference.is_identical
     assert not difference.differs
-    assert render_text(difference).startswith("The two profiles are identical in all that was measured.")
+    assert write_text(difference).startswith("The two profiles are identical in all that was measured.")
 
 
 def test_profiles_that_differ_in_one_operator_are_not_identical() -> None:
@@ -119,27 +82,31 @@ def test_profiles_that_differ_in_one_operator_are_not_identical() -> None:
 
 
 def test_a_slower_loader_is_found_in_the_data_tail() -> None:
-    slow = make("runs/slow", steps=make_steps([tail + 500 for tail in STEADY]))
-    difference = compare_profiles(make("runs/fast", steps=make_steps(STEADY)), slow)
+    slow = make_run("runs/slow", steps=make_steps([tail + 500 for tail in STEADY]))
+    difference = compare_profiles(make_run("runs/fast", steps=make_steps(STEADY)), slow)
     assert difference.differs
     assert [phase.exceeds_noise for phase in difference.phases] == [True, False, False]
-    text = render_text(difference)
+    text = write_text(difference)
     assert text.startswith("slow is 41.7 % slower (1.70 ms an iteration instead of 1.20 ms), compared with fast")
     assert "the largest change is in data tail (+500.0 µs)" in text
 
 
 def test_a_stall_every_eighth_step_is_found_in_the_mean() -> None:
     stalls = [100.0] * 7 + [3000.0]
-    difference = compare_profiles(make(steps=make_steps([100.0] * 160)), make("b", steps=make_steps(stalls * 20)))
+    difference = compare_profiles(
+        make_run(steps=make_steps([100.0] * 160)), make_run("b", steps=make_steps(stalls * 20))
+    )
     assert difference.iteration.change_us == pytest.approx(0)
     assert difference.differs
-    assert "% slower on average" in render_text(difference)
+    assert "% slower on average" in write_text(difference)
 
 
 def test_a_faster_run_differs_too() -> None:
-    difference = compare_profiles(make(steps=make_steps(STEADY)), make("b", steps=make_steps(STEADY, compute=500.0)))
+    difference = compare_profiles(
+        make_run(steps=make_steps(STEADY)), make_run("b", steps=make_steps(STEADY, compute=500.0))
+    )
     assert difference.differs
-    assert "faster" in render_text(difference)
+    assert "faster" in write_text(difference)
 
 
 def test_operators_are_matched_by_signature_then_by_name() -> None:
@@ -153,7 +120,7 @@ def test_operators_are_matched_by_signature_then_by_name() -> None:
         Operator("conv", 3, 9, 6.0, shapes="[3]", module="b"),
         Operator("gelu", 2, 9, 7.0),
     ]
-    operators = compare_profiles(make(operators=before), make("b", operators=after)).operators
+    operators = compare_profiles(make_run(operators=before), make_run("b", operators=after)).operators
     assert [(each.name, each.lost_us, each.matched_by) for each in operators] == [
         ("conv", 20.0, "signature"),
         ("gelu", 7.0, ""),
@@ -167,18 +134,18 @@ def test_operators_are_matched_by_signature_then_by_name() -> None:
 def test_the_time_of_a_device_counts_where_there_is_one_and_ranks_are_averaged() -> None:
     before = [Operator("conv", 1, 9, 10.0, device_us=40.0, rank=rank) for rank in range(2)]
     after = [Operator("conv", 1, 9, 10.0, device_us=50.0)]
-    (operator,) = compare_profiles(make(operators=before), make("b", operators=after)).operators
+    (operator,) = compare_profiles(make_run(operators=before), make_run("b", operators=after)).operators
     assert (operator.before_us, operator.after_us) == (40.0, 50.0)
 
 
 def test_kernels_memory_and_facts_are_compared() -> None:
-    before = make(
+    before = make_run(
         kernels=[Kernel("k1", "convolution", 1, 10.0), Kernel("k2", "convolution", 1, 5.0)],
         memory=[MemoryPoint(0.0, 1 << 20), MemoryPoint(1.0, 5 << 20)],
         facts={"batch": 32, "versions": {"torch": "2.4.0"}},
         steps=make_steps(STEADY),
     )
-    after = make(
+    after = make_run(
         "b",
         kernels=[Kernel("k1", "convolution", 1, 30.0), Kernel("c", "copies", 1, 2.0)],
         memory=[MemoryPoint(0.0, 2 << 20)],
@@ -192,7 +159,7 @@ def test_kernels_memory_and_facts_are_compared() -> None:
     ]
     assert difference.memory == (5 << 20, 2 << 20)
     assert difference.facts == (("batch", "32", "64"), ("torch", "2.4.0", "2.13.0"))
-    text = render_text(difference)
+    text = write_text(difference)
     assert "The batches differ (32 and 64): 26,658.3 and 53,316.7 samples/s." in text
     assert "Memory at the peak: 5.0 MiB → 2.0 MiB" in text
 
@@ -206,20 +173,3 @@ def test_a_gpu_and_an_npu_are_compared_by_the_parts_of_a_step(tmp_path: Path) ->
     assert parts["computing"] == pytest.approx((48, 60))  # kernels of 15, 25 and 8
     assert parts["communication(not overlapped)"] == pytest.approx((10, 10))
     assert parts["free"] == pytest.approx((42, 30))
-
-
-def test_the_page_says_what_the_terminal_says(tmp_path: Path) -> None:
-    slow = make("runs/<slow>", steps=make_steps([tail + 500 for tail in STEADY]), operators=make_profile().operators)
-    difference = compare_profiles(make("runs/fast", steps=make_steps(STEADY), kernels=make_profile().kernels), slow)
-    write_comparison_page(difference, tmp_path / "difference.html")
-    page = (tmp_path / "difference.html").read_text()
-    assert "41.7 % slower" in page
-    assert "<slow>" not in page
-    assert "aten::convolution" in page
-
-
-def test_the_page_of_two_empty_profiles_claims_nothing(tmp_path: Path) -> None:
-    write_comparison_page(compare_profiles(make(), make("b", operators=[Operator("x", 1, 1, 1)])), tmp_path / "d.html")
-    page = (tmp_path / "d.html").read_text()
-    assert "cannot be compared" in page
-    assert "No difference" not in page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import math
@@ -12,9 +11,8 @@ from typing import Any
 import pytest
 
 from viaduct.errors import BadData
-from viaduct.profiling import trace_file
-from viaduct.profiling.folder import PROFILE, merge_events, merge_ranks, read_profile, write_profile
-from viaduct.profiling.record import Facts, Profile, Step
+from viaduct.profiling.folder import PROFILE, merge_events, read_profile, write_profile
+from viaduct.profiling.record import Facts, Profile
 
 from .complete_profile import make_profile, make_steps
 
@@ -93,102 +91,7 @@ def test_an_empty_profile_is_read_back(tmp_path: Path) -> None:
     assert again.iteration_us is None
 
 
-def test_the_step_trace_has_the_columns_of_msprof_and_its_times_add_up(tmp_path: Path) -> None:
-    write_profile(make_profile(), tmp_path)
-    with (tmp_path / "step_trace.csv").open() as file:
-        rows = list(csv.reader(file))
-    columns = [
-        *("Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)"),
-        *("FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID"),
-        *("Reduce Start(us)", "Reduce Duration(us)", "Rank", "Loader Wait(us)", "Note"),
-    ]
-    assert rows[0] == columns
-    assert rows[1][8] == "N/A"  # no iteration before the first
-    for row in rows[2:]:
-        iteration, compute, update, data = map(float, row[5:9])
-        assert iteration == pytest.approx(compute + update + data)
-        assert row[9] == "N/A"
-    assert (rows[2][10], rows[2][11], rows[2][13]) == ("175.000", "12.000", "8.000")
-
-
-def test_steps_with_fewer_collectives_are_filled_up(tmp_path: Path) -> None:
-    steps = [*make_steps(count=2), Step(0, 2, 210.0, 280.0, 300.0, 200.0)]
-    write_profile(make_profile(steps=steps), tmp_path)
-    with (tmp_path / "step_trace.csv").open() as file:
-        rows = list(csv.reader(file))
-    assert len({len(row) for row in rows}) == 1
-    assert rows[3][10:] == ["N/A", "N/A", "0", "N/A", ""]
-
-
-def test_the_step_trace_marks_steps_that_are_not_counted(tmp_path: Path) -> None:
-    kinds = ["", "evaluation", "recording", "recording, checkpoint"]
-    pairs = zip(make_steps(count=len(kinds)), kinds, strict=True)
-    steps = [dataclasses.replace(step, interrupted_by=kind) for step, kind in pairs]
-    write_profile(make_profile(steps=steps), tmp_path)
-    with (tmp_path / "step_trace.csv").open() as file:
-        assert [row["Note"] for row in csv.DictReader(file)] == kinds
-
-
-def test_the_most_expensive_operator_stands_first(tmp_path: Path) -> None:
-    write_profile(make_profile(), tmp_path)
-    with (tmp_path / "operators.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["name"] for row in rows] == ["aten::convolution", "aten::add"]
-    assert rows[0]["device_us"] == "N/A"
-    with (tmp_path / "system.csv").open() as file:
-        samples = list(csv.DictReader(file))
-    assert samples[0] == {"time_us": "0.000", "cpu 0 %": "50.000", "memory MiB": "N/A"}
-
-
-def test_a_large_trace_is_packed_and_the_old_one_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [{"ph": "X", "pid": 7, "tid": 1, "name": "aten::add", "ts": 1.0, "dur": 2.0}]
-    write_profile(make_profile(), tmp_path, events)
-    assert (tmp_path / "trace.json").is_file()
-    monkeypatch.setattr(trace_file, "PACK_FROM_BYTES", 100)
-    monkeypatch.setattr(trace_file, "WARN_FROM_BYTES", 100)
-    paths = write_profile(make_profile(), tmp_path, events)
-    assert tmp_path / "trace.json.gz" in paths
-    assert not (tmp_path / "trace.json").exists()
-    assert next(event["name"] for event in trace_file.read_events(tmp_path)) == "aten::add"
-    assert any("MB when unpacked" in note for note in read_profile(tmp_path).facts.notes)
-
-
 # Several ranks
-
-
-def test_two_profiles_of_the_same_rank_are_not_merged(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write_profile(make_profile(), tmp_path / name)
-    with pytest.raises(BadData, match=r"rank 0 is in both .*a and .*b"):
-        merge_ranks([tmp_path / "a", tmp_path / "b"])
-
-
-def test_ranks_without_a_common_clock_are_merged_with_a_note(tmp_path: Path) -> None:
-    for rank in range(2):
-        profile = make_profile(rank)
-        facts = dataclasses.replace(profile.facts, zero_unix_us=None)
-        write_profile(dataclasses.replace(profile, facts=facts), tmp_path / f"rank_{rank}")
-    merged = merge_ranks([tmp_path / "rank_0", tmp_path / "rank_1"])
-    assert any("no common origin" in note for note in merged.facts.notes)
-    assert merged.steps_of(1)[0].end_us == merged.steps_of(0)[0].end_us
-
-
-def test_ranks_are_merged_on_one_clock(tmp_path: Path) -> None:
-    for rank in range(2):
-        write_profile(make_profile(rank), tmp_path / f"rank_{rank}")
-    merged = merge_ranks([tmp_path / "rank_0", tmp_path / "rank_1"])
-    assert merged.facts.ranks == 2
-    assert merged.ranks == [0, 1]
-    first, second = merged.steps_of(0)[0], merged.steps_of(1)[0]
-    assert second.end_us - first.end_us == pytest.approx(1000)
-    assert second.collectives[0].start_us - first.collectives[0].start_us == pytest.approx(1000)
-    assert second.iteration_us == pytest.approx(first.iteration_us)
-    assert merged.tables["step_trace_time"]["columns"] == ["Rank", "Step", "Computing"]
-    assert [row[0] for row in merged.tables["step_trace_time"]["rows"]] == ["0", "1"]
-    assert merged.facts.notes[0] == "no GPU"
-    assert "sampled" in merged.facts.notes[-1]
-    write_profile(merged, tmp_path)
-    assert read_profile(tmp_path) == merged
 
 
 def test_events_of_several_ranks_keep_apart(tmp_path: Path) -> None:
@@ -198,13 +101,3 @@ def test_events_of_several_ranks_keep_apart(tmp_path: Path) -> None:
     merged = [event for event in merge_events([tmp_path / "rank_0", tmp_path / "rank_1"]) if event["ph"] == "X"]
     assert len({event["pid"] for event in merged}) == 2
     assert merged[1]["ts"] - merged[0]["ts"] == pytest.approx(1000)
-
-
-def test_ranks_that_differ_in_their_batch_are_named(tmp_path: Path) -> None:
-    for rank in range(2):
-        profile = make_profile(rank)
-        facts = dataclasses.replace(profile.facts, batch=32 + rank)
-        write_profile(dataclasses.replace(profile, facts=facts), tmp_path / f"rank_{rank}")
-    merged = merge_ranks([tmp_path / "rank_0", tmp_path / "rank_1"])
-    assert merged.facts.batch is None
-    assert "The ranks differ in batch: 32, 33." in merged.facts.notes

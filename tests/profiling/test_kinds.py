@@ -49,7 +49,7 @@ def test_an_operator_is_known_by_its_name(name: str, kind: str) -> None:
 
 
 def test_our_own_kernels_are_known_by_their_files() -> None:
-    known = kinds.own_kernels()
+    known = kinds.classify_viaduct_kernels()
     assert known["moments_kernel"] == kinds.NORMALISATION
     assert known["stem_forward_kernel"] == kinds.CONVOLUTION
     assert known["pool_forward_kernel"] == kinds.POOLING

@@ -101,7 +101,7 @@ def test_a_loader_that_stalls_every_eighth_step_shows():
     (figures,) = measure_ranks(Profile(Facts("x", "script"), steps=steps))
     assert figures.phases[0].median_us == 0
     assert figures.phases[0].share == pytest.approx(800 / (800 + 8 * 60))
-    assert [phase.name for phase in figures.uneven] == ["data tail"]
+    assert [phase.name for phase in figures.uneven_phases] == ["data tail"]
     assert describe_uneven([figures]) == ["Uneven: data tail, mean 0.1 ms, median 0 ms."]
     assert describe_uneven([figures, replace(figures, rank=1)])[0].startswith("Uneven on ranks 0, 1: data tail")
 

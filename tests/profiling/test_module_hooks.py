@@ -30,7 +30,7 @@ def count_hooks(network: nn.Module) -> int:
 def test_no_hook_stays_behind() -> None:
     network = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     hooks = ModuleHooks()
-    hooks.watch(network)
+    hooks.add_network(network)
     assert count_hooks(network) == 0
     hooks.attach()
     assert count_hooks(network) == 6
@@ -51,19 +51,19 @@ def test_names_are_those_of_the_network_within_a_wrapper() -> None:
 def test_an_error_in_a_module_closes_its_annotation() -> None:
     network = nn.Sequential(nn.Linear(2, 2), Failing())
     hooks = ModuleHooks()
-    hooks.watch(network)
+    hooks.add_network(network)
     hooks.attach()
     with profile() as profiler:
         with pytest.raises(ValueError, match="no"):
             network(torch.ones(1, 2))
         torch.ones(1)
-    assert hooks.open == []
+    assert hooks.open_annotations == []
     names = {event.key for event in profiler.key_averages()}
     assert {"viaduct.module:Sequential", "viaduct.module:0", "viaduct.module:1"} <= names
 
 
 def test_a_second_network_keeps_apart_from_the_first() -> None:
     hooks = ModuleHooks()
-    hooks.watch(nn.Sequential(nn.Linear(2, 2)))
-    hooks.watch(nn.ModuleList([nn.Linear(2, 2)]))
+    hooks.add_network(nn.Sequential(nn.Linear(2, 2)))
+    hooks.add_network(nn.ModuleList([nn.Linear(2, 2)]))
     assert list(hooks.names.values()) == ["Sequential", "0", "ModuleList.ModuleList", "ModuleList.0"]

@@ -33,7 +33,7 @@ def recorded() -> Recorded:
     optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9)
     loader = DataLoader(TensorDataset(torch.randn(12, 3, 8, 8), torch.randint(0, 5, (12,))), 4)
     recorder = OperatorRecorder("cpu", rank=3, script_folder=HERE.parent)
-    recorder.watch_modules(network)
+    recorder.add_network(network)
     batches = iter(loader)
     began = time.perf_counter_ns() / 1000
     recorder.start()

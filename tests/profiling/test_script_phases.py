@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import io
-import pickle
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
 
-from viaduct.profiling.collector import Collector, Plan
-from viaduct.profiling.interruptions import clear_constant_interruptions
-from viaduct.profiling.network_facts import is_capturing
-from viaduct.profiling.outer_calls import OuterCalls
+from viaduct.profiling.collector import Collector, Plan, clear_constant_interruptions
 from viaduct.profiling.record import Facts, Profile
 from viaduct.profiling.script_phases import ScriptPhases
 from viaduct.scripts.runner import StopScript
@@ -411,26 +402,3 @@ def test_nothing_is_marked_while_a_device_records_a_graph(monkeypatch: pytest.Mo
     watched = Watched(TRAIN, Plan(1, 3, 0))
     assert not watched.stopped
     assert not watched.profile.steps
-
-
-@pytest.mark.parametrize(("answer", "expected"), [(lambda: True, True), (lambda: False, False), (None, False)])
-def test_capturing_is_asked_of_the_device_itself(answer: Any, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    vendor = SimpleNamespace(**({"is_current_stream_capturing": answer} if answer else {}))
-    monkeypatch.setattr(torch, "npu", vendor, raising=False)
-    assert is_capturing("npu") is expected
-    assert not is_capturing("cpu")
-
-
-def test_networks_that_are_copied_or_pickled_carry_nothing_of_us() -> None:
-    net = nn.Sequential(nn.Linear(2, 2))
-    met: list[Any] = []
-    with OuterCalls(lambda module, args: met.append(module), lambda *call: None) as calls:
-        net(torch.ones(1, 2))
-        calls.narrow()
-        other = copy.deepcopy(net)
-        assert b"viaduct" not in pickle.dumps(net)
-        torch.save(net, io.BytesIO())
-        other(torch.ones(1, 2))
-        nn.Linear(2, 2)(torch.ones(1, 2))  # of a class that was not met from outside
-    assert met == [net, other]
-    assert "__call__" not in vars(nn.Sequential)

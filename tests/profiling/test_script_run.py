@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
-from viaduct.profiling.gather import gather_ranks, list_folders
-from viaduct.profiling.record import Facts, Step
+from viaduct.profiling.gather import list_folders
+from viaduct.profiling.record import Step
 from viaduct.profiling.script_job import STEPS, ScriptJob
 from viaduct.profiling.script_run import ScriptRun, build_environment, run_script_job
+
+pytestmark = pytest.mark.process
 
 HEAD = """\
 import os, sys, time
@@ -176,24 +176,6 @@ def test_torchrun_inside_a_script_is_profiled(tmp_path: Path) -> None:
     check_ranks(run(tmp_path, f"import subprocess\nsys.exit(subprocess.call([sys.executable, *{words!r}]))\n"))
 
 
-def test_a_line_that_was_torn_by_a_kill_is_left_out(tmp_path: Path) -> None:
-    job = make_job(tmp_path, "")
-    folder = Path(job.record) / "7"
-    folder.mkdir()
-    steps = [Step(1, number, number + 0.2, number + 0.7, number + 1.0, float(number)) for number in (0, 1)]
-    lines: list[dict[str, Any]] = [
-        {"kind": "facts", "rank": 1, "facts": asdict(Facts("train.py", "script", batch=8))},
-        *({"kind": "step", "part": "timed", "step": asdict(step)} for step in steps),
-    ]
-    text = "\n".join(json.dumps(line) for line in lines)
-    (folder / STEPS).write_text(text + '\n{"kind": "step", "part": "ti')
-    (rank,) = gather_ranks(job)
-    assert (rank.rank, rank.taken, rank.done) == (1, 2, False)
-    assert [step.iteration_us for step in rank.profile.steps] == [1.0, 1.0]
-    assert rank.profile.facts.batch == 8
-    assert "the process was killed" in rank.profile.facts.notes[0]
-
-
 def test_the_script_finds_the_variables_it_would_find_without_us(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
     monkeypatch.setenv("GOMP_SPINCOUNT", "1000")
@@ -271,13 +253,6 @@ def measure(steps: list[Step]) -> list[float]:
         [step.iteration_us for step in steps],
     ]
     return [median(figure) for figure in figures]
-
-
-def test_a_child_without_a_job_says_who_starts_it() -> None:
-    code = "from viaduct.profiling.child import main; import sys; sys.exit(main())"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ended.returncode == 2
-    assert "started by `viaduct profile run`" in ended.stderr
 
 
 def test_of_several_ranks_the_one_that_failed_first_is_named(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy
@@ -13,24 +11,8 @@ import torch
 from torch import nn
 
 from viaduct.rehearsal.counting import Counter
-from viaduct.rehearsal.inspection import Inspection, creation_line, remember
 from viaduct.rehearsal.observe import folder_of
-from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.runner import StopScript
-
-
-@pytest.fixture
-def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
-    """Watches this process, which then is as it was."""
-    replaced = [(torch.Tensor, "backward"), (torch.autograd, "backward"), (torch.amp.GradScaler, "scale")]
-    replaced += [(torch.autograd, "grad"), (torch.func, "grad"), (torch.func, "grad_and_value")]
-    for owner, name in replaced:
-        monkeypatch.setattr(owner, name, getattr(owner, name))
-    plan = Plan("npu", "torch", str(tmp_path / "train.py"), (), str(tmp_path), str(tmp_path), steps=2)
-    watching = Counter(plan, ours=True)
-    watching.start()
-    yield watching
-    watching.close()
 
 
 def step(network: nn.Module, optimizer: torch.optim.Optimizer) -> float:
@@ -106,12 +88,6 @@ def test_two_networks_are_told_apart_by_number(counter: Counter, tmp_path: Path)
     assert names == ["0.bias", "0.weight", "1.bias", "1.weight"]
 
 
-def test_a_process_that_takes_no_step_leaves_nothing(counter: Counter, tmp_path: Path) -> None:
-    nn.Linear(4, 2)(torch.ones(2, 4)).sum().backward()
-    counter.finish()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_parameter_outside_of_any_module_is_kept_by_its_place(counter: Counter, tmp_path: Path) -> None:
     network, loose = nn.Linear(4, 2), nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([*network.parameters(), loose], 0.1)
@@ -139,21 +115,3 @@ def test_a_parameter_that_the_loss_does_not_use_does_not_shift_the_gradients_of_
     assert sorted(kept) == ["0.weight", "1.weight"]
     numpy.testing.assert_array_equal(kept["0.weight"], gradients[1].numpy())
     numpy.testing.assert_array_equal(kept["1.weight"], gradients[3].numpy())
-
-
-def test_loaders_are_numbered_whatever_else_was_made_before_them() -> None:
-    inspection = Inspection()
-    inspection._record_scaler(torch.amp.GradScaler("cpu"))
-    for batch_size in (2, 3):
-        inspection._record_loader(torch.utils.data.DataLoader([1, 2, 3], batch_size))
-    assert [fact.name for fact in inspection.facts] == ["GradScaler", "DataLoader 0", "DataLoader 1"]
-
-
-def test_the_line_that_made_a_schedule_is_not_in_its_state() -> None:
-    network = nn.Linear(4, 2)
-    schedule = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(network.parameters(), 0.1), 2)
-    before = schedule.state_dict()
-    remember(schedule, ("train.py", 3))
-    remember(network, ("train.py", 1))
-    assert (creation_line(schedule), creation_line(copy.deepcopy(network))) == (("train.py", 3), ("train.py", 1))
-    assert schedule.state_dict() == before

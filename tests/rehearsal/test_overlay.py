@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 from dataclasses import replace
@@ -14,7 +13,6 @@ from command import viaduct
 from rehearsal.rehearsing import TRAINS, rehearsed
 from viaduct.rehearsal import overlay
 from viaduct.rehearsal.overlay import Layout, NoOverlay, View, choose_folders, find_obstacle, open_view
-from viaduct.rehearsal.renaming import wrap_rename
 
 
 def layout_for(around: Path, **more: str) -> Layout:
@@ -173,17 +171,3 @@ def test_here_writes_where_it_is(tmp_path: Path) -> None:
     answer = viaduct("rehearse", "train.py", "--on", "original", "--here", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert (tmp_path / "note.txt").read_text() == "x"
-
-
-def test_a_folder_that_the_kernel_will_not_rename_is_copied_and_removed(tmp_path: Path) -> None:
-    def refuse(src: object, dst: object) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link", src)
-
-    rename = wrap_rename(refuse)
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "x.txt").write_text("x")
-    (tmp_path / "new").mkdir()
-    rename(tmp_path / "old", tmp_path / "new")
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["new", "x.txt"]
-    with pytest.raises(OSError, match="cross-device"):
-        rename(tmp_path / "new" / "x.txt", tmp_path / "y.txt")

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from command import begun, viaduct
+from command import begun
 from rehearsal.rehearsing import TRAINS, rehearsed
-from viaduct.rehearsal.environment import replaced_environment
 
 
 def test_nothing_of_the_users_is_overwritten_and_the_exit_code_is_the_scripts(tmp_path: Path) -> None:
@@ -37,51 +36,6 @@ def test_nothing_of_the_users_is_overwritten_and_the_exit_code_is_the_scripts(tm
     assert (answer.record / "work" / "log").read_text() == "new"
 
 
-def test_a_script_is_stopped_after_its_steps_and_cleans_up(tmp_path: Path) -> None:
-    source = TRAINS + (
-        "import atexit\n"
-        "atexit.register(print, 'atexit')\n"
-        "try:\n    train(10**9)\n"
-        "except Exception:\n    print('caught')\n"
-        "finally:\n    print('finally')\n"
-        "print('never')\n"
-    )
-    answer = rehearsed(tmp_path, source, "--on", "original", "--steps", "3", "--seed", "5")
-    assert answer.code == 0, answer.talk
-    assert answer.out.split() == ["finally", "atexit"]
-    assert answer.summary["steps"] == 3
-    assert len(answer.summary["losses"]) == 3
-    assert "this executes train.py, with your rights" in answer.talk
-    assert "3 steps, stopped there" in answer.talk
-
-
-SWALLOWS = TRAINS + "while True:\n    try:\n        train(10**9)\n    except BaseException:\n        pass\n"
-
-
-def test_a_script_that_swallows_its_stop_is_ended_and_what_it_does_behind_it_does_not_count(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, SWALLOWS, "--on", "original", "--steps", "3", "--timeout", "60", "--seed", "1")
-    assert answer.code == 0, answer.talk
-    assert "3 steps, stopped there" in answer.talk
-    assert "it is ended after 10 s" in answer.talk
-    assert (answer.summary["steps"], len(answer.summary["losses"]), answer.summary["bound"]) == (3, 3, "")
-    assert 10 < answer.summary["seconds"] < 30
-    (tmp_path / "plain").mkdir()
-    plain = rehearsed(tmp_path / "plain", TRAINS + "train(3)\n", "--on", "original", "--seed", "1")
-    assert plain.summary["losses"] == answer.summary["losses"]
-    left, right = (numpy.load(one.record / "observed" / "rank-0" / "weights.npz") for one in (answer, plain))
-    assert all((left[name] == right[name]).all() for name in ("weight", "bias"))
-
-
-@pytest.mark.slow
-def test_a_script_that_swallows_the_end_of_its_time_is_told_of_truly(tmp_path: Path) -> None:
-    answer = rehearsed(tmp_path, SWALLOWS, "--on", "original", "--timeout", "1")
-    assert (answer.code, answer.summary["bound"]) == (1, "time")
-    assert answer.summary["steps"] > 0
-    assert 10 < answer.summary["seconds"] < 30
-    assert "stopped by the limit of time" in answer.talk
-    assert "no step was taken" not in answer.talk
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_an_interruption_is_told_as_one_with_the_steps_that_were_taken(
     number: signal.Signals, code: int, tmp_path: Path
@@ -97,37 +51,6 @@ def test_an_interruption_is_told_as_one_with_the_steps_that_were_taken(
     summary = json.loads((tmp_path / "record" / "summary.json").read_text())
     assert (summary["steps"], summary["interrupted"]) == (3, number)
     assert summary["peak_bytes"] > 2**20
-
-
-def test_a_loop_without_end_is_stopped_where_it_stands(tmp_path: Path) -> None:
-    source = TRAINS + "def wait():\n    while True:\n        pass\n\n\nprint('waits')\nwait()\n"
-    answer = rehearsed(tmp_path, source, "--on", "original", "--timeout", "0.5")
-    assert answer.code == 1
-    assert "did not end within 0.5 s" in answer.talk
-    assert "in wait\n    while True" in answer.talk or "in wait\n    pass" in answer.talk
-    assert answer.summary["bound"] == "time"
-
-
-@pytest.mark.slow
-def test_memory_has_an_end(tmp_path: Path) -> None:
-    source = TRAINS + "import time\nkept = []\nwhile True:\n    kept.append(b'x' * 2**24)\n    time.sleep(0.01)\n"
-    answer = rehearsed(tmp_path, source, "--on", "original", "--memory", "700M", "--timeout", "60")
-    assert answer.code == 1
-    assert answer.summary["bound"] == "memory"
-    assert "MiB of 700 allowed" in answer.talk
-
-
-def test_without_a_step_nothing_was_rehearsed_and_processes_of_the_scripts_own_are_on_the_stage(tmp_path: Path) -> None:
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "sitecustomize.py").write_text("import os\nos.environ['MINE'] = 'ran'\n")
-    other = "import os, sys, torch; print(os.environ['MINE'], torch.cuda.is_available())"
-    source = TRAINS + f"import subprocess\nsubprocess.run([sys.executable, '-c', {other!r}], check=True)\n"
-    answer = rehearsed(
-        tmp_path, source, "--on", "original", PYTHONPATH=f"{tmp_path / 'own'}:{os.environ.get('PYTHONPATH', '')}"
-    )
-    assert answer.out.split() == ["ran", "True"], answer.talk
-    assert answer.code == 1
-    assert "no step was taken" in answer.talk
 
 
 BOTH = """\
@@ -261,63 +184,9 @@ def test_a_rank_that_dies_is_not_explained_by_anothers_line(tmp_path: Path) -> N
     assert (answer.summary["failed_rank"], answer.summary["failure"]) == (1, "rank 1 ended with exit code 3")
 
 
-@pytest.mark.slow
-def test_a_script_that_calls_torchrun_is_run_once_and_its_ranks_are_on_the_stage(tmp_path: Path) -> None:
-    (tmp_path / "ddp.py").write_text(
-        TRAINS
-        + "import torch.distributed as dist, torch_npu\n"
-        + "dist.init_process_group('hccl')\n"
-        + "print(torch.npu.device_count())\n"
-        + "network = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2).npu())\n"
-        + "optimizer = torch.optim.SGD(network.parameters(), 0.1)\n"
-        + "while True:\n    network(torch.ones(2, 4).npu()).sum().backward()\n    optimizer.step()\n"
-    )
-    words = f"'-m', 'torch.distributed.run', '--standalone', '--nproc_per_node=2', {str(tmp_path / 'ddp.py')!r}"
-    answer = rehearsed(
-        tmp_path,
-        f"import subprocess, sys\nsys.exit(subprocess.call([sys.executable, {words}]))\n",
-        "--ranks",
-        "2",
-        "--steps",
-        "2",
-    )
-    assert answer.code == 0, answer.talk
-    assert answer.out.split() == ["2", "2"]
-    assert answer.summary["steps"] == 2
-
-
 def test_a_package_that_is_missing_is_named_before_anything_runs(tmp_path: Path) -> None:
     answer = rehearsed(tmp_path, "import torch\nimport cv2_not_there\nimport yaml_not_there as y\nprint('ran')\n")
     assert answer.code == 2
     assert answer.out == ""
     assert "cv2_not_there (train.py:2), yaml_not_there (train.py:3)" in answer.talk
     assert "pip install cv2_not_there yaml_not_there" in answer.talk
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nothing.py"], "there is no script 'nothing.py'"),
-        (["plain.py"], "imports neither torch nor tensorflow"),
-        (["torches.py", "--memory", "much"], "--memory 'much' is no size"),
-        (["torches.py", "--limit", "float46=off"], "no limit called 'float46'"),
-        (["torches.py", "--record", "."], "--record . is there already"),
-        (["broken.py"], "invalid syntax (broken.py, line 2)"),
-    ],
-)
-def test_a_persons_mistake_is_answered_in_words(tmp_path: Path, words: list[str], said: str) -> None:
-    (tmp_path / "plain.py").write_text("print(1)\n")
-    (tmp_path / "torches.py").write_text("import torch\n")
-    (tmp_path / "broken.py").write_text("import torch\nif:\n")
-    answer = viaduct("rehearse", *words, cwd=tmp_path)
-    assert answer.returncode == 2
-    assert said in answer.stderr
-    assert "Traceback" not in answer.stderr
-
-
-def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KEPT", "1")
-    before = dict(os.environ)
-    with replaced_environment({"ONLY": "this"}):
-        assert dict(os.environ) == {"ONLY": "this"}
-    assert dict(os.environ) == before

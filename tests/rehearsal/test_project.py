@@ -84,3 +84,9 @@ def test_a_launcher_is_known_with_the_script_that_it_starts(tmp_path: Path) -> N
 
 def test_words_about_torchrun_are_no_launch(tmp_path: Path) -> None:
     assert project.launch_line(written(tmp_path, train="import torch\nprint('start me with torchrun')\n")) == ""
+
+
+def test_a_relative_import_above_the_root_is_left_to_python(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"import torch\nfrom {'.' * 60}x import y\n")
+    assert project.read(script).script == script

@@ -73,7 +73,8 @@ def perform(on: Any, steps: int | None, seed: int | None, answer: str, script: s
     watched = watch.start(steps)
     ended = run_script(load_script(script, list(arguments)))
     watched.finish()
-    tf1_stage.finish(watched.stopped)
+    if not watched.stopped:
+        tf1_stage.finish()
 
     def plain(arrays: dict[str, Any]) -> dict[str, Any]:
         return {name: np.asarray(array).tolist() for name, array in arrays.items()}

@@ -25,7 +25,7 @@ def test_a_field_without_differences_has_no_bands() -> None:
 def test_the_best_value_lies_in_the_deepest_band() -> None:
     points = [Measurement(0.001, 0, 10.0, "a"), Measurement(1.0, 0, 20.0, "b"), Measurement(0.03, 1, 90.0, "c")]
     drawing = ContourMap("title", X, Y, "top1", points, best=2).drawing()
-    assert max(cell.tint for cell in drawing.cells) == 0.8
+    assert max(cell.opacity for cell in drawing.cells) == 0.8
     assert drawing.dots[2][0] == (np.log10(0.03) + 3) / 3
     assert [tick.label for tick in drawing.y_ticks] == ["plain", "<b>bold</b>"]
 

@@ -1,4 +1,4 @@
-"""Two shapes over one range, and bars that lie."""
+"""Two shapes over one range."""
 
 import pytest
 
@@ -27,19 +27,6 @@ def test_nothing_counted_is_said():
     html = render_page(page)
     assert "no values" in html
     assert "nothing counted" in html
-
-
-def test_the_longest_bar_fills_its_place_and_shares_add_up():
-    bars = BarChart("b", ["equal", "1"], [30, 10]).drawing().bars
-    assert [(bar.length, bar.count, bar.share) for bar in bars] == [
-        (1.0, "30", "75.0\xa0%"),
-        (1 / 3, "10", "25.0\xa0%"),
-    ]
-
-
-def test_labels_without_counts_are_refused():
-    with pytest.raises(ValueError, match="2 labels for 1 counts"):
-        BarChart("b", ["x", "y"], [1])
 
 
 def test_a_histogram_and_bars_may_stand_side_by_side():

@@ -1,8 +1,12 @@
 """Images arrive pixel by pixel, and a mistake is seen without seeing red."""
 
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
 
+from viaduct.data.png import encode_png
 from viaduct.reporting import GridImage, ImageGrid, Page, Section, render_page
 
 BLACK = np.zeros((32, 32, 3), np.uint8)
@@ -42,3 +46,14 @@ def test_no_images_is_said():
 def test_an_array_that_is_no_image_is_refused_where_it_is_made(pixels):
     with pytest.raises(ValueError, match="uint8 of shape"):
         GridImage(pixels)
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 3), (1, 1, 3), (4, 3, 4)])
+def test_every_pixel_comes_back(shape: tuple[int, int, int]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(encode_png(pixels)))), pixels)
+
+
+def test_a_view_in_another_memory_order_is_encoded_as_seen():
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 6, 8), dtype=np.uint8).transpose(1, 2, 0)
+    assert encode_png(pixels) == encode_png(pixels.copy())

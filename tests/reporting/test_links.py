@@ -1,8 +1,11 @@
 """A page leads to itself and to its neighbours, never away."""
 
+import base64
+
 import pytest
 
 from viaduct.reporting import Callout, Link, Node, Page, VirtualTable, render_page
+from viaduct.reporting.links import data_uri
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,9 @@ def test_the_answer_stands_above_everything_else():
     html = render_page(Page("x", lead=[Callout("bad", "They differ.")]))
     assert html.index("They differ.") > html.index("<main")
     assert 'class="sign" aria-hidden="true">✗' in html
+
+
+def test_a_data_uri_holds_the_same_bytes() -> None:
+    head, _, body = data_uri(b"\x00\xff").partition(",")
+    assert head == "data:image/png;base64"
+    assert base64.b64decode(body) == b"\x00\xff"

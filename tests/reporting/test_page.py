@@ -95,14 +95,6 @@ def test_the_same_page_is_the_same_file():
     assert render_page(sample_page()) == render_page(sample_page())
 
 
-def test_facts_keep_their_order_and_read_as_words():
-    assert list(Facts({"b": True, "a": None, "rate": 0.1}).drawing().items()) == [
-        ("b", "yes"),
-        ("a", "–"),
-        ("rate", "0.1"),
-    ]
-
-
 def test_a_file_name_that_is_not_unicode_does_not_lose_the_page(tmp_path):
     path = tmp_path / "report.html"
     write_page(Page("x", sections=[Section("s", "", [Code("caf\udce9.jpg")])]), path)

@@ -32,7 +32,7 @@ def test_zero_stands_below_all_and_nan_and_infinity_above():
 def test_nothing_falls_off_the_chart(values):
     drawing = chart(*values).drawing()
     assert all(0 <= place <= 1 for axis in ("x", "y") for place in drawing.data[axis])
-    assert all(0 <= tick.place <= 1 for tick in drawing.y_ticks)
+    assert all(0 <= tick.position <= 1 for tick in drawing.y_ticks)
 
 
 def test_a_chart_without_points_says_so():

@@ -53,11 +53,3 @@ def test_a_long_name_may_break_behind_its_separators_and_is_still_escaped():
     html = str(offer_breaks("model/layer3.0/<conv2>/kernel_initializer and more"))
     assert html == "model/<wbr>layer3.<wbr>0/<wbr>&lt;conv2&gt;/<wbr>kernel_<wbr>initializer and more"
     assert str(offer_breaks("layer3.0.bn2")) == "layer3.0.bn2"
-
-
-def test_remarks_of_one_name_stand_under_it_together():
-    html = render_page(
-        Page("x", lead=[Callout("good", "h", [Remark("Note", "a"), Remark("Why", "b"), Remark("Note", "c")])])
-    )
-    assert html.count("<dt>Note</dt><dd>a</dd><dd>c</dd>") == 1
-    assert html.count("<dt>") == 2

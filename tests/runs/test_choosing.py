@@ -69,7 +69,7 @@ def test_runs_without_a_value_come_last_in_any_order(runs: list[RunFacts]) -> No
 
 def test_the_best_run_is_that_with_the_highest_accuracy_or_the_lowest_loss(runs: list[RunFacts]) -> None:
     found = find_best(runs, "top1", 1)
-    assert ([run.name for run in found.runs], found.considered, found.without) == (["high"], 2, 1)
+    assert ([run.name for run in found.runs], found.considered, found.without_value) == (["high"], 2, 1)
     assert [run.name for run in find_best(runs, "loss", 5).runs] == ["high", "low"]
 
 

@@ -53,8 +53,8 @@ def test_the_layout_of_the_file_stays(tmp_path: Path, layout: dict[str, Any]) ->
 
 def test_a_percent_sign_within_an_expression_is_no_magic() -> None:
     text = 'print("%d"\n      % 3)\nx = """\n%not magic\n!nor this\n"""\ny = 7 \\\n% 4\n'
-    held = read(dump(notebook(code(text + "%cd x")))).held
-    assert held == ["%cd x"]
+    originals = read(dump(notebook(code(text + "%cd x")))).originals
+    assert originals == ["%cd x"]
 
 
 def test_magics_within_blocks_keep_their_place() -> None:

@@ -25,3 +25,13 @@ def run(tmp_path: Path) -> RunDir:
     path = tmp_path / "run"
     path.mkdir()
     return RunDir(path)
+
+
+@pytest.fixture(scope="session")
+def unsettled_run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A short run whose batch norms' averages have not settled."""
+    from training.unsettled_run import SLOW, conducted
+
+    run = RunDir(tmp_path_factory.mktemp("runs") / "slow")
+    conducted(run, SLOW)
+    return run

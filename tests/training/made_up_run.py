@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.reporting.png import encode_png
+from viaduct.data.png import encode_png
 
 RECIPE = {"is": "Recipe", "epochs": 10, "steps": 0, "data": {"is": "Shapes", "global_batch": 64}}
 

@@ -25,7 +25,7 @@ class Ended:
 
     value: Any  # what its work returned
     error: str | None  # the error that it raised, in words
-    told: bool  # whether another rank says so
+    is_silent: bool  # another rank prints the error
     output: str  # all that it wrote to stdout and stderr
     exit_code: int | None
 
@@ -97,5 +97,5 @@ def be_rank(
     try:
         pipe.send_bytes(pickle.dumps((work(*arguments), None, False)))
     except ViaductError as error:
-        pipe.send_bytes(pickle.dumps((None, f"{type(error).__name__}: {error}", error.told)))
+        pipe.send_bytes(pickle.dumps((None, f"{type(error).__name__}: {error}", error.is_silent)))
         time.sleep(0.2)  # the others hear it from us, not from a closed connection

@@ -24,7 +24,7 @@ from viaduct.tuning.bank import BadBank, Bank, Entry, Verdict
 from viaduct.tuning.fingerprint import read_fingerprint
 from viaduct.tuning.location import locate_bank
 from viaduct.tuning.operators import conv2d, optimizer
-from viaduct.verbs.train import choose_bank
+from viaduct.verbs._train_arguments import choose_bank
 
 NAME = "tiny"
 
@@ -34,7 +34,7 @@ def bank(tmp_path: Path) -> Path:
     """A bank whose choices are slower, but other bits: contiguous convolutions without oneDNN, updates in a loop."""
     training = make_training(tmp_path / "scratch")
     batch = next(training.prepare())
-    calls = observe_calls(training.computation.network, lambda: training.computation.outputs(batch.images))
+    calls = observe_calls(training.computation.network, lambda: training.computation.compute_outputs(batch.images))
     update = optimizer.describe(training.optimizer)
     assert update is not None
     choice = {**conv2d.DEFAULT, "layout": "contiguous", "forward_onednn": False, "backward_onednn": False}

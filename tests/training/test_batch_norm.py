@@ -8,55 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
-from torch import nn
 
 from training.tiny_runs import RECIPE, make, normed, plain
+from training.unsettled_run import SLOW, conducted
 from viaduct import devices
-from viaduct.errors import BadValue
-from viaduct.recipes import Checkpoint, Init, Loaded, Log, Recipe
 from viaduct.training import batch_norm
 from viaduct.training.batch_norm import Averages, check_averages, looks_unsettled
 from viaduct.training.checkpoint import Saved
 from viaduct.training.rundir import RunDir
-from viaduct.training.scoring import score_checkpoints
-from viaduct.training.session import Request, run_training
-
-
-def slow(classes: int) -> nn.Module:
-    """Averages that begin far away and go a thousandth of the way in a step."""
-    network = normed(classes)
-    norm = network[1]
-    assert isinstance(norm, nn.BatchNorm2d)
-    assert norm.running_mean is not None
-    norm.momentum = 0.001
-    norm.running_mean.fill_(1000.0)
-    return network
-
-
-SLOW = replace(RECIPE, model=slow, epochs=6, log=Log(every_steps=5), checkpoint=Checkpoint(every_minutes=0))
-
-
-def conducted(run: RunDir, recipe: Recipe) -> None:
-    assert run_training(
-        Request(Loaded("tiny", recipe, "Tiny.", None), run, None, "cpu", "auto", "viaduct train")
-    ).finished
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    """A short run whose averages have not settled."""
-    run = RunDir(tmp_path_factory.mktemp("runs") / "slow")
-    conducted(run, SLOW)
-    return run
-
-
-def scored(run: RunDir, monkeypatch: pytest.MonkeyPatch, **more: Any) -> dict[str, Any]:
-    monkeypatch.setattr(RunDir, "recipe", lambda self, file=None: Loaded("tiny", SLOW, "Tiny.", None))
-    options = {"data": None, "device": "cpu", "precision": None, "step": None, "every": False}
-    (row,) = score_checkpoints(run.path, **{**options, **more})
-    return row
 
 
 def test_a_run_as_good_in_validation_is_not_suspected() -> None:
@@ -101,7 +60,7 @@ def test_a_network_without_batch_norm_has_nothing_to_recompute(tmp_path: Path) -
 
 
 def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
-    run: RunDir, monkeypatch: pytest.MonkeyPatch
+    unsettled_run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds, measured, measure = [0.0], list[Any](), batch_norm.measure
 
@@ -118,7 +77,7 @@ def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
     monkeypatch.setattr(batch_norm.time, "monotonic", read_clock)
     monkeypatch.setattr(batch_norm, "measure", slow_down)
     images = make(None)
-    averages = check_averages(SLOW, Saved(run.checkpoints / "step-30"), images, *devices.pick("cpu"))
+    averages = check_averages(SLOW, Saved(unsettled_run.checkpoints / "step-30"), images, *devices.pick("cpu"))
     assert averages is not None
     assert averages.images == len(images.validation)
     assert [result.images for result in measured] == [averages.images] * 2
@@ -126,47 +85,10 @@ def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(
 
 def test_norms_of_frozen_layers_keep_their_averages() -> None:
     network = normed(4)
-    assert len(batch_norm.recomputable_norms(network)) == 1
+    assert len(batch_norm.find_recomputable_norms(network)) == 1
     for parameter in network[1].parameters():
         parameter.requires_grad_(False)
-    assert batch_norm.recomputable_norms(network) == []
-
-
-def test_recomputed_averages_are_those_of_the_training_batches(
-    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = scored(run, monkeypatch)
-    file = tmp_path / "better.safetensors"
-    after = scored(run, monkeypatch, recompute=10, save=file)
-    assert after["top1"] >= before["top1"] + 0.2
-    assert after["batch_norm_recomputed_from_batches"] == 10
-    stored, saved = load_file(run.model), load_file(file)
-    changed = {name for name in stored if not torch.equal(stored[name], saved[name])}
-    assert changed == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
-    assert saved["1.num_batches_tracked"] == 10
-    assert scored(run, monkeypatch)["top1"] == before["top1"]  # the run is as it was
-
-
-@pytest.mark.parametrize(
-    ("options", "fragment"),
-    [
-        ({"save": "x.safetensors"}, "--save without --recompute-batch-norm"),
-        ({"save": "x.safetensors", "recompute": 1, "every": True}, "--save and --all"),
-        ({"save": "x.pt", "recompute": 1}, "should end in .safetensors"),
-    ],
-)
-def test_what_cannot_be_saved_is_refused_before_anything_is_computed(
-    options: dict[str, Any], fragment: str, run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options["save"] = tmp_path / options["save"]
-    with pytest.raises(BadValue, match=fragment):
-        scored(run, monkeypatch, **options)
-
-
-def test_an_earlier_file_is_not_replaced(run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "there.safetensors").write_text("precious")
-    with pytest.raises(BadValue, match="is there already"):
-        scored(run, monkeypatch, recompute=1, save=tmp_path / "there.safetensors")
+    assert batch_norm.find_recomputable_norms(network) == []
 
 
 def test_only_a_clear_gain_is_called_the_reason() -> None:
@@ -174,10 +96,3 @@ def test_only_a_clear_gain_is_called_the_reason() -> None:
     assert not found.is_unsettled
     assert replace(found, recomputed_top1=0.56).is_unsettled
     assert not replace(found, recomputed_top1=0.56, recomputed_loss=1.1).is_unsettled
-
-
-def test_freezing_everything_but_the_head_leaves_no_norm(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    frozen = replace(SLOW, init=Init(freeze="all but 5"))
-    monkeypatch.setattr(RunDir, "recipe", lambda self, file=None: Loaded("tiny", frozen, "Tiny.", None))
-    with pytest.raises(BadValue, match="no batch norm"):
-        score_checkpoints(run.path, data=None, device="cpu", precision=None, step=None, every=False, recompute=1)

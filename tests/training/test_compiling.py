@@ -24,7 +24,7 @@ from viaduct.recipes import Precision, Recipe, Sgd, Thor
 from viaduct.torch_compat import default_compile_cache
 from viaduct.training import compiling
 from viaduct.training.callbacks import Callback
-from viaduct.training.compiling import CACHE, find_regions, keep_compiled
+from viaduct.training.compiling import CACHE, find_regions, set_compile_cache
 from viaduct.training.dumping import DumpOptions
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
@@ -308,11 +308,11 @@ def test_on_the_cpu_it_is_told_that_compiling_may_not_pay(
 
 def test_the_cache_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(CACHE, "mine")
-    keep_compiled()
+    set_compile_cache()
     assert os.environ[CACHE] == "mine"
     monkeypatch.delenv(CACHE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    keep_compiled()
+    set_compile_cache()
     assert os.environ[CACHE] == str(tmp_path / "viaduct" / "compiled")
     assert (tmp_path / "viaduct" / "compiled").is_dir()
 
@@ -321,18 +321,18 @@ def test_a_cache_that_cannot_be_written_is_left_to_torch(monkeypatch: pytest.Mon
     monkeypatch.delenv(CACHE, raising=False)
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    keep_compiled()
+    set_compile_cache()
     assert CACHE not in os.environ
 
 
 def test_the_place_that_torch_has_chosen_by_itself_is_not_the_users(tmp_path: Path) -> None:
     code = (
         "import os, torch._dynamo\n"
-        "from viaduct.training.compiling import CACHE, keep_compiled\n"
+        "from viaduct.training.compiling import CACHE, set_compile_cache\n"
         "if CACHE not in os.environ:  # torch 2.4 chooses later\n"
         "    from torch._inductor.runtime.runtime_utils import cache_dir\n"
         "    cache_dir()\n"
-        "before = os.environ[CACHE]\nkeep_compiled()\nprint(before)\nprint(os.environ[CACHE])\n"
+        "before = os.environ[CACHE]\nset_compile_cache()\nprint(before)\nprint(os.environ[CACHE])\n"
     )
     clean = {name: value for name, value in os.environ.items() if name != CACHE} | {"XDG_CACHE_HOME": str(tmp_path)}
     answer = subprocess.run([sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True)
@@ -344,7 +344,7 @@ def test_the_place_that_torch_has_chosen_by_itself_is_not_the_users(tmp_path: Pa
 def test_the_users_place_is_the_users_even_if_torch_would_have_chosen_the_same(tmp_path: Path) -> None:
     code = (
         "import os, viaduct.training.compiling as compiling, torch._dynamo\n"
-        "compiling.keep_compiled()\nprint(os.environ[compiling.CACHE])\n"
+        "compiling.set_compile_cache()\nprint(os.environ[compiling.CACHE])\n"
     )
     mine = default_compile_cache()
     known = {**os.environ, CACHE: mine, "XDG_CACHE_HOME": str(tmp_path)}

@@ -373,7 +373,7 @@ def test_a_loss_that_is_bad_on_one_rank_stops_all_and_one_says_so(tmp_path: Path
         assert one.error is not None
         assert one.error.startswith("Diverged: the loss became nan at step 3")
         assert "step-2" in one.error
-    assert [one.told for one in ended] == [False, True, True]
+    assert [result.is_silent for result in ended] == [False, True, True]
 
 
 class Overflow(Callback):
@@ -417,7 +417,7 @@ def test_what_rank_0_refuses_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     ended = together(3, conducted, tmp_path, TINY)
     assert all(one.error is not None and "is not empty and holds no run" in one.error for one in ended)
-    assert [one.told for one in ended] == [False, True, True]
+    assert [result.is_silent for result in ended] == [False, True, True]
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -432,7 +432,7 @@ def fail_on_rank_1() -> None:
     with join_ranks("cpu", 30) as group:
         if group.rank == 1:
             raise BadValue("something was wrong here.")
-        group.from_first([0])
+        group.broadcast_value([0])
         group.gather(1)
 
 
@@ -478,8 +478,8 @@ def test_a_meeting_place_that_nobody_answers_at_is_named(monkeypatch: pytest.Mon
 def test_alone_a_wish_holds_at_once() -> None:
     agreement = Agreement(ALONE, lambda: 15)
     assert agreement.signal() == 15
-    assert agreement.time_to_save(True)
-    assert not agreement.time_to_save(False)
+    assert agreement.is_save_due(True)
+    assert not agreement.is_save_due(False)
 
 
 def test_the_order_of_the_images_is_that_of_one_rank(alone: Path) -> None:

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training.tiny_runs import RECIPE, After, Recorder, make, normed, trained, training, weights
+from training.tiny_runs import RECIPE, After, make, normed, trained, training, weights
 from viaduct import devices
 from viaduct.data.batches import Stream
 from viaduct.errors import BadValue
-from viaduct.recipes import Checkpoint, Ema, Evaluation, Precision
-from viaduct.training import checkpoint, scoring
+from viaduct.recipes import Ema, Evaluation, Precision
+from viaduct.training import checkpoint
 from viaduct.training.checkpoint import Saved
 from viaduct.training.ema import AveragedWeights
 from viaduct.training.loop import Training
@@ -189,17 +189,6 @@ def test_a_damaged_shadow_is_a_damaged_checkpoint(run: RunDir) -> None:
 def test_without_averages_no_file_is_written_for_them(run: RunDir) -> None:
     saved = trained(replace(AVERAGED, ema=None), run).save()
     assert not (saved.path / checkpoint.EMA).exists()
-
-
-def test_a_checkpoint_is_scored_by_its_shadow(run: RunDir) -> None:
-    recorder = Recorder()
-    done = trained(replace(AVERAGED, checkpoint=Checkpoint(every_minutes=0)), run, recorder)
-    saved = done.save()
-    model = normed(4)
-    rows = list(scoring.rows(saved, done.recipe, computation(model), validation(), ("a",)))
-    assert rows[0]["loss"] == pytest.approx(recorder.scores[-1].loss, rel=1e-5)
-    raw = list(scoring.rows(saved, replace(done.recipe, ema=None), computation(model), validation(), ("a",)))
-    assert raw[0]["loss"] != pytest.approx(rows[0]["loss"], rel=1e-5)
 
 
 @pytest.mark.parametrize("decay", [1.0, -0.1])

@@ -12,7 +12,7 @@ from training.tiny_runs import RECIPE, normed, trained, training, weights, withi
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.recipes import Init
-from viaduct.training.freezing import freeze, matching
+from viaduct.training.freezing import freeze, match_patterns
 from viaduct.training.rundir import RunDir
 
 NAMES = ["stem.conv.weight", "stages.0.conv.weight", "stages.0.norm.bias", "stages.1.conv.weight", "head.weight"]
@@ -31,13 +31,13 @@ NAMES = ["stem.conv.weight", "stages.0.conv.weight", "stages.0.norm.bias", "stag
     ],
 )
 def test_a_pattern_means_names_and_what_is_below_them(patterns: str, meant: list[str]) -> None:
-    assert sorted(matching(patterns, NAMES, "--freeze")) == sorted(meant)
+    assert sorted(match_patterns(patterns, NAMES, "--freeze")) == sorted(meant)
 
 
 @pytest.mark.parametrize(("pattern", "near"), [("heads.*", "head"), ("stage.0", "stages.0"), ("fc", "stem")])
 def test_a_pattern_that_means_nothing_is_answered_with_the_closest(pattern: str, near: str) -> None:
     with pytest.raises(BadValue, match="matches no name") as refusal:
-        matching(f"stem,{pattern}", NAMES, "--freeze")
+        match_patterns(f"stem,{pattern}", NAMES, "--freeze")
     assert near in refusal.value.hints[0]
 
 

@@ -7,17 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from training.hybrid_recipe import CLASSES, FEW, HYBRID, images
 from training.ranks import together
 from training.test_distributed import Overflow, conducted, difference, losses, records, trained
 from training.tiny_runs import RECIPE, within
-from viaduct.errors import BadValue
 from viaduct.recipes import (
     AdamW,
     Arrays,
@@ -27,70 +26,20 @@ from viaduct.recipes import (
     Evaluation,
     ImageSet,
     Lars,
-    Log,
-    Parallel,
     Precision,
     Recipe,
     RmsProp,
     Sgd,
-    Split,
-    Thor,
     load,
 )
 from viaduct.training.callbacks import Callback
 from viaduct.training.checkpoint import Saved
-from viaduct.training.distributed import ALONE, Group, join_ranks
-from viaduct.training.hybrid import Mixed, Shards, SplitLoss, best_classes, count_correct, mixed_labels
-from viaduct.training.layout import CannotSplit, choose_layout, find_classifier
+from viaduct.training.distributed import join_ranks
+from viaduct.training.hybrid import MixedLabels, Shards, SplitLoss, count_correct, find_best_classes, mix_labels
 from viaduct.training.loop import Training
 from viaduct.training.mixup import mix
-from viaduct.training.networks import build_model
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, run_training
-
-CLASSES, BATCH = 23, 12  # 23 = 8 + 8 + 7 over three ranks
-
-
-def images(count: int, seed: int, classes: int) -> Split:
-    chance = np.random.default_rng(seed)
-    labels = chance.integers(0, classes, count)
-    colours = np.random.default_rng(7).integers(40, 216, (classes, 3))
-    noise = chance.integers(-30, 30, (count, 8, 8, 3))
-    return Split((colours[labels][:, None, None] + noise).astype(np.uint8), labels.astype(np.int64))
-
-
-def few(path: Path | None) -> ImageSet:
-    return ImageSet(images(60, 1, CLASSES), images(31, 2, CLASSES), tuple(map(str, range(CLASSES))))
-
-
-class Exact(nn.Module):
-    """In fp64, where ranks that add up in another order do not part."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(3, 6, 3, 2, bias=False), nn.BatchNorm2d(6), nn.Tanh(), nn.AdaptiveAvgPool2d(1)
-        )
-        self.head = nn.Linear(6, classes)
-        self.double()
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.body(x.double()).flatten(1))
-        return logits
-
-
-HYBRID = Parallel(mode="hybrid", sync_norm=True, hang_seconds=60)
-FEW = Recipe(
-    model=Exact,
-    data=Arrays(global_batch=BATCH, size=8, classes=CLASSES, flip=True, make=few),
-    optimizer=Sgd(lr=0.5, momentum=0.9, weight_decay=1e-3),
-    precision=Precision("fp32"),
-    steps=12,
-    parallel=HYBRID,
-    evaluation=Evaluation(every_epochs=1),
-    checkpoint=Checkpoint(every_minutes=0, every_steps=6),
-    log=Log(every_steps=3),
-)
 
 
 def assert_same(run: Path, other: Path, weights: float = 1e-5) -> None:
@@ -179,7 +128,7 @@ def conducted_file(run: Path, file: Path, steps: int) -> None:
 @pytest.mark.parametrize("schedule", ["restart", "continue"])
 def test_a_hybrid_run_begins_with_the_weights_of_another(schedule: str, tmp_path: Path) -> None:
     first, file = tmp_path / "first", tmp_path / "mine.py"
-    file.write_text("from training.test_hybrid import FEW\nrecipe = FEW\n")
+    file.write_text("from training.hybrid_recipe import FEW\nrecipe = FEW\n")
     together(2, conducted_file, first, file, 6)
     recipe = within(FEW, "init", source=str(first), schedule=schedule)
     conducted(tmp_path / "alone", recipe)
@@ -322,17 +271,17 @@ def of_a_rank(smoothing: float, mixed: bool) -> dict[str, Any]:
         counts = (4, 3, 3)
         shards = Shards(CLASSES, group.rank, group.ranks, counts)
         logits, labels, weights = logits_and_labels()
-        mine = shards.mine(counts)
-        own = logits[:, shards.own].clone().requires_grad_()
-        pairs = mixed_labels(labels, weights)
-        given: Any = Mixed(pairs.labels[mine], pairs.weights[mine]) if mixed else labels[mine]
+        mine = shards.own_images(counts)
+        own = logits[:, shards.own_classes].clone().requires_grad_()
+        pairs = mix_labels(labels, weights)
+        given: Any = MixedLabels(pairs.labels[mine], pairs.weights[mine]) if mixed else labels[mine]
         loss = SplitLoss(shards, smoothing)(own, given)
         (3 * loss).backward()
         return {
             "loss": float(loss.detach()),
             "gradient": own.grad,
             "right": int(count_correct(own.detach(), given, shards)),
-            "best": best_classes(own.detach(), shards),
+            "best": find_best_classes(own.detach(), shards),
         }
 
 
@@ -356,87 +305,9 @@ def test_loss_gradient_and_predictions_are_those_of_all_classes(smoothing: float
 def test_shards_are_all_classes_once() -> None:
     for classes, ranks in ((23, 3), (4, 4), (100_000, 7)):
         shards = [Shards(classes, rank, ranks, (1,) * ranks) for rank in range(ranks)]
-        assert [shard.own.start for shard in shards[1:]] == [shard.own.stop for shard in shards[:-1]]
-        assert (shards[0].own.start, shards[-1].own.stop) == (0, classes)
-        assert max(shard.rows for shard in shards) - min(shard.rows for shard in shards) <= 1
+        assert [shard.own_classes.start for shard in shards[1:]] == [shard.own_classes.stop for shard in shards[:-1]]
+        assert (shards[0].own_classes.start, shards[-1].own_classes.stop) == (0, classes)
+        assert max(shard.class_count for shard in shards) - min(shard.class_count for shard in shards) <= 1
 
 
 # Which layout
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "layer"),
-    [
-        ("resnet18_v1", 32, "head"),
-        ("resnet20_cifar", 32, "head"),
-        ("resnet50_v2", 32, "head"),
-        ("resnext50", 32, "head"),
-    ],
-)
-def test_the_classifiers_of_our_networks_are_found(name: str, size: int, layer: str) -> None:
-    recipe = replace(FEW, model=name, data=replace(FEW.data, size=size))
-    model = build_model(recipe)
-    before, chance = {key: value.clone() for key, value in model.state_dict().items()}, torch.get_rng_state()
-    assert find_classifier(model, recipe)[0] == layer
-    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
-    assert torch.equal(chance, torch.get_rng_state())
-
-
-class Softened(Exact):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) / 2
-
-
-class Lost(Exact):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x).log_softmax(1)
-
-
-@pytest.mark.parametrize("model", [Softened, Lost, lambda classes: nn.Sequential(Exact(classes), nn.Dropout(0.3))])
-def test_a_network_that_works_on_its_logits_is_refused(model: Any) -> None:
-    recipe = replace(FEW, model=model)
-    with pytest.raises(CannotSplit, match=r"answer is not that of an nn\.Linear with 23 outputs"):
-        find_classifier(build_model(recipe), recipe)
-
-
-TWO = Group(0, 2, 0, 2)
-
-
-def own_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(logits, labels)
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"loss": own_loss}, "a loss of your own needs the logits of all classes"),
-        ({"optimizer": Thor()}, "THOR's curvature is that of whole layers"),
-        ({"optimizer": lambda parameters: torch.optim.SGD(parameters)}, "an optimizer of your own may look at whole"),
-        ({"data": replace(FEW.data, classes=1)}, "1 classes are not enough for 2 ranks"),
-        ({"model": "amoebanet_d", "data": replace(FEW.data, size=80)}, "the network has an auxiliary head"),
-    ],
-)
-def test_what_cannot_be_shared_out_is_refused_with_its_reason(changes: dict[str, Any], reason: str) -> None:
-    from viaduct.recipes import Amoebanet
-
-    recipe = replace(FEW, **changes)
-    if recipe.model == "amoebanet_d":
-        recipe = replace(recipe, network=Amoebanet(cells=3, filters=16))
-    model = build_model(recipe)
-    with pytest.raises(BadValue, match=f"parallel.mode hybrid cannot be: {reason}"):
-        choose_layout(recipe, model, TWO)
-    chosen = choose_layout(within(recipe, "parallel", mode="auto"), model, TWO)
-    assert chosen.classifier is None
-    assert reason in chosen.describe()
-
-
-def test_auto_takes_data_for_few_classes_and_hybrid_for_many() -> None:
-    for classes, mode in ((10, "data"), (1001, "data"), (200_000, "hybrid")):
-        recipe = within(replace(FEW, data=replace(FEW.data, classes=classes)), "parallel", mode="auto")
-        recipe = replace(recipe, model=lambda count: nn.Sequential(nn.Flatten(), nn.Linear(192, count)))
-        chosen = choose_layout(recipe, build_model(recipe), TWO)
-        assert chosen.classifier == ("1" if mode == "hybrid" else None)
-        assert chosen.describe().startswith(f"Parallel {mode}")
-        assert "ms with hybrid" in chosen.describe()
-    assert choose_layout(recipe, build_model(recipe), ALONE).classifier is None
-    assert choose_layout(within(recipe, "parallel", mode="data"), build_model(recipe), TWO).describe() == ""

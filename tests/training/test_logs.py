@@ -16,7 +16,7 @@ import pytest
 from training.tiny_runs import RECIPE, VALIDATION, After, trained
 from viaduct.recipes import Evaluation, Log, Recipe
 from viaduct.training.callbacks import Checkpointing, LogRecord, StopAtThreshold
-from viaduct.training.logs import FORMATS, Lines, find_device_index, latencies, lines_for
+from viaduct.training.logs import FORMATS, Lines, compute_latencies, find_device_index, lines_for
 from viaduct.training.rundir import RunDir
 
 NUMBER = r"-?\d+(\.\d+)?(e[-+]\d+)?"
@@ -173,11 +173,11 @@ def test_dll_writes_no_json_that_others_cannot_read(said: Said, tmp_path: Path) 
 
 
 def test_latencies_are_those_between_batches_in_milliseconds() -> None:
-    assert latencies([0.0, 0.5]) == {}
+    assert compute_latencies([0.0, 0.5]) == {}
     marks = [0.0]
     for gap in range(1, 102):
         marks.append(marks[-1] + gap / 1000)
-    found = latencies(marks)
+    found = compute_latencies(marks)
     assert found["eval_latency_avg"] == pytest.approx(51)
     assert found["eval_latency_p90"] == pytest.approx(91)
     assert found["eval_latency_p95"] == pytest.approx(96)

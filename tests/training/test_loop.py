@@ -22,10 +22,11 @@ from training.tiny_runs import (
     plain,
     trained,
     training,
+    two_rates,
     weights,
     within,
 )
-from viaduct.errors import BadRun, BadValue
+from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Checkpoint, Cosine, Evaluation, Log, Precision, Recipe, Sgd
 from viaduct.training.callbacks import Checkpointing, StopAtThreshold
 from viaduct.training.checkpoint import Saved, checkpoints
@@ -191,20 +192,6 @@ def test_a_longer_run_continues_a_shorter_one(run: RunDir) -> None:
     again = resumed(RECIPE, run, checkpoints(run.checkpoints)[-1])
     assert again.step == 10
     assert same(weights(again), weights(trained(RECIPE, run)))
-
-
-def test_another_model_or_optimizer_does_not_continue_a_run(run: RunDir) -> None:
-    saved = interrupted_at(2, RECIPE, run)
-    with pytest.raises(BadRun, match="is a checkpoint of another model"):
-        training(replace(RECIPE, model=normed), run).restore(saved)
-    everything = replace(RECIPE, optimizer=Sgd(weight_decay=0.1, decay="all"))
-    with pytest.raises(BadRun, match="step-2 was written with another optimizer"):
-        training(replace(RECIPE, model=plain, optimizer=two_rates), run).restore(saved)
-    training(everything, run).restore(saved)
-
-
-def two_rates(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.SGD([{"params": parameters[:2], "lr": 0.2}, {"params": parameters[2:], "lr": 0.02}])
 
 
 @pytest.mark.parametrize("parts", [2, 4, 8])
@@ -387,13 +374,6 @@ def test_frozen_weights_stay(run: RunDir) -> None:
         state.fit()
     assert torch.equal(weights(state)["0.weight"], before["0.weight"])
     assert not torch.equal(weights(state)["4.weight"], before["4.weight"])
-
-
-def test_deterministic_is_asked_of_torch_and_taken_back(run: RunDir) -> None:
-    training(replace(RECIPE, deterministic=True), run)
-    assert torch.are_deterministic_algorithms_enabled()
-    training(RECIPE, run)
-    assert not torch.are_deterministic_algorithms_enabled()
 
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from training.test_loop import interrupted_at, resumed, same
 from training.tiny_runs import CLASSES, RECIPE, Recorder, normed, trained, training, weights
 from viaduct.recipes import CrossEntropy
-from viaduct.training.mixup import mix, mixing_rows, mixing_weights
+from viaduct.training.mixup import draw_cutmix_rows, draw_mixup_weights, mix
 from viaduct.training.rundir import RunDir
 
 MIXED = replace(RECIPE, mixup=0.2, loss=CrossEntropy(label_smoothing=0.1))
@@ -61,7 +61,7 @@ def beta_moments(alpha: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2, 0.5, 1.0, 4.0])
 def test_draws_have_the_beta_distribution(alpha: float) -> None:
-    draws = np.concatenate([mixing_weights(alpha, 1, step, 10_000) for step in range(20)]).astype(float)
+    draws = np.concatenate([draw_mixup_weights(alpha, 1, step, 10_000) for step in range(20)]).astype(float)
     assert 0 <= draws.min() <= draws.max() <= 1
     variance, fourth = beta_moments(alpha)
     error = math.sqrt(variance / len(draws))
@@ -72,22 +72,22 @@ def test_draws_have_the_beta_distribution(alpha: float) -> None:
 
 def test_draws_with_a_closed_form_have_its_quantiles() -> None:
     quantiles = np.linspace(0.05, 0.95, 19)
-    uniform = mixing_weights(1.0, 3, 0, 100_000)
+    uniform = draw_mixup_weights(1.0, 3, 0, 100_000)
     np.testing.assert_allclose(np.quantile(uniform, quantiles), quantiles, atol=0.008)
-    arcsine = mixing_weights(0.5, 3, 0, 100_000)
+    arcsine = draw_mixup_weights(0.5, 3, 0, 100_000)
     np.testing.assert_allclose(np.quantile(arcsine, quantiles), np.sin(np.pi * quantiles / 2) ** 2, atol=0.01)
 
 
 def test_every_step_and_every_seed_has_draws_of_its_own() -> None:
-    first = mixing_weights(0.2, 1, 7, 64)
-    assert np.array_equal(first, mixing_weights(0.2, 1, 7, 64))
-    assert not np.array_equal(first, mixing_weights(0.2, 1, 8, 64))
-    assert not np.array_equal(first, mixing_weights(0.2, 2, 7, 64))
+    first = draw_mixup_weights(0.2, 1, 7, 64)
+    assert np.array_equal(first, draw_mixup_weights(0.2, 1, 7, 64))
+    assert not np.array_equal(first, draw_mixup_weights(0.2, 1, 8, 64))
+    assert not np.array_equal(first, draw_mixup_weights(0.2, 2, 7, 64))
     assert len(np.unique(first)) > 60
 
 
 def test_a_very_small_parameter_hardly_mixes_and_is_finite() -> None:
-    draws = mixing_weights(1e-4, 1, 0, 1000)
+    draws = draw_mixup_weights(1e-4, 1, 0, 1000)
     assert np.isfinite(draws).all()
     assert ((draws < 0.01) | (draws > 0.99)).mean() > 0.99
 
@@ -136,7 +136,7 @@ def test_training_accuracy_counts_the_stronger_label(run: RunDir) -> None:
     recipe = replace(RECIPE, model=Constantly, mixup=1.0, steps=1)
     stopped = training(recipe, run, recorder)
     batch = next(iter(stopped.train_batches.epoch(0)))
-    share = mixing_weights(1.0, recipe.seed, 0, 8)
+    share = draw_mixup_weights(1.0, recipe.seed, 0, 8)
     own, other = batch.labels.cpu().numpy(), batch.labels.cpu().numpy()[::-1]
     expected = np.mean(np.where(share > 0.5, own, other) == 2)
     stopped.train_step.optimize(batch)
@@ -147,7 +147,7 @@ def test_training_accuracy_counts_the_stronger_label(run: RunDir) -> None:
 
 def test_cutmix_replaces_a_box_by_the_mirrors_and_mixes_labels_by_its_area() -> None:
     images = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 3, 8, 8)
-    rows = torch.from_numpy(mixing_rows(0.0, 1.0, 1, 0, 4, 8))
+    rows = torch.from_numpy(draw_cutmix_rows(0.0, 1.0, 1, 0, 4, 8))
     mixed, shares = mix(images, torch.tensor([0, 1, 2, 3]), rows, CLASSES)
     for index in range(4):
         own = (mixed[index, 0] == index).float().mean()
@@ -159,7 +159,7 @@ def test_cutmix_replaces_a_box_by_the_mirrors_and_mixes_labels_by_its_area() -> 
 
 
 def test_boxes_of_cutmix_have_the_area_that_is_drawn() -> None:
-    rows = mixing_rows(0.0, 1.0, 1, 0, 20_000, 224)
+    rows = draw_cutmix_rows(0.0, 1.0, 1, 0, 20_000, 224)
     areas = (rows[:, 3] - rows[:, 2]) * (rows[:, 5] - rows[:, 4]) / 224**2
     np.testing.assert_allclose(1 - rows[:, 0], areas, atol=1e-6)
     inside = (rows[:, 2] > 0) & (rows[:, 3] < 224) & (rows[:, 4] > 0) & (rows[:, 5] < 224)
@@ -169,10 +169,10 @@ def test_boxes_of_cutmix_have_the_area_that_is_drawn() -> None:
 
 
 def test_with_mixup_and_cutmix_each_mixes_half_of_the_images() -> None:
-    rows = mixing_rows(0.8, 1.0, 1, 3, 10_000, 32)
+    rows = draw_cutmix_rows(0.8, 1.0, 1, 3, 10_000, 32)
     is_mixed_up = (rows[:, 2:] == 0).all(1) & (rows[:, 1] < 1)
     assert is_mixed_up.mean() == pytest.approx(0.5, abs=0.03)
-    assert np.array_equal(rows[is_mixed_up, 0], mixing_weights(0.8, 1, 3, 10_000)[is_mixed_up])
+    assert np.array_equal(rows[is_mixed_up, 0], draw_mixup_weights(0.8, 1, 3, 10_000)[is_mixed_up])
 
 
 @pytest.mark.parametrize("sink", [0, 4])

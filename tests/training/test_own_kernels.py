@@ -12,7 +12,7 @@ from training.tiny_runs import RECIPE, normed, training
 from viaduct.errors import BadValue
 from viaduct.recipes import Init, Recipe, Thor
 from viaduct.training import own_kernels
-from viaduct.training.own_kernels import kernels_for
+from viaduct.training.own_kernels import uses_own_kernels
 from viaduct.training.precision import Plan
 from viaduct.training.rundir import RunDir
 
@@ -26,7 +26,7 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wanted(recipe: Recipe, plan: Plan = BF16, device: str = "cuda", closely: bool = False) -> bool:
-    return kernels_for(recipe, plan, device, closely, recipe.mode)
+    return uses_own_kernels(recipe, plan, device, closely, recipe.mode)
 
 
 OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {

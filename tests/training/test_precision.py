@@ -211,7 +211,7 @@ def test_overflows_before_a_doubling_are_forgotten_as_in_tensorflow() -> None:
 def test_a_dynamic_scale_never_falls_below_one() -> None:
     scale = LossScale(replace(AMOEBANET, scale_start=4.0), "fp16")
     assert updated(scale, False, 100) == 1.0
-    assert scale.hopeless
+    assert scale.is_exhausted
 
 
 def test_torchs_rule_is_the_default_for_fp16() -> None:
@@ -224,14 +224,14 @@ def test_torchs_rule_is_the_default_for_fp16() -> None:
 @pytest.mark.parametrize("compute", ["fp32", "bf16"])
 def test_nothing_is_scaled_or_watched_outside_fp16(compute: str) -> None:
     scale = LossScale(Precision(compute), compute)
-    assert (scale.value, scale.dynamic, scale.watching) == (1.0, False, False)
+    assert (scale.value, scale.dynamic, scale.skips_overflows) == (1.0, False, False)
 
 
 def test_a_fixed_scale_may_update_with_overflowed_gradients(run: RunDir) -> None:
     """The book's FixedLossScaleManager(…, drop_overflow_update=False)."""
     fixed = Precision("fp16", loss_scale=2.0**40, drop_overflow=False)
     state = training(replace(RECIPE, precision=fixed), run)
-    assert not state.scale.watching
+    assert not state.scale.skips_overflows
     state.run_step(next(state.iterate_batches()))
     assert state.scale.skipped == 0
     assert not all(bool(parameter.isfinite().all()) for parameter in state.model.parameters())
@@ -246,11 +246,11 @@ def test_a_dynamic_scale_must_drop_what_overflows(scale: Any) -> None:
 def test_a_fixed_scale_stays_and_still_counts_overflows() -> None:
     scale = LossScale(Precision("fp16", loss_scale=512.0), "fp16")
     assert updated(scale, True, 5000) == updated(scale, False, 10) == 512.0
-    assert (scale.watching, scale.skipped, scale.hopeless) == (True, 10, False)
+    assert (scale.skips_overflows, scale.skipped, scale.is_exhausted) == (True, 10, False)
     updated(scale, False, 40)
-    assert scale.hopeless
+    assert scale.is_exhausted
     updated(scale, True)
-    assert not scale.hopeless
+    assert not scale.is_exhausted
 
 
 def test_a_scale_continues_from_its_state() -> None:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from training.test_loop import resumed
-from training.tiny_runs import RECIPE, After, Recorder, forgetful, normed, plain, trained, training, weights, within
+from training.tiny_runs import RECIPE, After, Recorder, forgetful, normed, trained, training, weights, within
 from viaduct.devices import cpu
-from viaduct.errors import BadData, BadValue, UnknownName
-from viaduct.profiling.collector import Plan
+from viaduct.errors import BadData, BadValue
 from viaduct.profiling.folder import read_profile
 from viaduct.profiling.options import ProfilingOptions, Window
 from viaduct.profiling.record import Facts, Kernel, Profile, Step
 from viaduct.recipes import Ema, Loaded, Recipe
-from viaduct.training import profile_callback
 from viaduct.training.callbacks import Callback, Checkpointing
 from viaduct.training.checkpoint import checkpoints
 from viaduct.training.loop import Training
@@ -203,42 +198,6 @@ def test_a_finished_run_says_that_nothing_was_profiled(tmp_path: Path, capsys: p
 # The points of the forward and the backward pass.
 
 
-class Order(nn.Module):
-    """Two layers that write down when they run."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.body, self.head = plain(6), nn.Linear(6, classes)
-
-    def forward(self, images: Any) -> Any:
-        return self.head(self.body(images))
-
-
-def test_a_point_that_is_no_module_is_refused_with_the_closest(run: RunDir) -> None:
-    request = ProfileRequest(None, ProfilingOptions(bp_point="hea"))
-    with pytest.raises(UnknownName, match="Closest is 'head'"):
-        request.refuse_training(training(replace(BASE, model=Order), run))
-
-
-def test_the_points_move_the_marks_into_the_network(tmp_path: Path) -> None:
-    """Between the forward pass of the head and the end of its backward pass lies less than the whole of both."""
-    options = ProfilingOptions(operators=False, fp_point="head", bp_point="head")
-    profiled(replace(BASE, model=Order), tmp_path / "run", options=options)
-    found = read_profile(tmp_path / "run" / "profile")
-    assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
-    assert found.facts.phases_found_by[0] == "Forward start: the forward pass of 'head' (fp_point)."
-    assert found.facts.phases_found_by[1] == "Backward end: the end of the backward pass of 'head' (bp_point)."
-    for step in found.steps:
-        assert 0 < step.forward_backward_us < step.iteration_us
-
-
-def test_a_first_layer_without_gradients_of_its_input_ends_the_backward_pass(tmp_path: Path) -> None:
-    options = ProfilingOptions(operators=False, bp_point="0")
-    profiled(BASE, tmp_path / "run", options=options)
-    for step in read_profile(tmp_path / "run" / "profile").steps:
-        assert step.forward_start_us < step.backward_end_us < step.end_us
-
-
 # Captured steps.
 
 
@@ -295,67 +254,3 @@ def test_a_trace_beyond_the_limit_is_cut_and_says_so() -> None:
     assert len(kept) == 40
     assert profile.facts.notes == ("storage_limit: the trace has 40 of 100 recorded events.",)
     assert fit_storage(Profile(Facts("tiny", "recipe")), events, None)[1] == events
-
-
-# The order of the marks.
-
-
-class Marks:
-    """A collector that writes down what it is told; the network and the optimizer write into the same list."""
-
-    log: list[str]
-    done, taken = False, 0
-
-    def __init__(self, plan: Plan, device: str, rank: int) -> None:
-        self.plan = plan
-
-    def watch_modules(self, root: object) -> None: ...
-
-    def mark_interruption(self, kind: str) -> None: ...
-
-    def mark_loader_wait(self, began_us: float, ended_us: float) -> None:
-        self.log.append("wait")
-
-    def mark_forward_start(self) -> None:
-        self.log.append("forward start")
-
-    def mark_backward_end(self) -> None:
-        self.log.append("backward end")
-
-    def mark_step_end(self) -> None:
-        self.log.append("step end")
-
-
-@pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    log: list[str] = []
-    monkeypatch.setattr(Marks, "log", log, raising=False)
-    monkeypatch.setattr(profile_callback, "Collector", Marks)
-    monkeypatch.setattr(Profiling, "write", lambda *words, **more: None)
-    return log
-
-
-def watch(training: Training, log: list[str]) -> None:
-    batches, network, optimizer = training.iterate_batches, training.model, training.optimizer
-
-    def fetch() -> Iterator[Any]:
-        for batch in batches():
-            log.append("batch")
-            yield batch
-
-    training.iterate_batches = fetch  # type: ignore[method-assign]
-    network.register_forward_pre_hook(lambda module, inputs: log.append("network"))
-    next(network.parameters()).register_post_accumulate_grad_hook(lambda parameter: log.append("gradient"))
-    optimizer.register_step_post_hook(lambda *words: log.append("update"))
-
-
-@pytest.mark.parametrize("parts", [1, 2])
-def test_the_marks_stand_where_the_book_has_them(run: RunDir, log: list[str], parts: int) -> None:
-    recipe = replace(BASE, model=plain, accumulate=parts, steps=2)
-    watched = training(recipe, run, Profiling(ProfileRequest(Window(0, 1))))
-    watch(watched, log)
-    with watched.train_batches, watched.validation:
-        watched.fit()
-    part = ["forward start", "network", "gradient", "backward end"]
-    step = ["batch", "wait", *part * parts, "update", "step end"]
-    assert log[: 2 * len(step)] == step * 2

@@ -99,7 +99,7 @@ def test_two_ranks_have_a_folder_each_and_one_for_both(tmp_path: Path) -> None:
     file.write_text(OWN)
     found = profile_recipe(load(str(file)), out=tmp_path / "prof", plan=Plan(2, 3, 1), device="cpu", ranks=2)
     assert found.ranks == [0, 1]
-    assert [step.number for step in found.steps_of(0)] == [2, 3, 4]
+    assert [step.number for step in found.regular_steps_of(0)] == [2, 3, 4]
     assert found.facts.ranks == 2
     assert "before the wait for the last bucket" in found.facts.phases_found_by[1]
     assert any(step.collectives for step in found.steps)

@@ -14,12 +14,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from training.sinks import BASE, CLOSE, FP16, RECIPES, losses, on_device, states
 from training.test_loop import Flag, resumed
 from training.tiny_runs import (
     PER_EPOCH,
-    RECIPE,
     Recorder,
-    forgetful,
     normed,
     trained,
     training,
@@ -29,7 +28,7 @@ from training.tiny_runs import (
 from viaduct.data.batches import Batch
 from viaduct.devices import cpu
 from viaduct.errors import BadData, BadValue
-from viaduct.recipes import AdamW, Cosine, CrossEntropy, Ema, Lars, Precision, Recipe, RmsProp, Sgd, Thor
+from viaduct.recipes import Recipe
 from viaduct.training.callbacks import (
     Callback,
     Checkpointing,
@@ -42,53 +41,14 @@ from viaduct.training.callbacks import (
 )
 from viaduct.training.checkpoint import checkpoints
 from viaduct.training.loop import Training
-from viaduct.training.optimizer_support import support_optimizer
 from viaduct.training.rundir import RunDir
 from viaduct.training.sink import Capture, Feed, Work, describe_sink
-from viaduct.training.step import TrainingStep
-
-BASE = replace(RECIPE, model=normed, epochs=3, schedule=Cosine(warmup_epochs=1))
-FP16 = Precision("fp16", loss_scale="dynamic", scale_start=2.0**24, scale_grow_every=4)
-RISING = Precision("fp16", loss_scale="dynamic", scale_start=2.0**12, scale_grow_every=1, scale_shrink_after=2)
-RECIPES = {
-    "sgd": BASE,
-    "nesterov without momentum's start": replace(BASE, optimizer=Sgd(0.1, nesterov=True)),
-    "averaged weights": replace(BASE, ema=Ema(0.9)),
-    "steady average": replace(BASE, ema=Ema(0.8, num_updates=False)),
-    "label smoothing": replace(BASE, loss=CrossEntropy(0.1)),
-    "mixup": replace(BASE, mixup=0.2),
-    "accumulation": replace(BASE, accumulate=2, clip_norm=0.5),
-    "dropout": replace(BASE, model=forgetful),
-    "adamw": replace(BASE, optimizer=AdamW(1e-2)),
-    "rmsprop": replace(BASE, optimizer=RmsProp(0.05)),
-    "lars": replace(BASE, optimizer=Lars(form="contrib")),
-    "lars of resnext": replace(BASE, optimizer=Lars(0.5, form="resnext")),
-    "thor": replace(BASE, optimizer=Thor(0.01, frequency=4)),
-    "O2 in bf16": replace(BASE, precision=Precision("O2"), ema=Ema(0.9)),
-    "loss scale": replace(BASE, precision=FP16, ema=Ema(0.9)),
-    "loss scale that overflows now and then": replace(BASE, precision=RISING, ema=Ema(0.9)),
-    "fixed loss scale": replace(BASE, precision=Precision("fp16", loss_scale=1024.0)),
-}
-# A rate in fp32 instead of a Python number, and one more rounding in an average: never the last bit but one.
-CLOSE = {"rtol": 1e-5, "atol": 1e-6}
-
-
-def losses(recorder: Recorder) -> list[float]:
-    return [loss for record in recorder.logs for loss in record.losses]
 
 
 def saved_bytes(run: RunDir) -> dict[str, bytes]:
     """The weights of every checkpoint."""
     files = [path for saved in checkpoints(run.checkpoints) for path in sorted(saved.path.glob("*.safetensors"))]
     return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in files}
-
-
-def states(done: Training) -> list[Any]:
-    state = done.optimizer.state_dict()
-    found: list[Any] = [group["lr"] for group in state["param_groups"]]
-    for number in sorted(state["state"]):
-        found += [state["state"][number][name] for name in sorted(state["state"][number])]
-    return found
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -190,100 +150,6 @@ def test_a_sink_below_zero_is_refused() -> None:
 
 
 # What the device would do, done here: the step that is captured runs on the CPU, again and again.
-
-
-def on_device(recipe: Recipe, run: RunDir, capture: Callable[[Work], Work], *others: Callback) -> Training:
-    sunk = training(recipe, run, *others)
-    assert sunk.sink is not None
-    sunk.sink.obstacle = None
-    sunk.sink.capture = capture
-    with sunk.train_batches, sunk.validation:
-        sunk.fit()
-    return sunk
-
-
-def test_a_captured_step_leaves_nothing_in_python(run: RunDir) -> None:
-    """Whatever it changes must be a tensor in its place: a replay changes nothing else."""
-    seen: list[dict[str, Any]] = []
-
-    def capture(work: Work) -> Work:
-        def state() -> dict[str, Any]:
-            step: TrainingStep = work.step  # type: ignore[attr-defined]
-            groups = [
-                {name: value for name, value in group.items() if name != "params"}
-                for group in step.optimizer.param_groups
-            ]
-            addresses = [tensor.data_ptr() for tensor in step.computation.master.state_dict().values()]
-            assert step.ema is not None
-            return {
-                "groups": groups,
-                "addresses": addresses,
-                "gradients": [parameter.grad for parameter in step.parameters],
-                "pending": len(step.results),
-                "updates": step.ema.updates,
-                "step": step.progress.step,
-            }
-
-        before = state()
-        work()
-        seen.extend((before, state()))
-        return work
-
-    on_device(replace(BASE, ema=Ema(0.9), sink=6), run, capture)
-    assert seen[0] == seen[1]
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_the_step_that_is_captured_computes_the_same(tmp_path: Any, name: str) -> None:
-    recipe, alone, told = replace(RECIPES[name], sink=4), Recorder(), Recorder()
-    plain = trained(replace(recipe, sink=0), RunDir(tmp_path / "plain"), alone)
-    replays: list[int] = []
-
-    def capture(work: Work) -> Work:
-        def replay() -> None:
-            replays.append(1)
-            work()
-
-        return replay
-
-    sunk = on_device(recipe, RunDir(tmp_path / "sunk"), capture, told)
-    assert len(replays) >= 4
-    torch.testing.assert_close(losses(told), losses(alone), **CLOSE)
-    for key, tensor in weights(plain).items():
-        torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
-    for one, other in zip(states(sunk), states(plain), strict=True):
-        torch.testing.assert_close(one, other, **CLOSE)
-    assert sunk.scale.state() == plain.scale.state()
-    assert [log.lr for log in told.logs] == [log.lr for log in alone.logs if log.step in told.at("log")]
-    if plain.ema and sunk.ema:
-        assert sunk.ema.updates == plain.ema.updates
-        for key, tensor in plain.ema.values.items():
-            torch.testing.assert_close(sunk.ema.values[key], tensor, **CLOSE)
-
-
-@pytest.mark.parametrize("optimizer", [Sgd(0.1, weight_decay=1e-3), Sgd(0.1, nesterov=True), Sgd(0.1, momentum=0.0)])
-def test_sgd_that_is_not_fused_reads_its_rate_on_the_device_too(run: RunDir, optimizer: Sgd) -> None:
-    class Unfused(Callback):
-        def start(self, training: Training) -> None:
-            for group in training.optimizer.param_groups:
-                group["fused"] = False
-
-    recipe, alone, told = replace(BASE, optimizer=optimizer, sink=4), Recorder(), Recorder()
-    trained(replace(recipe, sink=0), run, alone, Unfused())
-    sunk = on_device(recipe, run, lambda work: work, told, Unfused())
-    assert support_optimizer(sunk.optimizer).find_capture_obstacle(skips_steps=False) is None
-    assert "cannot skip" in str(support_optimizer(sunk.optimizer).find_capture_obstacle(skips_steps=True))
-    torch.testing.assert_close(losses(told), losses(alone), **CLOSE)
-
-
-def test_steps_that_overflow_on_the_device_are_skipped_and_counted(run: RunDir) -> None:
-    recipe = replace(RECIPES["loss scale that overflows now and then"], sink=4)
-    sunk, first = on_device(recipe, run, lambda work: work), training(recipe, run)
-    first.run_step(next(first.iterate_batches()))
-    assert first.scale.skipped == 0  # the first step is the host's
-    assert sunk.scale.skipped > 1
-    assert sunk.ema is not None
-    assert sunk.ema.updates == sunk.step - sunk.scale.skipped
 
 
 def test_a_step_that_cannot_be_captured_is_the_hosts_and_says_so(
@@ -536,6 +402,17 @@ def test_a_network_that_lives_on_the_host_is_not_captured(
 
 
 @pytest.mark.usefixtures("capturing")
+@pytest.mark.parametrize("sink", [1, 2, 3, 4])
+def test_no_batch_is_used_twice_where_the_last_warm_up_step_ends_a_sink(tmp_path: Any, sink: int) -> None:
+    recipe = replace(BASE, model=lambda classes: Counting(*normed(classes).children()))
+    plain = trained(recipe, RunDir(tmp_path / "plain"))
+    sunk = trained(replace(recipe, sink=sink), RunDir(tmp_path / "sunk"))
+    assert sunk.step == plain.step
+    for key, tensor in weights(plain).items():
+        torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
+
+
+@pytest.mark.usefixtures("capturing")
 def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(run: RunDir) -> None:
     told, sunk = Quiet(), training(AUTO, run)
     sunk.callbacks.append(told)
@@ -635,7 +512,7 @@ def test_a_batch_is_made_beside_the_step_and_read_after_it_is_there() -> None:
             yield Batch(Parcel(card), Parcel(card), None, Parcel(card))  # type: ignore[arg-type]
 
     feed, batches = Feed("cpu"), made()
-    feed.vendor, feed.side = card, card.Stream()
+    feed.vendor, feed.side_stream = card, card.Stream()
     for number in range(4):
         feed.take_batch(batches)
         card.told.append(f"step {number}")

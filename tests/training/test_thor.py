@@ -18,13 +18,12 @@ from torch import Tensor, distributed, nn
 
 from training.ranks import together
 from training.tiny_runs import RECIPE, After, normed, trained, training, weights
-from viaduct import devices, models
+from viaduct import devices
 from viaduct.errors import BadValue
 from viaduct.models.padding import SameConv2d
 from viaduct.recipes import Precision, Sgd, Thor
 from viaduct.training import curvature
 from viaduct.training.checkpoint import Saved
-from viaduct.training.curvature import Cut, block_covariance, find_layers, invert
 from viaduct.training.optim import build_optimizer, l2_loss
 from viaduct.training.rundir import RunDir
 from viaduct.training.thor import ThorOptimizer, damping_at
@@ -69,8 +68,8 @@ def build(model: nn.Module, **fields: Any) -> ThorOptimizer:
 
 def take_step(optimizer: ThorOptimizer, model: nn.Module, step: int, scale: float = 1.0) -> float:
     images, labels = batch(step)
-    if optimizer.refreshing:
-        with optimizer.watching(model, scale):
+    if optimizer.is_refresh_due:
+        with optimizer.record_factors(model, scale):
             loss = F.cross_entropy(model(images), labels)
     else:
         loss = F.cross_entropy(model(images), labels)
@@ -209,7 +208,7 @@ def reference(steps: int, form: str, block: int, nesterov: bool) -> dict[str, np
 def test_it_is_kfac_from_explicit_patches(
     form: Literal["ascend", "gpu"], block: int, nesterov: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curvature, "BUFFER", 400)  # patches of two or three images at a time
+    monkeypatch.setattr(curvature, "MAX_PATCH_ELEMENTS", 400)  # patches of two or three images at a time
     model = network()
     optimizer = build(model, form=form, block=block, nesterov=nesterov)
     for step in range(5):  # step 3 refreshes again
@@ -233,29 +232,6 @@ def test_one_step_is_exact_to_single_precision() -> None:
         slope = preconditioned(slope, inverses[name]) if name in inverses else slope
         moved = (before[name] - parameter.detach().double().numpy()) / RATE
         np.testing.assert_allclose(moved, slope + DECAY * before[name], rtol=1e-4, atol=2e-5, err_msg=name)
-
-
-@pytest.mark.parametrize(("block", "size"), [(128, 300), (128, 128), (0, 300), (128, 5)])
-def test_factors_are_cut_into_blocks_and_the_last_one_is_smaller(block: int, size: int) -> None:
-    cut = Cut(size, min(block, size) or size)
-    x = torch.randn(4, 1, size, 1, 1, 3, 3)
-    rows = x.double().numpy().transpose(0, 3, 4, 5, 6, 1, 2).reshape(-1, size)
-    covariance = block_covariance(x, cut)
-    damped = covariance + 0.5 * torch.eye(cut.edge)
-    (inverse,) = invert([damped], [torch.zeros_like(damped)], [1.0])
-    whole = torch.block_diag(*inverse[0])[:size, :size].numpy()
-    expected = blocked_inverse(rows.T @ rows + 0.5 * np.eye(size), block)
-    np.testing.assert_allclose(whole, expected, rtol=1e-3, atol=1e-4)
-    assert (inverse.shape[1] == math.ceil(size / block)) if block else (inverse.shape[1] == 1)
-
-
-def test_a_block_that_is_not_positive_definite_keeps_its_old_inverse_and_its_neighbour_does_not() -> None:
-    good, bad, broken = 2 * torch.eye(3), -torch.eye(3), torch.full((3, 3), math.nan)
-    factor = torch.stack([good, bad, broken])[None]
-    old = torch.full_like(factor, 7.0)
-    (found,) = invert([factor], [old], [3.0])
-    torch.testing.assert_close(found[0, 0], 1.5 * torch.eye(3))
-    assert torch.equal(found[0, 1:], old[0, 1:])
 
 
 def test_norms_and_biases_take_the_plain_step() -> None:
@@ -299,13 +275,13 @@ def test_a_loss_scale_leaves_the_factors_alone() -> None:
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The layers whose covariances are taken, one entry for each of the two sides."""
     seen: list[str] = []
-    see = curvature.Watch.record_use
+    see = curvature.FactorRecorder.record_call
 
     def note(self: Any, layer: Any, *rest: Any, **named: Any) -> None:
         seen.append(layer.name)
         see(self, layer, *rest, **named)
 
-    monkeypatch.setattr(curvature.Watch, "record_use", note)
+    monkeypatch.setattr(curvature.FactorRecorder, "record_call", note)
     return seen
 
 
@@ -368,10 +344,10 @@ def test_a_skipped_step_makes_up_for_its_refresh(run: RunDir) -> None:
     batches = iter(state.train_batches.epoch(0))
     state.advance(batches)
     assert state.scale.skipped == 1
-    assert state.optimizer.refreshing
+    assert state.optimizer.is_refresh_due
     state.scale.value = 1.0
     state.advance(batches)
-    assert not state.optimizer.refreshing
+    assert not state.optimizer.is_refresh_due
     assert all(inverse.isfinite().all() for pair in state.optimizer.inverses.values() for inverse in pair)
 
 
@@ -431,7 +407,7 @@ def test_frozen_weights_are_neither_watched_nor_moved(taken: list[str]) -> None:
     before = model.first.weight.detach().clone()
     optimizer = build(model)
     images, labels = batch(0)
-    with optimizer.watching(model, 1.0):
+    with optimizer.record_factors(model, 1.0):
         F.cross_entropy(model(images), labels).backward()
     optimizer.step()
     assert "first.weight" not in taken
@@ -445,7 +421,7 @@ def test_a_layer_that_is_not_used_is_left_alone() -> None:
     before = twin.weight.detach().clone()
     optimizer = build(model)
     images, labels = batch(0)
-    with optimizer.watching(model, 1.0):
+    with optimizer.record_factors(model, 1.0):
         F.cross_entropy(model(images), labels).backward()
     optimizer.step()
     assert twin.weight.grad is None
@@ -460,7 +436,7 @@ def test_a_weight_that_is_used_twice_has_the_mean_of_both_factors() -> None:
     optimizer = build(model, damping_init=0.04)
     assert list(optimizer.inverses) == ["0.weight"]
     hidden = first(x).detach()
-    with optimizer.watching(model, 1.0):
+    with optimizer.record_factors(model, 1.0):
         F.cross_entropy(model(x), torch.arange(8) % 4).backward()
     optimizer.step()
     expected = torch.linalg.inv((x.T @ x + hidden.T @ hidden) / 16 + 0.2 * torch.eye(4))
@@ -484,7 +460,7 @@ def refreshed(optimizer: ThorOptimizer, model: nn.Module, factor: float) -> dict
     """One refresh on the first batch, its images times a factor; what the inverses of A are then."""
     images, labels = batch(0)
     optimizer.steps = 0
-    with optimizer.watching(model, 1.0):
+    with optimizer.record_factors(model, 1.0):
         loss = F.cross_entropy(model(images * factor), labels)
     loss.backward()
     for group in optimizer.param_groups:
@@ -568,8 +544,8 @@ def descent(build_own: Callable[[nn.Module], torch.optim.Optimizer]) -> list[flo
     model = nn.Linear(20, 3)
     optimizer, losses = build_own(model), []
     for _ in range(60):
-        if isinstance(optimizer, ThorOptimizer) and optimizer.refreshing:
-            with optimizer.watching(model, 1.0):
+        if isinstance(optimizer, ThorOptimizer) and optimizer.is_refresh_due:
+            with optimizer.record_factors(model, 1.0):
                 loss = F.cross_entropy(model(x), labels)
         else:
             loss = F.cross_entropy(model(x), labels)
@@ -607,9 +583,3 @@ def test_a_small_network_learns(run: RunDir) -> None:
 def test_values_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(BadValue, match=message):
         Thor(**fields)
-
-
-def test_the_layers_of_a_resnet_50_are_those_of_the_published_buckets() -> None:
-    with torch.device("meta"):
-        layers = find_layers(models.build("resnet50_v1"), 128)
-    assert len(layers) == 54  # split_indices 26 and 53

@@ -20,7 +20,7 @@ from viaduct.recipes import Init, Lars, Loaded, Recipe, RmsProp, Sgd
 from viaduct.recipes._fields import to_record
 from viaduct.training import session
 from viaduct.training.callbacks import Checkpointing
-from viaduct.training.freezing import matching
+from viaduct.training.freezing import match_patterns
 from viaduct.training.rundir import RunDir
 from viaduct.training.transfer import load_initial_weights
 from viaduct.weights.bundle import Bundle, write_bundle
@@ -166,11 +166,11 @@ def test_scopes_of_tensorflow_are_beginnings_of_names() -> None:
         "m/dense/kernel": names[2],
         "end_point.weight": names[2],
     }
-    assert matching("m/conv2d", names, "--x", foreign) == set(names[:2])
-    assert matching("m/conv2d/", names, "--x", foreign) == {names[0]}
-    assert matching("end_point", names, "--x", foreign) == {names[2]}
+    assert match_patterns("m/conv2d", names, "--x", foreign) == set(names[:2])
+    assert match_patterns("m/conv2d/", names, "--x", foreign) == {names[0]}
+    assert match_patterns("end_point", names, "--x", foreign) == {names[2]}
     with pytest.raises(BadValue, match="m/batch"):
-        matching("m/batch", names, "--x", foreign)
+        match_patterns("m/batch", names, "--x", foreign)
 
 
 def test_a_classifier_of_another_number_of_classes_begins_anew_and_that_is_said(run: RunDir, tmp_path: Path) -> None:

@@ -105,11 +105,11 @@ def test_a_recipe_without_tunable_operators_is_refused(tmp_path: Path) -> None:
     report = TuneReport(request, HERE)
     session = Session(request, report, worker, "cuda", time.monotonic() + 60, lambda line: None)
     with pytest.raises(BadValue, match="tiny has no tunable operators"):
-        session.conduct()
+        session.run()
     lost: Any = JudgeWorker(lost=True)
     session = Session(request, report, lost, "cuda", time.monotonic() + 60, lambda line: None)
     with pytest.raises(ViaductError, match="observing a step failed"):
-        session.conduct()
+        session.run()
 
 
 def test_the_recipes_own_batch_is_tuned_and_steps_are_not_captured(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from training.tiny_runs import within
 from viaduct.errors import LostRank
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
-from viaduct.training.watchdog import Pulse, Sign, explanation, find_ranks_behind
+from viaduct.training.watchdog import Position, Pulse, explain_hang, find_ranks_behind
 
 # Waiting for what does not come takes its time: `make test-all`.
 pytestmark = pytest.mark.slow
@@ -81,10 +81,10 @@ def test_a_slow_rank_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_who_is_behind() -> None:
-    signs = {0: Sign(9, "backward", 3), 1: Sign(8, "forward", 3), 2: Sign(9, "backward", 3)}
+    signs = {0: Position(9, "backward", 3), 1: Position(8, "forward", 3), 2: Position(9, "backward", 3)}
     assert find_ranks_behind(signs) == [1]
     assert find_ranks_behind(dict.fromkeys(range(3), signs[0])) == []
-    lines = list(explanation(signs, [], {}, 5))
+    lines = list(explain_hang(signs, [], {}, 5))
     assert lines == [
         "all ranks hang at backward of step 3, for 5 s: none is behind, so look at the network between them."
     ]

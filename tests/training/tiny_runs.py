@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from viaduct import devices
@@ -51,6 +52,11 @@ def normed(classes: int) -> nn.Module:
 def forgetful(classes: int) -> nn.Module:
     """With dropout: every step draws random numbers."""
     return nn.Sequential(*normed(classes).children(), nn.Dropout(0.3))
+
+
+def two_rates(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """Two parameter groups, one with a tenth of the other's rate."""
+    return torch.optim.SGD([{"params": parameters[:2], "lr": 0.2}, {"params": parameters[2:], "lr": 0.02}])
 
 
 RECIPE = Recipe(

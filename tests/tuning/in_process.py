@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tuning.bank_entries import HERE
+from viaduct.search_space import Parameter, Space
 from viaduct.tuning.bank import Bank, Choice, Stored
 from viaduct.tuning.signature import Signature
-from viaduct.tuning.space import Parameter, Space
 from viaduct.tuning.tuner import Operator, Tuner
 from viaduct.tuning.workers import WorkerFailed
 

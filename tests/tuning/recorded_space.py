@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from viaduct.search_space import Code, Parameter, Point, Space
 from viaduct.tuning.search import make_searcher
-from viaduct.tuning.space import Code, Parameter, Point, Space
 
 TABLE = Path(__file__).with_name("recorded_space.json")
 

@@ -68,4 +68,4 @@ def test_turns_go_on_until_the_ranking_is_clear() -> None:
 
 def test_what_is_flushed_is_larger_than_nothing_and_others_are_a_share() -> None:
     assert find_cache_bytes("cpu") >= 1 << 15
-    assert 0.0 <= OtherPrograms().share() <= 1.0
+    assert 0.0 <= OtherPrograms().measure_share() <= 1.0

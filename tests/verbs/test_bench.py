@@ -7,17 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import typer
 from typer.testing import CliRunner, Result
 
 from command import begun, viaduct
-from data.record_files import write_split
 from viaduct.benching import peers
 from viaduct.benching.record import RECORD_PREFIX
 from viaduct.errors import BadData
@@ -180,100 +177,6 @@ def test_asking_for_help_does_not_import_torch() -> None:
     assert done.stdout.strip() == "set()"
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
-    """One measurement beside a peer, and what was said of it."""
-    figures = tmp_path_factory.mktemp("bench") / "figures.json"
-    answer = viaduct(*QUICK, "--precision", "fp32", "--peer", "plain,timm", "--way", "eager", "--json", figures)
-    assert answer.returncode == 0, answer.stderr
-    return read(figures), answer
-
-
-def test_the_figures_come_with_all_that_is_needed_to_repeat_them(measured: Any) -> None:
-    record, answer = measured
-    assert record["images_per_s"] == pytest.approx(2000 / record["ms_per_step"])
-    words = [*QUICK, "--precision", "fp32", "--peer", "plain,timm", "--way", "eager"]
-    assert record["command"] == "viaduct " + " ".join(words)
-    assert record["precision"] == "fp32"
-    assert all(record[name] for name in ("machine", "versions", "date", "commit", "ceilings", "title"))
-    assert "torch" in record["versions"]
-    assert "images/s" in answer.stdout
-    assert "window 2 of 2" in answer.stderr
-
-
-def test_a_peer_is_compared_turn_by_turn(measured: Any) -> None:
-    record, answer = measured
-    (plain,) = record["peers"]
-    assert plain["variant"] == "plain resnet20_quick, eager"
-    ours, theirs = record["samples"]["seconds_per_step"].values()
-    assert len(ours) == len(theirs) == 2
-    assert plain["ours_is"] == pytest.approx(sum(b / a for a, b in zip(ours, theirs, strict=True)) / 2)
-    assert "plain resnet20_quick, eager" in answer.stdout
-
-
-def test_a_peer_without_such_a_network_is_named_and_nothing_is_wrong(measured: Any) -> None:
-    record, answer = measured
-    reason = "it has no network like resnet20_quick" if find_spec("timm") else "it is not installed"
-    assert record["left_out"] == {"timm": reason}
-    assert f"Left out: timm: {reason}." in answer.stdout
-
-
-def test_the_parts_of_a_step_add_up_to_it(measured: Any) -> None:
-    record, _ = measured
-    time = record["time"]
-    assert {"convolution", "normalisation", "optimizer"} <= set(time["ms"])
-    parts = sum(time["ms"].values()) + time["host_gaps_ms"] + time["data_wait_ms"]
-    assert parts == pytest.approx(record["ms_per_step"], rel=0.02)
-    for share in (record["bandwidth_share"], record["matrix_share"]):
-        assert share is None or 0 < share <= 1
-
-
-def test_real_records_are_read_while_peers_have_noise(tmp_path: Path) -> None:
-    for split in ("train", "validation"):
-        write_split(tmp_path / "records", split, [8])
-    words = ("bench", "resnet18_imagenet", "--device", "cpu", "--batch", "2", "--size", "32", "--steps", "1")
-    figures = tmp_path / "figures.json"
-    answer = viaduct(*words, "--data", tmp_path / "records", "--peer", "plain", "--json", figures)
-    assert answer.returncode == 0, answer.stderr
-    record = read(figures)
-    assert record["data"] == str(tmp_path / "records")
-    assert record["time"]["data_wait_ms"] > 0
-    assert record["peers"][0]["time"]["data_wait_ms"] == 0
-    assert "only ours reads data" in answer.stdout
-    assert "32x32, " in record["title"]
-    assert record["title"].endswith(", reading records")
-
-
-def test_without_a_profile_there_are_no_shares(tmp_path: Path) -> None:
-    figures = tmp_path / "figures.json"
-    answer = viaduct(*QUICK, "--no-profile", "--json", figures)
-    assert answer.returncode == 0
-    assert read(figures)["time"] == {"why_not": "no profile was asked for"}
-    assert "where a step's time goes" not in answer.stdout
-
-
-def test_a_window_is_a_whole_number_of_sinks_and_a_device_without_capture_says_why(tmp_path: Path) -> None:
-    figures = tmp_path / "figures.json"
-    answer = viaduct(*QUICK, "--sink", "3", "--no-profile", "--json", figures)
-    assert answer.returncode == 0, answer.stderr
-    record = read(figures)
-    assert (record["sink"], record["steps"], record["warmup"]) == (3, 3, 3)
-    assert any("cpu captures no graphs" in note for note in record["notes"])
-    assert (record["sink_on_device"], record["sink_obstacle"]) == (False, "cpu captures no graphs")
-    assert "cpu captures no graphs" in answer.stdout
-
-
-def test_a_repetition_is_a_measurement_of_its_own(tmp_path: Path) -> None:
-    figures = tmp_path / "figures.json"
-    assert viaduct(*QUICK, "--repeat", "2", "--json", figures).returncode == 0
-    record = read(figures)
-    time = record["time"]
-    parts = sum(time["ms"].values()) + time["host_gaps_ms"] + time["data_wait_ms"]
-    assert parts == pytest.approx(record["ms_per_step"])
-    assert record["repeats"] == len(record["runs"]) == 2
-    assert len(record["samples"]["seconds_per_step"][record["variant"]]) == 4
-
-
 def test_an_earlier_result_is_replaced_and_figures_can_go_into_the_results(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     figures.write_bytes(RECORD_PREFIX + b"}")
@@ -281,51 +184,6 @@ def test_an_earlier_result_is_replaced_and_figures_can_go_into_the_results(tmp_p
     page = render(read_results(tmp_path))
     assert "shapes_taster: batch 2, 32x32" in page
     assert "images/s" in page
-
-
-def test_what_was_run_stands_beside_what_was_asked_for(tmp_path: Path) -> None:
-    figures = tmp_path / "figures.json"
-    words = (
-        "--mode",
-        "eager",
-        "--compile",
-        "regional",
-        "--kernels",
-        "off",
-        "--way",
-        "eager",
-        "--windows",
-        "1",
-        "--no-profile",
-    )
-    answer = viaduct(*QUICK, *words, "--json", figures)
-    assert answer.returncode == 0, answer.stderr
-    record = read(figures)
-    assert (record["mode"], record["compile"], record["compiled"]) == ("eager", "regional", "off")
-    assert (record["kernels"], record["own_kernels"]) == ("off", 0)
-    assert record["machine"]["threads"] == 1
-    assert "--compile regional has no effect in eager mode; --mode graph compiles." in record["notes"]
-    assert "--way eager has no say without --peer" in answer.stderr
-    assert "1 window of 1 step, 1 variant in turn" in answer.stderr
-    assert record["spread"] is None
-    assert record["rows"][0]["spread"] == ""
-
-
-# torch's own, which it hides by a way that does not reach here.
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-@pytest.mark.parametrize(
-    ("how", "named"), [("regional", "graph, regional"), ("whole", "graph, whole"), ("off", "graph")]
-)
-def test_the_title_of_ours_says_what_is_compiled(
-    how: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = torch.compile  # graphs are found as ever and run as they are: the compiler takes a minute
-    monkeypatch.setattr(torch, "compile", lambda work, **options: real(work, backend="eager", dynamic=False))
-    monkeypatch.setattr("sys.argv", ["viaduct"])
-    run_bench({**defaults(), "recipe": "shapes_taster", "mode": "graph", "compile": how, "json": tmp_path / "it.json"})
-    record = read(tmp_path / "it.json")
-    assert record["way"].endswith(named)
-    assert record["compiled"] == how
 
 
 FAKE = """

@@ -175,7 +175,7 @@ def test_a_page_that_cannot_be_made_leaves_nothing_behind(truth: Path, monkeypat
     def fail(*given: Any, **named: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("viaduct.comparison.pages.write_report", fail)
+    monkeypatch.setattr("viaduct.comparison.output.write_report", fail)
     left, out = changed(truth), truth.parent / "drift"
     before = sorted(truth.parent.iterdir())
     with pytest.raises(ViaductError, match="disk is full"):

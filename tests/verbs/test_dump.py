@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from viaduct.errors import BadValue
+from viaduct.verbs._train_arguments import read_dump_options
 from viaduct.verbs.dump import main
-from viaduct.verbs.train import read_dump_options
 
 SCRIPT = """
 import argparse, atexit, torch

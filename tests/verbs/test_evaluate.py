@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 from command import viaduct
+from verbs.short_run import refused
 from viaduct import models
 from viaduct.errors import BadData
 from viaduct.recipes import Loaded, load, replace
-from viaduct.verbs._weights import advising_recipe
+from viaduct.verbs import evaluate
+from viaduct.verbs._weights import advise_on_mismatch
 from viaduct.weights.torch_names import torchvision_names
 
 RECIPE_FILE = '''
@@ -66,7 +68,7 @@ def advise(weights: Path, network: nn.Module, names: dict[str, str], model: str)
     torch.save({names.get(name, name): value for name, value in network.state_dict().items()}, weights)
     recipe = load("resnet50_cifar10").recipe
     loaded = Loaded("mine", replace(recipe, model=model, data=replace(recipe.data, classes=10)), "", None)
-    with pytest.raises(BadData) as refused, advising_recipe(weights, loaded):
+    with pytest.raises(BadData) as refused, advise_on_mismatch(weights, loaded):
         raise BadData("they do not fit.", "To begin without them: --init-exclude 'head.*'")
     assert "--init-exclude" not in str(refused.value)
     return str(refused.value)
@@ -85,3 +87,31 @@ def test_weights_of_the_recipes_network_are_not_advised_another_recipe(tmp_path:
 def test_weights_of_another_network_are_advised_a_recipe_of_theirs(tmp_path: Path) -> None:
     text = advise(tmp_path / "own.pth", models.build("resnet56_cifar", 10), {}, "mobilenet_v2")
     assert "--recipe resnet56_cifar10" in text
+
+
+def test_evaluate_shows_the_latest_or_all(finished: Path) -> None:
+    latest = json.loads(viaduct("evaluate", finished, "--json").stdout)
+    assert latest["step"] == 2
+    assert latest["count"] == sum(map(sum, latest["confusion"])) == 16
+    assert [row["step"] for row in json.loads(viaduct("evaluate", finished, "--all", "--json").stdout)] == [1, 2]
+    table = viaduct("evaluate", finished, "--all").stdout
+    assert "top-1 %" in table
+    assert "best" in table
+    refused(viaduct("evaluate", finished, "--step", "7"), "no checkpoint of step 7", "1, 2")
+
+
+def test_only_the_first_of_equal_checkpoints_is_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {"epoch": 1.0, "top5": 1.0, "loss": 0.5, "precision": 0.5, "recall": 0.5, "f1": 0.5, "count": 16}
+    saved = {"checkpoint_time": "2026-01-02 03:04:05"}
+    evaluate.print_evaluations(
+        [{"step": step, "top1": top1, **figures, **saved} for step, top1 in ((1, 0.25), (2, 0.5), (3, 0.5))]
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if "best" in line] == ["2"]
+
+
+def test_evaluate_agrees_with_the_run_itself(finished: Path) -> None:
+    latest = json.loads(viaduct("evaluate", finished, "--json").stdout)
+    summary = json.loads((finished / "summary.json").read_text())
+    for figure in ("loss", "top1", "top5", "f1"):
+        assert latest[figure] == pytest.approx(summary["final"][figure], rel=1e-6)

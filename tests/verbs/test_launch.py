@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from viaduct.verbs.launch import show_plan
+from viaduct.verbs.launch import predict_scaling
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def test_a_plan_is_printed_and_given_to_programs(tmp_path: Path, capsys: pytest.
     assert plan["sent_bytes"] == pytest.approx(2 * 127 / 128 * plan["gradient_bytes"])
     assert 0.5 < plan["efficiency"] <= 1
     assert plan["step_ms"] >= 150
-    show_plan("resnet50_imagenet", 16, 8, 8192, 12.5, 30.0, 150.0, 60.0, as_json=False)
+    predict_scaling("resnet50_imagenet", 16, 8, 8192, 12.5, 30.0, 150.0, 60.0, as_json=False)
     shown = capsys.readouterr().out
     assert "128 (16 servers of 8)" in shown
     assert f"{plan['step_ms']:.2f} ms" in shown

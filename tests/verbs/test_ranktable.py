@@ -83,7 +83,7 @@ def test_without_a_file_to_write_the_table_goes_to_the_screen(viaduct: Call) -> 
 
 
 def test_what_make_cannot_do_is_said_with_the_flag_or_the_rule(viaduct: Call) -> None:
-    refused(viaduct("make", *PAIR), "where are the devices' addresses?", "--device-ips auto")
+    refused(viaduct("make", *PAIR), "the devices' addresses are not given", "--device-ips auto")
     refused(viaduct("make", *PAIR, "--devices", "4", "--device-ips", "auto"), "cluster-server-devices")
     refused(viaduct("make", "--servers", "a,a", "--device-ips", "auto"), "--servers names 'a' twice")
     refused(viaduct("make", *PAIR, "--device-ips", "nowhere.csv"), "no file nowhere.csv", "CSV of server,device,ip")

@@ -15,34 +15,18 @@ import numpy as np
 import pytest
 
 from command import viaduct
+from verbs.short_run import QUICK, refused
 from viaduct.errors import BadValue
 from viaduct.recipes import load, names
 from viaduct.recipes._fields import paths, to_record
-from viaduct.verbs import evaluate, train
+from viaduct.verbs import _train_arguments, train
+from viaduct.verbs._recipe_flags import FLAGS
 from viaduct.verbs.train import rate_flag
 
 ROOT = Path(__file__).parents[2]
-QUICK = ["shapes_taster", "--device", "cpu", "--steps", "2", "--set", "data.train_images=64"]
-QUICK += ["--set", "data.validation_images=16", "--batch", "16"]
 RUN_FIELDS = {"recipe", "listing", "as_json", "data", "device", "run", "resume", "settings", "ranks"}
 RUN_FIELDS |= {"dump_steps", "dump_mode", "dump_only", "dump_level", "dump_statistics_only", "watch", "watch_port"}
 RUN_FIELDS |= {"profile", "bank"}
-
-
-def refused(answer: subprocess.CompletedProcess[str], *fragments: str) -> None:
-    assert answer.returncode == 2, answer.stderr
-    assert "Traceback" not in answer.stderr
-    assert answer.stderr.startswith("viaduct ")
-    for fragment in fragments:
-        assert fragment in answer.stderr
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "quick"
-    answer = viaduct("train", *QUICK, "--run", run, "--save-every", "1")
-    assert answer.returncode == 0, answer.stderr
-    return run
 
 
 def cifar(folder: Path, records: int = 10_000, label: int = 3) -> Path:
@@ -55,11 +39,12 @@ def cifar(folder: Path, records: int = 10_000, label: int = 3) -> Path:
 
 
 def test_every_flag_is_a_field_of_the_recipe_or_of_the_run() -> None:
-    assert set(inspect.signature(train.main).parameters) == set(train.ALIASES) | set(train.PER_RANK) | RUN_FIELDS
+    assert set(inspect.signature(train.main).parameters) == set(FLAGS) | set(_train_arguments.PER_RANK) | RUN_FIELDS
+    aliased = {flag.path for flag in FLAGS.values()}
     known = [set(paths(load(name).recipe)) for name in names()]
-    assert set(train.ALIASES.values()) <= set.union(*known)
+    assert aliased <= set.union(*known)
     of_records = {"on_bad_record", "increased_aug", "brightness", "contrast", "saturation", "hue"}
-    assert {f"data.{name}" for name in of_records} >= set(train.ALIASES.values()) - set.intersection(*known)
+    assert {f"data.{name}" for name in of_records} >= aliased - set.intersection(*known)
 
 
 def test_an_unknown_recipe_is_answered_with_the_closest() -> None:
@@ -108,22 +93,6 @@ def test_sinks_say_once_what_stands_in_their_way_and_may_change_on_resume(finish
     again = viaduct("train", "--run", run, "--steps", "3", "--sink", "0")
     assert again.returncode == 0, again.stderr
     assert "--sink" not in again.stderr
-
-
-def test_the_flags_of_first_weights_must_mean_something(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    command = ("train", *QUICK, "--run", run)
-    refused(viaduct(*command, "--init-exclude", "head.*"), "--init-exclude without --init", "--init PATH")
-    refused(viaduct(*command, "--init-schedule", "continue"), "--init-schedule without --init")
-    refused(answer := viaduct(*command, "--init", run), "is the run itself", "another --run")
-    assert "TensorFlow" not in answer.stderr
-    assert not run.exists()
-
-
-def test_freezing_weights_of_chance_is_a_warning(tmp_path: Path) -> None:
-    answer = viaduct("train", *QUICK, "--run", tmp_path / "run", "--freeze", "stem")
-    assert answer.returncode == 0
-    assert answer.stderr.startswith("Warning: --freeze 'stem' without --init: ")
 
 
 def test_missing_data_is_asked_for(tmp_path: Path) -> None:
@@ -243,34 +212,6 @@ def test_a_run_leaves_everything_a_person_looks_for(finished: Path) -> None:
         assert fragment in page
 
 
-def test_evaluate_shows_the_latest_or_all(finished: Path) -> None:
-    latest = json.loads(viaduct("evaluate", finished, "--json").stdout)
-    assert latest["step"] == 2
-    assert latest["count"] == sum(map(sum, latest["confusion"])) == 16
-    assert [row["step"] for row in json.loads(viaduct("evaluate", finished, "--all", "--json").stdout)] == [1, 2]
-    table = viaduct("evaluate", finished, "--all").stdout
-    assert "top-1 %" in table
-    assert "best" in table
-    refused(viaduct("evaluate", finished, "--step", "7"), "no checkpoint of step 7", "1, 2")
-
-
-def test_only_the_first_of_equal_checkpoints_is_the_best(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = {"epoch": 1.0, "top5": 1.0, "loss": 0.5, "precision": 0.5, "recall": 0.5, "f1": 0.5, "count": 16}
-    saved = {"checkpoint_time": "2026-01-02 03:04:05"}
-    evaluate.print_evaluations(
-        [{"step": step, "top1": top1, **figures, **saved} for step, top1 in ((1, 0.25), (2, 0.5), (3, 0.5))]
-    )
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines if "best" in line] == ["2"]
-
-
-def test_evaluate_agrees_with_the_run_itself(finished: Path) -> None:
-    latest = json.loads(viaduct("evaluate", finished, "--json").stdout)
-    summary = json.loads((finished / "summary.json").read_text())
-    for figure in ("loss", "top1", "top5", "f1"):
-        assert latest[figure] == pytest.approx(summary["final"][figure], rel=1e-6)
-
-
 def test_the_example_recipe_trains_with_its_own_parts(tmp_path: Path) -> None:
     answer = viaduct("train", ROOT / "examples" / "my_recipe.py", "--run", tmp_path / "mine", "--device", "cpu")
     assert answer.returncode == 0, answer.stderr
@@ -336,46 +277,6 @@ def test_a_finished_run_starts_no_ranks(finished: Path) -> None:
         assert answer.returncode == 0, answer.stderr
         assert answer.stderr.count("has finished already") == 1
         assert "ranks" not in answer.stderr
-
-
-def test_a_flag_and_a_setting_that_say_the_same_are_no_contradiction() -> None:
-    flags = {"sink": ("sink", "4"), "precision": ("precision.compute", "bf16"), "lr": ("optimizer.lr", "0.10")}
-    settings = ["sink=4", "precision.compute = BF16", "optimizer.lr=.1", "mode=graph"]
-    changes = train.merge_changes(flags, settings)
-    assert dict(changes) == {"sink": "4", "precision.compute": "BF16", "optimizer.lr": ".1", "mode": "graph"}
-
-
-PER_RANK = ("shapes_taster", "--batch-per-rank", "4", "--lr-per-rank", "0.01", "--steps", "2")
-
-
-@pytest.mark.slow
-def test_batch_and_rate_of_a_rank_are_multiplied_by_the_ranks(tmp_path: Path) -> None:
-    """The seed's 128 images a card, and its rate times the cards."""
-    for ranks in (1, 2):
-        run = tmp_path / f"ranks{ranks}"
-        answer = viaduct("train", *PER_RANK, "--device", "cpu", "--run", run, "--ranks", str(ranks))
-        assert answer.returncode == 0, answer.stderr
-        recipe = json.loads((run / "recipe.json").read_text())["recipe"]
-        assert (recipe["data"]["global_batch"], recipe["optimizer"]["lr"]) == (4 * ranks, 0.01 * ranks)
-    again = viaduct("train", *PER_RANK[:-1], "4", "--device", "cpu", "--run", run)
-    assert again.returncode == 0, again.stderr
-    assert "--batch-per-rank 4: the run was begun with data.global_batch 8 and keeps it" in again.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--batch", "8"], "--batch-per-rank 4 and --batch 8 contradict each other."),
-        (["--lr", "0.1"], "--lr-per-rank 0.01 and --lr 0.1 contradict each other."),
-        (["--set", "data.global_batch=9"], "--batch 4 and --set data.global_batch=9 contradict each other."),
-        (["--lr-per-rank", "-1"], "--lr-per-rank is -1; it must be above 0."),
-    ],
-)
-def test_what_contradicts_the_batch_of_a_rank_is_refused(tmp_path: Path, words: list[str], expected: str) -> None:
-    answer = viaduct("train", *PER_RANK, *words, "--run", tmp_path / "run")
-    assert answer.returncode == 2
-    assert expected in answer.stderr
-    assert not (tmp_path / "run").exists()
 
 
 def test_ranks_whose_launcher_was_killed_end_with_a_checkpoint(tmp_path: Path) -> None:

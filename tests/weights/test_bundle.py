@@ -67,7 +67,7 @@ def message(kind: int = 1, shape: tuple[int, ...] = (2,), size: int = 8, checksu
 
 def forge(prefix: Path, *entries: bytes, header: bytes | None = None) -> Path:
     """An index that says these things of v0, v1 …, with every checksum of the table right."""
-    first = [] if header == b"-" else [(b"", bundle.header() if header is None else header)]
+    first = [] if header == b"-" else [(b"", bundle.encode_header() if header is None else header)]
     index_of(prefix).write_bytes(write_table([*first, *((b"v%d" % place, text) for place, text in enumerate(entries))]))
     return prefix
 

@@ -5,58 +5,20 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import save_file
 
 from data.mutations import mutate
-from viaduct import models
 from viaduct.errors import BadData, BadValue, ViaductError
-from viaduct.weights import recognise
-from viaduct.weights.exporting import export_mindspore, import_file
+from viaduct.weights.exporting import export_mindspore
 from viaduct.weights.importing import read_values
-from viaduct.weights.maps import mindspore
-from viaduct.weights.mindspore import MindsporeFile, encode_parameter, is_mindspore_file, write_mindspore
+from viaduct.weights.mindspore import MindsporeFile, encode_parameter, write_mindspore
 from viaduct.weights.stored import open_weights
 from weights.mindspore_files import TYPES, checkpoint, labelled, message, value, with_checksum
-
-SMALL: dict[str, Any] = {"blocks": (1, 1, 1, 1), "filters": (4, 8, 16, 32)}
-
-
-def build(name: str = "resnet50_book", classes: int = 5, **options: Any) -> torch.nn.Module:
-    """A network with other statistics than a fresh one has."""
-    torch.manual_seed(1)
-    model = models.build(name, classes, **(options or SMALL))
-    for name, tensor in model.state_dict().items():
-        if "num_batches" not in name:
-            tensor.copy_(torch.rand(tensor.shape))
-    return model
-
-
-def in_zoo(model: torch.nn.Module, prefix: str = "") -> dict[str, np.ndarray]:
-    """The weights of a small ResNet as MindSpore's model zoo names them, written out by hand."""
-    ours = {name: tensor.numpy() for name, tensor in model.state_dict().items() if "num_batches" not in name}
-    theirs = {"end_point.weight": ours.pop("head.weight"), "end_point.bias": ours.pop("head.bias")}
-    leaves = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
-    for name, array in ours.items():
-        module, leaf = name.rsplit(".", 1)
-        module = module.replace("stem.conv", "conv1").replace("stem.norm", "bn1")
-        for stage in range(4):
-            module = module.replace(f"stages.{stage}.", f"layer{stage + 1}.")
-        module = module.replace("shortcut.conv", "down_sample_layer.0").replace("shortcut.norm", "down_sample_layer.1")
-        if "norm" in name:
-            leaf = leaves[leaf]
-        theirs[f"{module.replace('norm', 'bn')}.{leaf}"] = array
-    return {prefix + name: array for name, array in theirs.items()}
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
+from weights.zoo_resnet import SMALL, build, in_zoo, same
 
 # The format
 
@@ -165,53 +127,7 @@ def test_files_damaged_at_random_are_read_or_refused(tmp_path: Path) -> None:
 # Telling files apart
 
 
-def test_three_kinds_of_ckpt_are_told_by_their_content(tmp_path: Path) -> None:
-    from viaduct.weights.bundle import write_bundle
-
-    (tmp_path / "ours.ckpt").write_bytes(checkpoint(in_zoo(build())))
-    torch.save({"state_dict": build().state_dict(), "epoch": 3}, tmp_path / "lightning.ckpt")
-    torch.save(build().state_dict(), tmp_path / "old.ckpt", _use_new_zipfile_serialization=False)
-    write_bundle(tmp_path / "model.ckpt", {"x": torch.ones(2)})
-    (tmp_path / "model.ckpt").write_bytes(checkpoint(in_zoo(build())))  # beside an index: TensorFlow's is meant
-    (tmp_path / "text.ckpt").write_text("\n\nweights\n")
-    kinds = {}
-    for name in ("ours", "lightning", "old", "model"):
-        with open_weights(tmp_path / f"{name}.ckpt") as stored:
-            kinds[name] = stored.kind
-    assert kinds == {
-        "ours": "MindSpore checkpoint",
-        "lightning": "PyTorch file",
-        "old": "PyTorch file",
-        "model": "TensorFlow checkpoint",
-    }
-    assert not is_mindspore_file(tmp_path / "text.ckpt")
-    with pytest.raises(BadData, match="holds no weights that can be read"), open_weights(tmp_path / "text.ckpt"):
-        pass
-
-
 # Names
-
-
-@pytest.mark.parametrize("prefix", ["", "network.", "backbone."])
-def test_the_model_zoos_names_become_ours(prefix: str, tmp_path: Path) -> None:
-    model, fresh = build(), build(classes=5)
-    for tensor in fresh.state_dict().values():
-        tensor.zero_()
-    (tmp_path / "w.ckpt").write_bytes(checkpoint(in_zoo(model, prefix)))
-    with MindsporeFile(tmp_path / "w.ckpt") as file:
-        values = read_values(fresh, file)
-    assert not values.done.notes
-    assert same(values.tensors, {n: t for n, t in model.state_dict().items() if "num_batches" not in n})
-
-
-def test_a_network_that_pads_otherwise_is_noted(tmp_path: Path) -> None:
-    (tmp_path / "w.ckpt").write_bytes(checkpoint(in_zoo(build())))
-    with MindsporeFile(tmp_path / "w.ckpt") as file:
-        (v15,) = read_values(build("resnet50_v15"), file).done.notes
-        (v1,) = read_values(build("resnet50_v1"), file).done.notes
-    assert "epsilon of 0.0001 there, 1e-05 here" in v15
-    assert "pad" not in v15
-    assert "strided convolutions pad SAME there" in v1
 
 
 def test_step_and_momentum_come_along(tmp_path: Path) -> None:
@@ -226,13 +142,6 @@ def test_step_and_momentum_come_along(tmp_path: Path) -> None:
     head = torch.from_numpy(arrays["end_point.weight"]) + 1
     assert torch.equal(done.slots["Momentum"]["head.weight"], head)
     assert "moments.end_point.weight" in done.skipped
-
-
-def test_a_checkpoint_is_recognised_as_the_network_that_computes_the_same() -> None:
-    for name, layout in (("resnet50_book", "zoo"), ("resnet50_v1", "mindcv"), ("resnet32_cifar", "own")):
-        model = recognise.sketch(name, 1)
-        shapes = {link.sources[0]: model.state_dict()[link.target].shape for link in mindspore.layouts(model)[layout]}
-        assert [str(guess) for guess in recognise.in_mindspore(shapes)] == [f"{name} with 1 classes"]
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
@@ -277,17 +186,3 @@ def test_a_layout_that_a_network_has_not_is_refused(tmp_path: Path) -> None:
     save_file(build("resnet18_v1").state_dict(), tmp_path / "w.safetensors", {"model": "resnet18_v1"})
     with open_weights(tmp_path / "w.safetensors") as stored, pytest.raises(BadValue, match="no layout 'zoo'"):
         export_mindspore(stored, tmp_path / "out.ckpt", layout="zoo")
-
-
-def test_safetensors_of_mindspore_are_renamed_too(tmp_path: Path) -> None:
-    model = models.build("resnet50_book", 3)
-    links = mindspore.layouts(model)["zoo"]
-    state = model.state_dict()
-    theirs = {link.sources[0]: state[link.target] for link in links}
-    theirs["step_num"] = torch.tensor(90)
-    save_file(theirs, tmp_path / "theirs.safetensors", {"format": "ms"})
-    with open_weights(tmp_path / "theirs.safetensors") as stored:
-        assert (stored.kind, stored.facts.step) == ("MindSpore checkpoint", 90)
-    done = import_file(tmp_path / "theirs.safetensors", tmp_path / "ours.safetensors")
-    assert (done.model, done.classes, done.recognised) == ("resnet50_book", 3, True)
-    assert same(load_file(tmp_path / "ours.safetensors"), state)

@@ -12,8 +12,7 @@ from torch import nn
 
 from viaduct import models
 from viaduct.errors import BadData, BadValue
-from viaduct.weights import torch_files
-from viaduct.weights.stored import holds_torch_names, open_weights
+from viaduct.weights.stored import open_weights
 from viaduct.weights.torch_import import export_torch_file, import_torch_file, rename_stored
 from weights.torchvision_style import ResNet
 
@@ -151,37 +150,8 @@ def test_networks_that_fit_equally_are_all_named(tmp_path: Path) -> None:
     assert "(100% of their tensors fit)" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", r"x\.pth is empty"),
-        (b"hello, these are no weights", r"not a file of torch\.save: it begins with b'hello, these are no "),
-        (b"<!DOCTYPE html>", r"it begins with b'<!DOCTYPE html>'"),
-        (torch_files.ZIP + b"half", "is cut short or damaged: .* its 8 bytes"),
-        (torch_files.LEGACY + b"half", "is cut short or damaged"),
-    ],
-)
-def test_a_broken_file_is_refused_with_the_reason(content: bytes, reason: str, tmp_path: Path) -> None:
-    (tmp_path / "x.pth").write_bytes(content)
-    with pytest.raises(BadData, match=reason):
-        import_torch_file(tmp_path / "x.pth", tmp_path / "x.safetensors")
-
-
-def test_a_pickled_model_is_refused_with_the_reason(tmp_path: Path) -> None:
-    file = write(tmp_path / "x.pth", nn.Linear(2, 3))
-    with pytest.raises(BadData, match=r"torch.nn.modules.linear.Linear, as a whole pickled model does"):
-        import_torch_file(file, tmp_path / "x.safetensors", model="resnet50_v1")
-
-
 def test_torchvision_has_no_names_for_every_network(tmp_path: Path) -> None:
     network = models.build("resnet20_cifar", classes=3)
     save_file(network.state_dict(), tmp_path / "x.safetensors", {"model": "resnet20_cifar"})
     with open_weights(tmp_path / "x.safetensors") as stored, pytest.raises(BadValue, match="--to pytorch"):
         export_torch_file(stored, tmp_path / "x.pth", to="torchvision")
-
-
-def test_only_files_with_pytorchs_names_are_read_so(tmp_path: Path) -> None:
-    assert not holds_torch_names(tmp_path)
-    assert holds_torch_names(write(tmp_path / "lightning.ckpt", {"state_dict": {"a": torch.zeros(1)}}))
-    save_file({"bn.moving_mean": torch.zeros(1)}, tmp_path / "mindspore.safetensors")
-    assert not holds_torch_names(tmp_path / "mindspore.safetensors")

@@ -20,9 +20,9 @@ from viaduct.data.source import Dataset
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.devices.base import Device
 from viaduct.recipes import Checkpoint, Evaluation, Log, Recipe
-from viaduct.training.compiling import choose_mode, unheard_compile
+from viaduct.training.compiling import choose_mode, describe_unused_compile
 from viaduct.training.loop import Training
-from viaduct.training.own_kernels import kernels_for
+from viaduct.training.own_kernels import uses_own_kernels
 from viaduct.training.precision import plan_for
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
@@ -59,7 +59,7 @@ class Setting:
     def check_supported(self) -> None:
         """Choose mode and kernels and load the data, so that their errors come before anything is measured."""
         mode = choose_mode(self.endless_recipe, self.torch_device.type, ranks=1, observed=False)
-        kernels_for(
+        uses_own_kernels(
             self.endless_recipe, plan_for(self.recipe.precision, self.device), self.torch_device.type, False, mode
         )
         _ = self.images
@@ -132,7 +132,7 @@ class Ours:
 
     def describe_ignored_settings(self) -> list[str]:
         """Return a line for each setting without effect: an uncaptured sink, a compile option in eager mode."""
-        lines = [describe_sink(self.training), unheard_compile(self.training.recipe)]
+        lines = [describe_sink(self.training), describe_unused_compile(self.training.recipe)]
         return [line for line in lines if line]
 
     def collect_facts(self) -> dict[str, Any]:

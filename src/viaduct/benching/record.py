@@ -18,7 +18,7 @@ from viaduct.data.places import check_place, write_result
 from viaduct.devices.timing import Sample, ratio
 from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Lars, Recipe, RmsProp, Sgd, Thor
-from viaduct.training.summary import commit, machine
+from viaduct.training.summary import describe_machine, read_commit
 
 RECORD_PREFIX = b'{\n "kind": "benchmark",\n "verb": "bench"'
 COLUMNS = ["variant", "images/s", "ms/step", "spread", "ours is", "memory", "first step", "bandwidth", "matrix peak"]
@@ -43,7 +43,7 @@ def make_record(
         build_variant_record([find_result(outcome, title) for outcome in outcomes], outcomes, setting, best)
         for title in titles
     ]
-    machine_facts = machine(setting.device)
+    machine_facts = describe_machine(setting.device)
     return {
         "kind": "benchmark",
         "verb": "bench",
@@ -70,7 +70,7 @@ def make_record(
         "machine": machine_facts,
         "versions": {"viaduct": __version__, **machine_facts["versions"], **find_peer_versions(variants[1:])},
         "command": command,
-        "commit": commit(),
+        "commit": read_commit(),
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
         "columns": COLUMNS,
         "rows": [format_row(variant) for variant in variants],

@@ -22,6 +22,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from viaduct.profiling import kinds
+from viaduct.torch_compat import ignore_profiler_cycles
 
 FETCH = "viaduct: next batch"
 WINDOW = "viaduct: window"
@@ -60,7 +61,7 @@ def profile_steps(run: Callable[[int], object], steps: int, kind: str, ms_per_st
 def record_trace(run: Callable[[int], object], steps: int, kind: str) -> list[dict[str, Any]]:
     """Return the complete events of some steps in Chrome's trace format, whose categories no torch version changes."""
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (kind == "cuda")
-    with profile(activities=activities) as profiler, record_function(WINDOW):
+    with ignore_profiler_cycles(), profile(activities=activities) as profiler, record_function(WINDOW):
         run(steps)
         if kind == "cuda":
             torch.cuda.synchronize()

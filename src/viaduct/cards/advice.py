@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from viaduct.cards import MLU, NPU
 from viaduct.cards.limits import Risk
-from viaduct.cards.packages import Words
+from viaduct.cards.packages import Bilingual
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ SCRIPTING = {
     "mlu": Remark("the MLU's run-time patch switches scripting off", "MLU 的运行时补丁会关闭脚本化"),
 }
 """torch.jit.script on each card."""
-COMPILING: dict[str, Words] = {
+COMPILING: dict[str, Bilingual] = {
     "npu": (
         'the NPU needs a backend of its own: "npugraphs" from torch 2.6 on, or torchair.get_npu_backend()',
         "NPU 需要专用后端:torch 2.6 起的 npugraphs,或 torchair.get_npu_backend()",
@@ -43,11 +43,11 @@ COMPILING: dict[str, Words] = {
     "mlu": (f"the MLU needs a build of {MLU.module} with a compiler", f"MLU 需要带编译器的 {MLU.module} 版本"),
 }
 """torch.compile on each card."""
-DEFAULT_TENSOR_TYPE: dict[str, Words] = {
+DEFAULT_TENSOR_TYPE: dict[str, Bilingual] = {
     "npu": ("set_default_tensor_type takes none of the NPU's types", "set_default_tensor_type 不接受 NPU 的张量类型"),
     "mlu": ("nothing is known of default tensor types on the MLU", "MLU 是否支持默认张量类型未知"),
 }
-CUDA_KERNELS: dict[str, Words] = {
+CUDA_KERNELS: dict[str, Bilingual] = {
     "npu": (
         f"write it in Ascend C and build it with {NPU.module}.utils.cpp_extension.NpuExtension, "
         "or use PyTorch's operators",
@@ -63,7 +63,7 @@ CUDA_KERNELS: dict[str, Words] = {
         "请为其他设备保留基于 PyTorch 算子的实现,仅在 CUDA 上调用该核函数",
     ),
 }
-APEX: dict[str, Words] = {
+APEX: dict[str, Bilingual] = {
     "npu": (
         f"it stays: install the apex that {NPU.vendor} makes for {NPU.module}, not NVIDIA's",
         f"保持不变:请安装昇腾为 {NPU.module} 提供的 apex,而非 NVIDIA 版本",
@@ -77,16 +77,13 @@ APEX: dict[str, Words] = {
         "apex 面向 NVIDIA:通用混合精度请使用 torch.amp",
     ),
 }
-TORCH_BUILD: dict[str, Words] = {
-    "npu": (
-        f"PyTorch's CPU build and {NPU.module} of the same version",
-        f"PyTorch 的 CPU 版本与同版本的 {NPU.module}",
-    ),
+TORCH_BUILD: dict[str, Bilingual] = {
+    "npu": (f"PyTorch's CPU build and {NPU.module} of the same version", f"PyTorch 的 CPU 版本与同版本的 {NPU.module}"),
     "mlu": (f"the PyTorch that Cambricon's {MLU.module} is made for", f"与寒武纪 {MLU.module} 配套的 PyTorch"),
     "any": ("one list for each device, without a CUDA build here", "按设备分别列出,此处不写 CUDA 版本"),
 }
 """In place of a CUDA build of PyTorch."""
-CONTAINER_IMAGE: dict[str, Words] = {
+CONTAINER_IMAGE: dict[str, Bilingual] = {
     "npu": ("an image with the Ascend driver's tools and CANN", "带有昇腾驱动工具与 CANN 的镜像"),
     "mlu": ("an image with Cambricon's Neuware", "带有寒武纪 Neuware 的镜像"),
     "any": ("one image for each device", "按设备分别准备镜像"),

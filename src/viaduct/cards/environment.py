@@ -36,7 +36,7 @@ OTHERS = (*COUNTERPARTS, *WITHOUT)
 """Variables of CUDA besides the list of visible devices and those of NCCL."""
 
 
-def can_be_carried(value: str, target: Card) -> bool:
+def can_be_kept(value: str, target: Card) -> bool:
     """Return True if a value of CUDA_VISIBLE_DEVICES can be used on the target: numbers in an order that it takes.
 
     So can a value that hides all devices. UUIDs of GPUs (`GPU-8932f937…`) cannot.
@@ -50,7 +50,7 @@ def can_be_carried(value: str, target: Card) -> bool:
     return not target.ascending or all(left < right for left, right in pairwise(numbers))
 
 
-def why_not(value: str, target: Card) -> tuple[str, str]:
+def explain_refusal(value: str, target: Card) -> tuple[str, str]:
     """Return the sentences, in English and Chinese, that say why a list of visible devices cannot be kept."""
     return (
         f"the devices {value} cannot be carried over: {target.visible} takes numbers"
@@ -60,7 +60,7 @@ def why_not(value: str, target: Card) -> tuple[str, str]:
     )
 
 
-def on_nccl(name: str, target: Card) -> tuple[str, str]:
+def describe_nccl(name: str, target: Card) -> tuple[str, str]:
     """Return the message about a variable of NCCL in a script for one card, in English and Chinese."""
     english, chinese = HINTS[target.name]
     return (
@@ -69,7 +69,7 @@ def on_nccl(name: str, target: Card) -> tuple[str, str]:
     )
 
 
-def on_nccl_alone(name: str) -> tuple[str, str]:
+def describe_nccl_for_all(name: str) -> tuple[str, str]:
     """Return the message about a variable of NCCL in a script for every card, in English and Chinese."""
     return (
         f"{name} affects NCCL only: it stays for CUDA. On an NPU {HINTS['npu'][0]}; on an MLU {HINTS['mlu'][0]}",
@@ -77,7 +77,7 @@ def on_nccl_alone(name: str) -> tuple[str, str]:
     )
 
 
-def on_other(name: str, target: Card) -> tuple[str, str]:
+def describe_other(name: str, target: Card) -> tuple[str, str]:
     """Return the message about a variable of `OTHERS`: its counterpart, or that it has no effect; English, Chinese."""
     counterpart = COUNTERPARTS.get(name, {}).get(target.name, "")
     if counterpart:

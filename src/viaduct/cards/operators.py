@@ -35,16 +35,8 @@ HALF_OR_SINGLE = Limit("float16 and float32 only", "仅支持 fp16、fp32")
 
 NPU_MISSING = (
     *("sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor", "from_dlpack", "heaviside"),
-    *(
-        "quantize_per_tensor",
-        "quantize_per_channel",
-        "scatter_reduce",
-        "poisson",
-        "nanquantile",
-        "std_mean",
-        "var_mean",
-    ),
-    *("unique_consecutive", "cdist"),
+    *("quantize_per_tensor", "quantize_per_channel", "scatter_reduce", "poisson", "nanquantile", "std_mean"),
+    *("var_mean", "unique_consecutive", "cdist"),
     *(
         f"nn.functional.{name}"
         for name in (
@@ -86,5 +78,5 @@ OPERATORS: dict[str, dict[str, Limit]] = {
     "npu": dict.fromkeys(NPU_MISSING, MISSING) | dict.fromkeys(NPU_ON_CPU, ON_CPU) | NPU_LIMITS,
     "mlu": {name: Limit("it is not listed as supported", "未列为支持") for name in MLU_MISSING},
 }
-# Names that only tensors have as a method: `x.kthvalue(…)` is taken for torch.kthvalue if x may be a tensor.
+# Method names that no other class is likely to have: `x.kthvalue(…)` is taken for torch.kthvalue if x may be a tensor.
 METHODS = ("scatter_reduce", "unique_consecutive", "kthvalue", "heaviside", "nanquantile", "repeat_interleave")

@@ -13,9 +13,9 @@ from functools import lru_cache
 from viaduct.cards import CARDS, MLU, NPU
 from viaduct.cards.limits import Risk
 
-Words = tuple[str, str]
-"""A text in English and in Chinese."""
-NOTHING: Words = ("no replacement known", "尚未发现替代品")
+Bilingual = tuple[str, str]
+"""A text in English, and in Chinese."""
+NOTHING: Bilingual = ("no replacement known", "尚未发现替代品")
 
 
 @dataclass(frozen=True)
@@ -23,44 +23,48 @@ class Package:
     """A package for NVIDIA cards: how it is recognised, what it does, and what replaces it on each card."""
 
     name: str
-    what: Words  # what it is or does
+    what: Bilingual  # what it is or does
     imports: tuple[str, ...] = ()
     dists: tuple[str, ...] = ()
-    npu: Words = NOTHING
-    mlu: Words = NOTHING
+    npu: Bilingual = NOTHING
+    mlu: Bilingual = NOTHING
     risk: Risk = "high"
     own: tuple[str, ...] = field(default=())  # migration rules that report its imports instead of `torch.packages`
 
-    def replacement_on(self, target: str) -> Words:
+    def replacement_on(self, target: str) -> Bilingual:
         """Return the replacement on `npu` or `mlu`; for the target `any`, those on both."""
         if target != "any":
             return self.npu if target == "npu" else self.mlu
         return f"NPU: {self.npu[0]}; MLU: {self.mlu[0]}", f"NPU:{self.npu[1]};MLU:{self.mlu[1]}"
 
 
-ATTENTION: Words = (
+ATTENTION: Bilingual = (
     "torch.nn.functional.scaled_dot_product_attention, or torch_npu.npu_fusion_attention",
     "torch.nn.functional.scaled_dot_product_attention 或 torch_npu.npu_fusion_attention",
 )
-SDPA: Words = (
+SDPA: Bilingual = (
     "torch.nn.functional.scaled_dot_product_attention; Cambricon's own operators are in torch_mlu_ops",
     "torch.nn.functional.scaled_dot_product_attention;寒武纪自有算子库为 torch_mlu_ops",
 )
-NUMPY: Words = (
+NUMPY: Bilingual = (
     "no replacement known; numpy on the host, or torch's own tensors",
     "尚未发现;请使用 host 侧 numpy 或 torch 张量",
 )
-LOADER: Words = (
+LOADER: Bilingual = (
     "no replacement known; torch.utils.data.DataLoader, decoding on the host",
     "尚未发现;请使用 torch.utils.data.DataLoader 在 host 侧解码",
 )
-ARRAYS: Words = ("arrays and kernels on the card", "GPU 数组与核函数")
-KERNELS: Words = ("CUDA kernels of its own", "自带 CUDA 核函数")
+MMCV: Bilingual = (
+    "supported by MMCV itself when built from source: see its list of operators",
+    "MMCV 源码编译后原生支持,见其算子列表",
+)
+ARRAYS: Bilingual = ("arrays and kernels on the card", "GPU 数组与核函数")
+KERNELS: Bilingual = ("CUDA kernels of its own", "自带 CUDA 核函数")
 SMI = {
     "npu": (f"the tool `{NPU.tool}`", f"命令行工具 `{NPU.tool}`"),
     "mlu": (f"the tool `{MLU.tool}`", f"命令行工具 `{MLU.tool}`"),
 }
-DRIVER: Words = ("asks NVIDIA's driver", "查询 NVIDIA 驱动")
+DRIVER: Bilingual = ("asks NVIDIA's driver", "查询 NVIDIA 驱动")
 
 PACKAGES = (
     Package(
@@ -86,28 +90,19 @@ PACKAGES = (
     Package("numba.cuda", ("kernels compiled for CUDA", "编译为 CUDA 的核函数"), ("numba.cuda",)),
     Package("cuDF / cuML", ARRAYS, ("cudf", "cuml", "cugraph", "rmm"), ("cudf-cu*", "cuml-cu*"), NUMPY, NUMPY),
     Package(
-        *(
-            "apex",
-            ("fused optimizers, norms and mixed precision", "融合优化器、归一化与混合精度"),
-            ("apex",),
-            ("apex",),
-        ),
+        *("apex", ("fused optimizers, norms and mixed precision", "融合优化器、归一化与混合精度")),
+        *(("apex",), ("apex",)),
         npu=("Ascend's own build of apex", "昇腾自带的 apex"),
         mlu=("none; torch.mlu.amp for mixed precision", "无;混合精度请使用 torch.mlu.amp"),
         own=("apex",),
     ),
     Package(
-        "apex's extensions",
-        KERNELS,
+        *("apex's extensions", KERNELS),
         ("amp_C", "apex_C", "fused_layer_norm_cuda", "syncbn", "scaled_masked_softmax_cuda"),
     ),
     Package(
-        *(
-            "bitsandbytes",
-            ("8-bit optimizers and quantization", "8 位优化器与量化"),
-            ("bitsandbytes",),
-            ("bitsandbytes",),
-        ),
+        *("bitsandbytes", ("8-bit optimizers and quantization", "8 位优化器与量化")),
+        *(("bitsandbytes",), ("bitsandbytes",)),
         npu=("a beta, bitsandbytes-npu-beta; not of the project itself", "测试版 bitsandbytes-npu-beta,非官方发布"),
     ),
     Package(
@@ -124,14 +119,8 @@ PACKAGES = (
     ),
     Package(
         *("mmcv", ("operators for vision", "视觉算子"), ("mmcv",), ("mmcv", "mmcv-full")),
-        npu=(
-            "supported by MMCV itself when built from source: see its list of operators",
-            "MMCV 源码编译后原生支持,见其算子列表",
-        ),
-        mlu=(
-            "supported by MMCV itself when built from source: see its list of operators",
-            "MMCV 源码编译后原生支持,见其算子列表",
-        ),
+        npu=MMCV,
+        mlu=MMCV,
         risk="low",
     ),
     Package(
@@ -174,12 +163,12 @@ PACKAGES = (
         (
             "nvidia-*-cu*",
             "cuda-python",
+            "cuda-toolkit",
             "cudatoolkit",
             "cudatoolkit-dev",
             "cudnn",
             "pytorch-cuda",
             "nccl",
-            "cuda-toolkit",
         ),
         npu=("CANN, with HCCL", "CANN 与 HCCL"),
         mlu=("Neuware, with CNNL and CNCL", "Neuware(CNNL、CNCL)"),
@@ -218,7 +207,7 @@ def find_installed(name: str) -> Package | None:
     return next((package for pattern, package in by_dist() if pattern.fullmatch(normalized)), None)
 
 
-def describe_package(package: Package, target: str, name: str = "") -> Words:
+def describe_package(package: Package, target: str, name: str = "") -> Bilingual:
     """Return the sentence about a package: what it is for and what replaces it on the target.
 
     `name` is the name that the user wrote, where it is another than the package's.

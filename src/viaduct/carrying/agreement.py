@@ -3,9 +3,10 @@
 The same CPU kernels compute both, with the same seed and data, so that most migrations agree in every bit. Where a
 rewrite takes a sum in another order the last bit changes, and training magnifies it. The shaken run measures by how
 much: it is a run of the original whose weights were moved by one unit in the last place (`rehearsal/perturbation.py`).
-FACTOR times its drift and UNITS units in the last place are allowed. The drift of a gradient or weight is its own, or
-the median of its kind if that is larger; the drift of a loss is the largest up to its step. Integers, counters of steps
-among them, are equal or not.
+Its drift is its relative difference from the original. FACTOR times that drift and UNITS units in the last place are
+allowed. The drift of a gradient or weight is its own, or the median of its kind if that is larger; the drift of a loss
+is the largest up to its step, and at least the median of the gradients. Integers, counters of steps among them, are
+equal or not.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from viaduct.comparison.measures import Unmeasurable
 from viaduct.comparison.measures import measure as compare_arrays
 
 Kind = Literal["loss", "gradient", "weight"]
-Verdict = Literal["same", "rounding", "differ", "unsure"]
+Verdict = Literal["same", "rounding", "differ", "unsure"]  # on these pairs alone; that of a whole carry: carry.Verdict
 FACTOR = 16.0  # times the drift of the shaken run
 UNITS = 4.0  # in the last place, allowed in addition
 INFORMATIVE = 0.05  # with a relative tolerance of this or more, a value shows nothing about the migration
@@ -41,7 +42,10 @@ ADAPTER_VARIABLES = re.compile(
 
 @dataclass(frozen=True)
 class Pair:
-    """One loss or tensor of both sides. `error` is relative to the original's norm; `noise` is the shaken run's."""
+    """One loss or tensor of both sides. `error` is relative to the original's norm; `noise` is the shaken run's drift.
+
+    `noise` and `allowed` are 0 until `set_tolerances`.
+    """
 
     kind: Kind
     name: str
@@ -72,7 +76,6 @@ class Pair:
 
     @property
     def key(self) -> tuple[Kind, str, int, int | None]:
-        """Return kind, name, rank and step."""
         return self.kind, self.name, self.rank, self.step
 
 
@@ -104,7 +107,6 @@ class Agreement:
         return min((pair for pair in self.pairs if not pair.same), key=training_order, default=None)
 
     def pairs_of(self, kind: Kind) -> list[Pair]:
-        """Return the pairs of one kind."""
         return [pair for pair in self.pairs if pair.kind == kind]
 
     def informative_pairs(self, kind: Kind) -> list[Pair]:
@@ -188,7 +190,7 @@ def distance(left: NDArray[Any], right: NDArray[Any]) -> float:
     if left.dtype.kind not in "fc" or right.dtype.kind not in "fc":
         return math.inf
     try:
-        found = compare_arrays(right, left)
+        found = compare_arrays(right, left)  # its second argument is the golden side: the original
     except Unmeasurable:
         return math.inf
     error = found.relative_euclidean
@@ -254,10 +256,10 @@ def set_tolerances(pairs: list[Pair], yardstick: list[Pair]) -> list[Pair]:
     rising = rising_noise(noise, usual["gradient"])
     found = []
     for pair in pairs:
-        own = (
+        drift = (
             rising.get(pair.step or 0, 0.0) if pair.kind == "loss" else max(noise.get(pair.key, 0.0), usual[pair.kind])
         )
-        found.append(replace(pair, noise=own, allowed=FACTOR * own + UNITS * pair.unit if pair.unit else 0.0))
+        found.append(replace(pair, noise=drift, allowed=FACTOR * drift + UNITS * pair.unit if pair.unit else 0.0))
     return found
 
 

@@ -19,7 +19,7 @@ from viaduct.carrying.earlier import Earlier, add_earlier, read_earlier, refuse_
 from viaduct.carrying.observed import are_joined
 from viaduct.carrying.outcomes import Outcomes, compare_outcomes
 from viaduct.carrying.output_folder import check_output_folder, prepare_folder
-from viaduct.carrying.repetition import Repetition, SecondRun, compare_runs
+from viaduct.carrying.repetition import Repetition, SecondRun, compare_runs, find_second_run
 from viaduct.carrying.request import Request
 from viaduct.carrying.running import (
     Interrupted,
@@ -37,10 +37,11 @@ from viaduct.carrying.speed import Speed, measure_speed
 from viaduct.carrying.suspects import Suspect, find_suspects
 from viaduct.carrying.written_files import Runs, Written, compare_written
 from viaduct.comparison.drift import Drift
+from viaduct.rehearsal.files import move_record
 from viaduct.rehearsal.inspection import Fact
 from viaduct.rehearsal.plan import StageName
 
-Report = Callable[[str], None]
+Report = Callable[[str], None]  # prints one line of progress
 Verdict = Literal["agrees", "differs", "not proved", "could not run"]
 NO_YARDSTICK = (
     "They are not equal in every bit, and whether rounding explains it is not known: the run of the original with its "
@@ -59,17 +60,17 @@ class Carried:
 
     request: Request
     sides: Sides
-    stage: StageName
+    stage: StageName  # the framework whose stand-in runs both sides: torch or tf1
     original: Run
-    verdict: Verdict
+    base: Run
+    verdict: Verdict = "could not run"
     migrated: Run | None = None
-    base: Run | None = None
     shaken: Run | None = None
     agreement: Agreement | None = None
     drift: Drift | None = None  # the same tensors, compared as `viaduct compare` does it
     explanation: Explanation | None = None
-    suspects: list[Suspect] = field(default_factory=list)
-    branches: list[Branch] = field(default_factory=list)
+    suspects: list[Suspect] = field(default_factory=list)  # changed lines that may cause a difference
+    branches: list[Branch] = field(default_factory=list)  # lines of the original that test for the device
     intended_changes: list[str] = field(default_factory=list)  # changes of numbers that `base` has, too
     ineffective: list[Other] = field(default_factory=list)  # created with other numbers, though both agree
     idle: list[Fact] = field(default_factory=list)  # optimizers that took no step
@@ -92,6 +93,11 @@ class Carried:
     def failed_run(self) -> Run | None:
         """Return the first run of the side that failed; None if neither did."""
         return next((run for run in (self.original, self.migrated) if run is not None and not run.is_finished), None)
+
+    @property
+    def finished_shaken(self) -> Run | None:
+        """Return the shaken run; None if it was not needed or failed."""
+        return self.shaken if self.shaken is not None and self.shaken.is_finished else None
 
     @property
     def limits(self) -> list[dict[str, Any]]:
@@ -117,7 +123,10 @@ def carry(request: Request, report: Report, finish: Callable[[Carried], None]) -
 
 
 def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: list[Earlier], report: Report) -> Carried:
-    """Run the original twice and the migrated script twice, and compare them; stop after a first run that fails."""
+    """Run the original twice and the migrated script twice, and compare them; stop after a first run that fails.
+
+    The second runs show whether a side is deterministic. They may run beside the first ones (`SecondRun`).
+    """
     plan = make_original_plan(request, sides, stage, report)
     report(
         f"the original is run: {sides.entry}, its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}."
@@ -125,7 +134,7 @@ def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: li
     before = shared_paths.find_newest(request.arguments)
     with SecondRun("original", plan) as second:
         original = run_side("original", plan, sides, report)
-        carried = Carried(request, sides, stage, original, "could not run", base=original, earlier=earlier)
+        carried = Carried(request, sides, stage, original, base=original, earlier=earlier)
         carried.branches = find_branches(sides.original_script, sides.root.resolve())
         carried.shared = shared_paths.find_written_since(before)
         if not original.is_finished:
@@ -157,9 +166,8 @@ def repeat(second: SecondRun, report: Report) -> Run | None:
     """Return the second run of a side; None if it left no summary."""
     again = second.finish()
     if again is None:
-        report(
-            f"the second run of {describe_side(second.side)} left no summary; its output is in {second.plan.record}."
-        )
+        side = describe_side(second.side)
+        report(f"the second run of {side} left no summary; its output is in {second.plan.record}.")
     elif again.summary.interrupted:
         raise Interrupted(again.summary.interrupted, f"while {describe_side(second.side)} ran")
     return again
@@ -173,33 +181,28 @@ def compare_sides(carried: Carried, report: Report) -> None:
     """
     found = carried.agreement = judge_agreement(carried, report)
     if found.verdict != "differ":
-        compare_results(carried)
+        compare_results(carried)  # for `has_other_results`; below again, since `base` may be another run by then
     if found.verdict == "differ" or has_other_results(carried):
         intended = reference.find_changing_rules(carried.sides)
         if intended or joins_ranks(carried):
             found = judge_with_intended_changes(carried, intended, joins_ranks(carried), report) or found
     carried.agreement = found
-    assert carried.base is not None
     assert carried.migrated is not None
-    shaken = carried.shaken.plan.record if carried.shaken is not None and carried.shaken.is_finished else None
+    shaken = carried.finished_shaken.plan.record if carried.finished_shaken is not None else None
+    # In a drift the migrated run is the left side and `base` the right one; elsewhere it is the other way round.
     carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, shaken, found)
     carried.idle = find_idle_optimizers(carried.base.observed, carried.migrated.observed)
-    if found.verdict != "differ":
-        folder = carried.sides.folder
-        deviating = {
-            (str((folder / path).resolve()), line)
-            for path, lines in carried.sides.deviating_lines.items()
-            for line in lines
-        }
-        carried.ineffective = find_ineffective(carried.base.observed, carried.migrated.observed, deviating)
+    base, migrated, folder = carried.base.observed, carried.migrated.observed, carried.sides.folder
     if found.verdict == "differ":
-        carried.explanation = explain(
-            found, carried.base.observed, carried.migrated.observed, carried.drift, carried.request.to
-        )
+        carried.explanation = explain(found, base, migrated, carried.drift, carried.request.to)
         carried.suspects = find_suspects(carried.sides, carried.explanation)
-        at = [str((carried.sides.folder / suspect.file).resolve()) + f":{suspect.line}" for suspect in carried.suspects]
+        at = [f"{(folder / suspect.file).resolve()}:{suspect.line}" for suspect in carried.suspects]
         keywords = carried.explanation.keywords
         carried.explanation.others.sort(key=lambda other: relevance_of(other, at, keywords))
+    else:
+        lines_by_file = carried.sides.deviating_lines.items()
+        deviating = {(str((folder / path).resolve()), line) for path, lines in lines_by_file for line in lines}
+        carried.ineffective = find_ineffective(base, migrated, deviating)
     compare_results(carried)
     carried.doubts = find_doubts(carried)
     carried.verdict = decide(carried)
@@ -218,18 +221,16 @@ def compare_results(carried: Carried) -> None:
     tolerance of a loss, and at least 1e-6.
     """
     assert carried.agreement is not None
-    assert carried.base is not None
     assert carried.migrated is not None
-    again = {repetition.side: repetition.again for repetition in carried.repeated}
     judged = [pair.allowed for pair in carried.agreement.informative_pairs("loss")]
     allowed = max([1e-6, *judged]) if carried.agreement.verdict != "same" else 0.0
-    base = again.get("original") if carried.base is carried.original else None
-    carried.outcomes = compare_outcomes(carried.base, base, carried.migrated, again.get("migrated"), allowed)
-    shaken = carried.shaken if carried.shaken is not None and carried.shaken.is_finished else None
-    shaken = shaken if carried.agreement.verdict != "same" else None
-    carried.written = compare_written(
-        Runs(carried.base, carried.migrated, base, again.get("migrated"), shaken, allowed)
-    )
+    # Only the original and the migrated script have second runs; a `base` with intended changes has none.
+    base_again = find_second_run(carried.repeated, "original") if carried.base is carried.original else None
+    migrated_again = find_second_run(carried.repeated, "migrated")
+    carried.outcomes = compare_outcomes(carried.base, base_again, carried.migrated, migrated_again, allowed)
+    shaken = carried.finished_shaken if carried.agreement.verdict != "same" else None
+    runs = Runs(carried.base, carried.migrated, base_again, migrated_again, shaken, allowed)
+    carried.written = compare_written(runs)
 
 
 def decide(carried: Carried) -> Verdict:
@@ -251,8 +252,10 @@ def relevance_of(other: Other, suspected: list[str], keywords: tuple[str, ...]) 
 
 
 def judge_agreement(carried: Carried, report: Report) -> Agreement:
-    """Judge the migrated run against `base`; run `base` with perturbed weights if rounding may explain a difference."""
-    assert carried.base is not None
+    """Judge the migrated run against `base`; run `base` with perturbed weights if rounding may explain a difference.
+
+    That run (`shaken`) is the yardstick: what it differs from `base` by is rounding.
+    """
     assert carried.migrated is not None
     base = carried.base
     pairs = judging.measure(base.observed, carried.migrated.observed)
@@ -267,24 +270,23 @@ def judge_agreement(carried: Carried, report: Report) -> Agreement:
         reason = shaken.summary.failure or f"exit code {shaken.summary.script_exit_code}"
         return Agreement("unsure", pairs, [NO_YARDSTICK.format(reason=reason.splitlines()[0].rstrip("."))])
     yardstick = judging.measure(base.observed, shaken.observed)
-    return judging.judge(pairs, yardstick, repeats=repeats_itself(carried))
+    repeats = any(repetition.is_equal for repetition in carried.repeated if repetition.side == "original")
+    return judging.judge(pairs, yardstick, repeats)
 
 
 def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
-    """Return `base` run with its weights moved by one unit in the last place; it is run again only for another base."""
+    """Return `base` run with its weights moved by one unit in the last place; it is run again only for another base.
+
+    Bases differ in their script, or in `joined`: the ranks of a TensorFlow script for one device train together.
+    """
     shaken = carried.shaken
     if shaken is None or (shaken.plan.script, shaken.plan.joined) != (base.plan.script, base.plan.joined):
         plan = derive_plan("shaken", carried.original.plan, carried.request, carried.sides, Path(base.plan.script))
         plan = replace(plan, joined=base.plan.joined)
         if shaken is not None:
-            plan = reference.rename_record(plan, "shaken_reference")
+            plan = move_record(plan, Path(plan.record).with_name("shaken_reference"))
         carried.shaken = shaken = run_side("shaken", plan, carried.sides, report)
     return shaken
-
-
-def repeats_itself(carried: Carried) -> bool:
-    """Return True if the second run of the original had equal values."""
-    return any(repetition.is_equal for repetition in carried.repeated if repetition.side == "original")
 
 
 def joins_ranks(carried: Carried) -> bool:

@@ -1,6 +1,6 @@
 """Causes of a difference: the step, the module, the objects that were created with other numbers, and their lines.
 
-Nothing here decides whether two runs agree; it only says where to look when they do not.
+Nothing here decides whether two runs agree; the causes only say where to look if they do not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from viaduct.rehearsal.inspection import IDLE, LAST_RATE, RANKS, Fact
 RATIO = 1e-3  # relative spread within which gradients are said to have one common factor
 ABSENT = "(not there)"
 # Constants that TensorFlow writes into gradients: sizes and factors that follow from static shapes.
-OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?:.*/)?[^/]*_grad(?:_\d+)?/")
+IN_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?:.*/)?[^/]*_grad(?:_\d+)?/")
 HARMLESS_SETTINGS = {"foreach", "fused", "capturable", "workers", "last_epoch"}  # they choose no number of the training
 At = tuple[str, int]  # file and line
 
@@ -32,7 +32,7 @@ At = tuple[str, int]  # file and line
 class Other:
     """A setting of an object that has another value on the migrated side."""
 
-    kind: str
+    kind: str  # of the object: module, optimizer, op … (rehearsal/inspection.py: Fact)
     name: str  # of the object
     what: str  # the setting
     left: Any
@@ -42,7 +42,6 @@ class Other:
 
     @property
     def sentence(self) -> str:
-        """Return the difference as a sentence."""
         left, right = format_value(self.left), format_value(self.right)
         return f"{self.name}: {self.what} is {left} in the original and {right} after the migration"
 
@@ -56,23 +55,28 @@ class Explanation:
     others: list[Other] = field(default_factory=list)
     module: str = ""  # the first module whose output differs or could not be compared
     places: list[At] = field(default_factory=list)  # lines of the migrated script that created what differs
-    keywords: tuple[str, ...] = ()  # a changed line that contains one of them is suspected more
+    keywords: tuple[str, ...] = ()  # suspects.py suspects a changed line more if it contains one of them
 
 
 def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift, to: str) -> Explanation:
-    """Return what is known about the first divergence. Objects are compared for rank 0."""
+    """Return what is known about the first divergence. Objects are compared for rank 0.
+
+    `left` is the original, `right` the migrated run; in `drift` it is the other way round. `to`: the card's name.
+    """
     first = agreement.first
     if first is None:
         return Explanation("They agree.")
-    found = Explanation(make_headline(first, to))
-    others = find_other_facts(left.first.facts, right.first.facts)
-    found.others = [other for other in others if other.kind != LAST_RATE]
-    explain_steps(found, agreement, left, right)
-    explain_calls(found, agreement, right, drift)
-    for add_remarks in (explain_ranks, explain_gradients, explain_update):
-        add_remarks(found, agreement, left, right)
-    found.places += [fact.right_at for fact in found.others if fact.right_at]
-    return found
+    explanation = Explanation(make_headline(first, to))
+    others = find_other_settings(left.first.facts, right.first.facts)
+    # The last learning rate is only a consequence of other settings.
+    explanation.others = [other for other in others if other.kind != LAST_RATE]
+    explain_steps(explanation, left, right)
+    explain_calls(explanation, first, right, drift)
+    explain_ranks(explanation, agreement, left, right)
+    explain_gradients(explanation, first, left, right)
+    explain_update(explanation, agreement, left, right)
+    explanation.places += [other.right_at for other in explanation.others if other.right_at]
+    return explanation
 
 
 def make_headline(first: Pair, to: str) -> str:
@@ -90,7 +94,6 @@ def make_headline(first: Pair, to: str) -> str:
 
 
 def format_error(error: float) -> str:
-    """Return a relative error as text."""
     if not math.isfinite(error):
         return "beyond measure (from zero, not finite, or whole numbers)"
     return f"by {error:.2%}" if error > 1e-4 else f"by {error:.1e} of its size"
@@ -99,17 +102,17 @@ def format_error(error: float) -> str:
 # ---- objects that were created with other numbers
 
 
-def find_other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
+def find_other_settings(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
     """Yield the settings that differ, in the original's order.
 
-    Left out are objects that one side alone has, objects of another type, the facts about ranks, the constants of
-    TensorFlow's gradients, and settings of TensorFlow's operators that are not numbers.
+    Left out are objects that one side alone has, the facts about ranks, and of TensorFlow's operators (kind "op") those
+    of another type, the constants of gradients, and settings that are not numbers.
     """
     theirs = {(fact.kind, fact.name): fact for fact in right}
     for fact in left:
         if fact.kind == RANKS:
             continue
-        if fact.kind == "op" and fact.what.get("type") == "Const" and OF_GRADIENTS.search(fact.name):
+        if fact.kind == "op" and fact.what.get("type") == "Const" and IN_GRADIENTS.search(fact.name):
             continue
         partner = theirs.get((fact.kind, fact.name))
         if partner is None or fact.what == partner.what or fact.what.get("type") != partner.what.get("type"):
@@ -128,7 +131,7 @@ def find_ineffective(left: Observed, right: Observed, deviating: set[At]) -> lis
     """
     return [
         other
-        for other in find_other_facts(left.first.facts, right.first.facts)
+        for other in find_other_settings(left.first.facts, right.first.facts)
         if other.what not in HARMLESS_SETTINGS
         and is_number(other.left, other.right)
         and (other.kind != "op" or other.right_at in deviating)
@@ -153,15 +156,15 @@ def format_value(value: Any) -> str:
 # ---- remarks on the numbers
 
 
-def explain_steps(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+def explain_steps(explanation: Explanation, left: Observed, right: Observed) -> None:
     """Note different numbers of steps."""
     counts = len(left.first.losses), len(right.first.losses)
     if counts[0] != counts[1]:
-        found.remarks.append(f"The original took {counts[0]} steps, the migrated script {counts[1]}.")
-        found.keywords += ("step", "epoch", "batch", "drop_remainder", "drop_last", "//", "size")
+        explanation.remarks.append(f"The original took {counts[0]} steps, the migrated script {counts[1]}.")
+        explanation.keywords += ("step", "epoch", "batch", "drop_remainder", "drop_last", "//", "size")
 
 
-def explain_calls(found: Explanation, agreement: Agreement, right: Observed, drift: Drift) -> None:
+def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift: Drift) -> None:
     """Name the first module, in the order of the calls, whose output differs; or the network's input if that does.
 
     Only the first step's inputs and outputs of modules are recorded, thinned.
@@ -170,30 +173,34 @@ def explain_calls(found: Explanation, agreement: Agreement, right: Observed, dri
     if row is not None:
         where = f" of rank {row.stored.rank}" if row.stored.rank else ""
         if row.stored.role == "input":
-            found.remarks.append(f"The first batch{where} differs already: the data, its order or its share.")
-            found.keywords += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
+            explanation.remarks.append(f"The first batch{where} differs already: the data, its order or its share.")
+            explanation.keywords += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
             return
-        found.module = row.op
+        explanation.module = row.op
         if row.measures is None:
-            found.remarks.append(
+            explanation.remarks.append(
                 f"The first module{where} whose output could not be compared is {row.op}: {row.reason}."
             )
         else:
-            found.remarks.append(f"The first module{where} whose output differs is {row.op}{likely_cause(drift, row)}.")
+            explanation.remarks.append(
+                f"The first module{where} whose output differs is {row.op}{describe_likely_cause(drift, row)}."
+            )
         rank = next((candidate for candidate in right.ranks if candidate.number == row.stored.rank), right.first)
-        found.places += [fact.at for fact in rank.facts if (fact.kind, fact.name) == ("module", row.op) and fact.at]
+        explanation.places += [
+            fact.at for fact in rank.facts if (fact.kind, fact.name) == ("module", row.op) and fact.at
+        ]
         return
-    first = agreement.first
+    # Rows without a key are inputs and outputs of modules; the others are losses, gradients and weights.
     has_calls = any(kind_key(row.stored) is None for row in drift.rows)
-    if has_calls and first is not None and first.kind == "loss" and first.step == 0:
-        found.remarks.append(
+    if has_calls and first.kind == "loss" and first.step == 0:
+        explanation.remarks.append(
             "The outputs of all modules that were recorded agree in the first step; the loss is computed differently."
         )
-        found.places += [fact.at for fact in right.first.facts if fact.kind == "loss" and fact.at]
-        found.keywords += ("loss", "smoothing", "weight", "reduction", "criterion")
+        explanation.places += [fact.at for fact in right.first.facts if fact.kind == "loss" and fact.at]
+        explanation.keywords += ("loss", "smoothing", "weight", "reduction", "criterion")
 
 
-def likely_cause(drift: Drift, row: Row) -> str:
+def describe_likely_cause(drift: Drift, row: Row) -> str:
     """Return the likeliest cause in brackets, if the comparison found one for this module; else nothing."""
     origin, causes = drift.explanation.origin, drift.explanation.causes
     if origin is None or origin.op != row.op or not causes:
@@ -201,22 +208,22 @@ def likely_cause(drift: Drift, row: Row) -> str:
     return f" (likely {causes[0].name}: {causes[0].evidence.rstrip('.')})"
 
 
-def explain_ranks(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
     """Note that only the ranks after rank 0 begin differently, or that ranks no longer average their gradients."""
     if len(left.ranks) < 2 or len(right.ranks) != len(left.ranks):
         return
     begin = {pair.rank for pair in agreement.bad if pair.kind == "loss" and pair.step == 0}
     if begin and 0 not in begin:
-        found.remarks.append(
+        explanation.remarks.append(
             "Rank 0 begins as it should, the others do not: its weights are not broadcast, or they get other data."
         )
-        found.keywords += ("broadcast", "Broadcast", "DistributedDataParallel", "shard")
+        explanation.keywords += ("broadcast", "Broadcast", "DistributedDataParallel", "shard")
     if have_equal_gradients(left.ranks) and not have_equal_gradients(right.ranks):
-        found.remarks.append(
+        explanation.remarks.append(
             "In the original all ranks apply the same gradients; after the migration they apply different ones: the "
             "gradients are not averaged over the ranks."
         )
-        found.keywords += ("DistributedOptimizer", "allreduce", "all_reduce", "DistributedDataParallel", "DDP")
+        explanation.keywords += ("DistributedOptimizer", "allreduce", "all_reduce", "DistributedDataParallel", "DDP")
 
 
 def have_equal_gradients(ranks: list[Rank]) -> bool:
@@ -229,19 +236,16 @@ def have_equal_gradients(ranks: list[Rank]) -> bool:
     )
 
 
-def explain_gradients(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+def explain_gradients(explanation: Explanation, first: Pair, left: Observed, right: Observed) -> None:
     """Note a common factor of all gradients."""
-    first = agreement.first
-    if first is None or first.kind != "gradient":
-        return
-    ratio = common_ratio(left.first, right.first)
+    ratio = find_common_ratio(left.first, right.first) if first.kind == "gradient" else None
     if ratio is None or abs(ratio - 1) <= RATIO:  # a factor of 1 explains nothing
         return
-    found.remarks.append(f"All gradients are {ratio:.6g} times those of the original.")
-    found.keywords += ("scale", "unscale", "average", "size", "mean", "sum", "allreduce")
+    explanation.remarks.append(f"All gradients are {ratio:.6g} times those of the original.")
+    explanation.keywords += ("scale", "unscale", "average", "size", "mean", "sum", "allreduce")
 
 
-def common_ratio(left: Rank, right: Rank) -> float | None:
+def find_common_ratio(left: Rank, right: Rank) -> float | None:
     """Return the common factor of all gradients; None if there is none."""
     ratios = []
     for name, ours in left.gradients.items():
@@ -259,7 +263,7 @@ def common_ratio(left: Rank, right: Rank) -> float | None:
     return float(np.median(ratios))
 
 
-def explain_update(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+def explain_update(explanation: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
     """Note that the first step agrees, so that the update or later data differ; and the first other learning rate."""
     first = agreement.first
     if first is None or first.why or first.kind == "gradient" or (first.kind == "loss" and first.step == 0):
@@ -268,27 +272,11 @@ def explain_update(found: Explanation, agreement: Agreement, left: Observed, rig
     step = next((step for step, (a, b) in enumerate(rates) if a != b), None)
     if step is not None:
         ours, theirs = left.first.rates[step], right.first.rates[step]
-        found.remarks.append(
-            f"The learning rate differs from step {step} on: {join_rates(ours)} and {join_rates(theirs)}."
-        )
+        both = " and ".join(", ".join(f"{rate:.6g}" for rate in rates) for rates in (ours, theirs))
+        explanation.remarks.append(f"The learning rate differs from step {step} on: {both}.")
     agreeing = "loss and gradients agree" if agreement.informative_pairs("gradient") else "loss agrees"
-    found.remarks.append(
+    explanation.remarks.append(
         f"The first step's {agreeing}: the optimizer's update, or the data of later steps, makes the difference."
     )
-    found.keywords += (
-        "lr",
-        "learning_rate",
-        "momentum",
-        "decay",
-        "Optimizer",
-        "optim",
-        "schedule",
-        "clip",
-        "step",
-        "beta",
-    )
-
-
-def join_rates(values: list[float]) -> str:
-    """Return learning rates as text."""
-    return ", ".join(f"{value:.6g}" for value in values)
+    explanation.keywords += ("lr", "learning_rate", "momentum", "decay", "Optimizer", "optim", "schedule")
+    explanation.keywords += ("clip", "step", "beta")

@@ -13,53 +13,47 @@ from viaduct.scripts.notebook_runs import is_notebook
 
 def list_commands(request: Request, sides: Sides, stage: StageName) -> list[tuple[str, str]]:
     """Return pairs of purpose and command. On the card's machine they are run in the folder above the migrated copy."""
-    folder = sides.folder
-    words = shlex.join(request.arguments)
+    arguments = shlex.join(request.arguments)
     return [
-        ("Bring it over", f"scp -r {shlex.quote(str(folder))} USER@MACHINE:"),
+        ("Bring it over", f"scp -r {shlex.quote(str(sides.folder))} USER@MACHINE:"),
         ("Look at the machine", "viaduct devices --test"),
-        ("One card", single_card_command(folder, sides.entry, words, request.module)),
-        *multi_card_commands(request, sides, stage, words),
-        *dump_commands(request, sides, stage, words),
+        ("One card", single_card_command(sides.folder, sides.entry, arguments, request.module)),
+        *multi_card_commands(request, sides, stage, arguments),
+        *dump_commands(request, sides, stage, arguments),
     ]
 
 
-def single_card_command(folder: Path, entry: str, words: str, module: str = "") -> str:
+def single_card_command(folder: Path, entry: str, arguments: str, module: str = "") -> str:
     """Return the command for one card."""
+    if is_notebook(entry) and not module:
+        return f"cd {folder.name} && jupyter nbconvert --to notebook --execute {shlex.quote(entry)}"
     start = find_start_script(folder, "run_1p.sh")
-    name = folder.name
-    if module:
-        return f"cd {name} && python3 -m {module} {words}".strip()
-    if is_notebook(entry):
-        return f"cd {name} && jupyter nbconvert --to notebook --execute {shlex.quote(entry)}"
-    return (
-        f"cd {name} && bash {start} {words}" if start else f"cd {name} && python3 {shlex.quote(entry)} {words}"
-    ).strip()
+    started = f"python3 -m {module}" if module else f"bash {start}" if start else f"python3 {shlex.quote(entry)}"
+    return f"cd {folder.name} && {started} {arguments}".strip()
 
 
-def multi_card_commands(request: Request, sides: Sides, stage: StageName, words: str) -> list[tuple[str, str]]:
+def multi_card_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
     """Return the command for a machine with eight cards; nothing if the carry had one rank."""
-    start, name = find_start_script(sides.folder, "run_8p.sh"), sides.folder.name
     if request.ranks < 2:
         return []
-    if start:
-        return [("All cards of a machine", f"cd {name} && bash {start} {words}".strip())]
-    if stage == "torch":
-        started = f"-m {request.module}" if request.module else shlex.quote(sides.entry)
-        line = f"cd {name} && torchrun --nproc_per_node=8 {started} {words}"
-        return [("All cards of a machine", line.strip())]
-    line = f"cd {name} && viaduct launch --ranks 8 -- python3 {shlex.quote(sides.entry)} {words}"
-    return [("All cards of a machine", line.strip())]
+    script = shlex.quote(sides.entry)
+    if start := find_start_script(sides.folder, "run_8p.sh"):
+        started = f"bash {start}"
+    elif stage == "torch":
+        started = f"torchrun --nproc_per_node=8 {f'-m {request.module}' if request.module else script}"
+    else:
+        started = f"viaduct launch --ranks 8 -- python3 {script}"
+    return [("All cards of a machine", f"cd {sides.folder.name} && {started} {arguments}".strip())]
 
 
-def dump_commands(request: Request, sides: Sides, stage: StageName, words: str) -> list[tuple[str, str]]:
+def dump_commands(request: Request, sides: Sides, stage: StageName, arguments: str) -> list[tuple[str, str]]:
     """Return the commands that dump both sides and compare them; nothing for a notebook."""
-    given = f" -- {words}" if words else ""
+    suffix = f" -- {arguments}" if arguments else ""
     if is_notebook(sides.entry):
         return []
     module = f"-m {request.module}" if request.module else ""
-    here = f"viaduct dump {module or shlex.quote(str(sides.root / sides.entry))} --steps 0 --out golden{given}"
-    there = f"viaduct dump {module or shlex.quote(sides.entry)} --steps 0 --out card{given}"
+    here = f"viaduct dump {module or shlex.quote(str(sides.root / sides.entry))} --steps 0 --out golden{suffix}"
+    there = f"viaduct dump {module or shlex.quote(sides.entry)} --steps 0 --out card{suffix}"
     if stage == "tf1":
         source = shlex.quote(str(sides.root))
         there = (

@@ -145,7 +145,10 @@ def read_safetensors(path: Path) -> Content:
 
 
 def read_tensorflow(path: Path) -> Content:
-    """Return the tensors of a TensorFlow checkpoint; partitioned ones and other types, such as strings, are skipped."""
+    """Return the tensors of a TensorFlow checkpoint; partitioned ones and other types, such as strings, are skipped.
+
+    `path` is its .index file.
+    """
     from viaduct.weights.bundle import Bundle
 
     found, unread = Content(), []
@@ -202,11 +205,11 @@ def read_torch(path: Path) -> Content:
         with torch.serialization.safe_globals(harmless_classes()):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        words = " ".join(str(error).split())
-        what = words.partition("Unsupported global: GLOBAL ")[2].partition(" ")[0]
+        message = " ".join(str(error).split())
+        what = message.partition("Unsupported global: GLOBAL ")[2].partition(" ")[0]
         if what:
             return read_storages(path, f"it holds a pickled {what}, which is not executed")
-        raise Unreadable(f"torch.load does not read it without executing it: {words[:120]}") from None
+        raise Unreadable(f"torch.load does not read it without executing it: {message[:120]}") from None
     return flatten(loaded)
 
 
@@ -252,7 +255,10 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def flatten(value: Any) -> Content:
-    """Return the leaves of nested values under their paths; raises Unreadable if there are too many."""
+    """Return the leaves of nested values under their paths; raises Unreadable if there are too many.
+
+    Arrays with axes become `arrays`; all others, arrays without axes too, become `values`, as text.
+    """
     found = Content()
     for number, (name, leaf) in enumerate(leaves(value, "", ())):
         if number >= MAX_VALUES:
@@ -309,6 +315,7 @@ def read_events(path: Path) -> Content:
     """
     found = Content(partial=True)
     for record in read_records(path):
+        # Fields of the message Event: 2 is the step, 5 a summary. Of a summary's values: 1 the tag, 2 simple_value.
         step, summaries = 0, []
         for number, wire, start, stop in fields(record, 0, len(record)):
             if (number, wire) == (2, VARINT):

@@ -36,7 +36,6 @@ class Edit:
 
     @property
     def is_executed(self) -> bool:
-        """Return True if the edited line was executed in this run or an earlier one."""
         return bool(self.count or self.earlier)
 
     @property

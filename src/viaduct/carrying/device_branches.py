@@ -34,7 +34,6 @@ class Branch:
 
     @property
     def place(self) -> str:
-        """Return FILE:LINE."""
         return f"{self.file}:{self.line}"
 
 

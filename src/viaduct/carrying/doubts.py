@@ -36,14 +36,9 @@ class Doubt:
         """Return True if the runs cannot be compared at all, so that a difference between them shows nothing either."""
         return self.kind in ("not deterministic", "other ranks", "wrong tree", "not the file", "changed files")
 
-    def text_in(self, language: str) -> str:
-        """Return the text in the given language."""
-        return self.chinese if language == "zh" else self.text
-
 
 def find_doubts(carried: Carried) -> list[Doubt]:
     """Return all reasons that apply."""
-    assert carried.agreement is not None
     return [
         *find_nondeterminism(carried),
         *find_joined_ranks(carried),
@@ -75,6 +70,7 @@ def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
                 [failure] if failure else [],
             )
             continue
+        # An agreement only for its `earliest`, which does not depend on the verdict.
         pair = Agreement("differ", repetition.pairs).earliest
         assert pair is not None
         location = describe_place(first, repetition.again, pair)
@@ -90,6 +86,7 @@ def find_nondeterminism(carried: Carried) -> Iterator[Doubt]:
 
 def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
     """Name the model_dir that the ranks of an Estimator share: a late rank restores another rank's checkpoint."""
+    # TensorFlow writes a file named `checkpoint` beside its checkpoints.
     folders = sorted({name.rpartition("/")[0] for name in run.summary.wrote if name.rpartition("/")[2] == "checkpoint"})
     script = carried.sides.migrated_script if run.side == "migrated" else carried.sides.original_script
     if carried.request.ranks < 2 or carried.stage != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
@@ -100,47 +97,40 @@ def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
     )
 
 
-def find_joined_ranks(carried: Carried) -> Iterator[Doubt]:
-    """Yield a doubt if ranks train together on the migrated side only."""
-    assert carried.base is not None
+def find_joined_ranks(carried: Carried) -> list[Doubt]:
+    """Return a doubt if ranks train together on the migrated side only."""
     assert carried.migrated is not None
-    before, after = are_joined(carried.base.observed), are_joined(carried.migrated.observed)
-    if after and not before:
-        yield Doubt(
+    if not are_joined(carried.migrated.observed) or are_joined(carried.base.observed):
+        return []
+    return [
+        Doubt(
             "other ranks",
             "the original is written for one process, so each of its ranks trained alone, and the migrated script's "
             "ranks together: compare with --ranks 1 (nn.DataParallel with --data-parallel unwrap)",
             "原脚本为单进程编写,各 rank 独立训练,而迁移后的各 rank 共同训练:请用 --ranks 1 比较"
             "(nn.DataParallel 请加 --data-parallel unwrap)",
         )
+    ]
 
 
 def find_foreign_files(carried: Carried) -> Iterator[Doubt]:
     """Yield files that were loaded from the wrong tree, and files whose executed code is not their content."""
+    assert carried.migrated is not None
     for run in (carried.base, carried.migrated):
-        if run is None:
-            continue
-        side = "migrated" if run.side == "migrated" else "original"
-        wrong = [file for file in run.provenance.problems if file.problem == "wrong tree"]
-        if wrong:
-            items = [f"{file.position} ({file.file})" for file in wrong]
-            other = "original's" if side == "migrated" else "migrated"
-            yield Doubt(
-                "wrong tree",
-                f"the {side} run loaded {write_count(len(wrong), 'file')} of the {other} tree, "
-                "which its own tree does not have",
-                f"{SIDES[side]}加载了另一侧目录中的 {len(wrong)} 个文件,而自己的目录中没有这些文件",
-                items,
-            )
-        changed = [file for file in run.provenance.problems if file.problem == "not the file"]
-        if changed:
-            items = [f"{file.position}: {file.detail}" for file in changed]
-            yield Doubt(
-                "not the file",
-                f"the {side} run executed code that is not what {write_count(len(changed), 'file')} on disk contain",
-                f"{SIDES[side]}执行的代码与磁盘上的 {len(changed)} 个文件不一致",
-                items,
-            )
+        side, other = ("migrated", "original's") if run.side == "migrated" else ("original", "migrated")
+        files = run.provenance.problems
+        yield from doubt_items(
+            "wrong tree",
+            [f"{file.position} ({file.file})" for file in files if file.problem == "wrong tree"],
+            f"the {side} run loaded {{n}} file{{s}} of the {other} tree, which its own tree does not have",
+            f"{SIDES[side]}加载了另一侧目录中的 {{n}} 个文件,而自己的目录中没有这些文件",
+        )
+        yield from doubt_items(
+            "not the file",
+            [f"{file.position}: {file.detail}" for file in files if file.problem == "not the file"],
+            f"the {side} run executed code that is not what {{n}} file{{s}} on disk contain",
+            f"{SIDES[side]}执行的代码与磁盘上的 {{n}} 个文件不一致",
+        )
 
 
 def list_executed_files(carried: Carried) -> set[str]:
@@ -150,144 +140,124 @@ def list_executed_files(carried: Carried) -> set[str]:
     return carried.migrated.provenance.positions | in_earlier
 
 
-def find_unexecuted_files(carried: Carried) -> Iterator[Doubt]:
-    """Yield rewritten files that were never executed."""
+def find_unexecuted_files(carried: Carried) -> list[Doubt]:
+    """Return a doubt about rewritten files that were never executed."""
     executed = list_executed_files(carried)
     edited = {edit.file for edit in carried.edits if edit.side == "migrated" and not edit.is_executed}
     missed = [path for path in carried.sides.files if path not in executed and path in edited]
-    if missed:
-        yield Doubt(
-            "never executed",
-            f"{write_count(len(missed), 'file')} that the migration rewrote {verb_for(len(missed))} never executed",
-            f"迁移改写的 {len(missed)} 个文件从未执行",
-            missed,
-        )
+    return doubt_items(
+        "never executed",
+        missed,
+        "{n} file{s} that the migration rewrote {was} never executed",
+        "迁移改写的 {n} 个文件从未执行",
+    )
 
 
-def find_unexecuted_edits(carried: Carried) -> Iterator[Doubt]:
-    """Yield edits that were never executed, in files that were, and removed lines that the original never executed."""
+def find_unexecuted_edits(carried: Carried) -> list[Doubt]:
+    """Return a doubt about edits that were never executed: removed lines, and lines of files that were executed.
+
+    Other files are the subject of `find_unexecuted_files`.
+    """
     executed = list_executed_files(carried)
     missed = [
-        edit for edit in carried.edits if not edit.is_executed and (edit.file in executed or edit.side == "original")
+        f"{edit.side} {edit.place}: {edit.text}"
+        for edit in carried.edits
+        if not edit.is_executed and (edit.file in executed or edit.side == "original")
     ]
-    if missed:
-        count = len(missed)
-        yield Doubt(
-            "never executed",
-            f"{write_count(count, 'edit')} {verb_for(count)} never executed",
-            f"{count} 处修改从未执行",
-            [f"{edit.side} {edit.place}: {edit.text}" for edit in missed],
-        )
+    return doubt_items("never executed", missed, "{n} edit{s} {was} never executed", "{n} 处修改从未执行")
 
 
-def find_ineffective_values(carried: Carried) -> Iterator[Doubt]:
-    """Yield values that objects were created with differently, though no difference was seen in what was compared."""
-    if carried.ineffective:
-        count = len(carried.ineffective)
-        yield Doubt(
-            "no effect",
-            f"{write_count(count, 'value')} {verb_for(count)} made differently, without effect in "
-            f"{write_count(carried.original.summary.steps, 'step')}",
-            f"{count} 处数值不同,但在 {carried.original.summary.steps} 步内没有产生影响",
-            [other.sentence for other in carried.ineffective],
-        )
+def find_ineffective_values(carried: Carried) -> list[Doubt]:
+    """Return a doubt about values that objects were created with differently, without a difference that was seen."""
+    steps = carried.original.summary.steps
+    return doubt_items(
+        "no effect",
+        [other.sentence for other in carried.ineffective],
+        f"{{n}} value{{s}} {{was}} made differently, without effect in {steps} step{'' if steps == 1 else 's'}",
+        f"{{n}} 处数值不同,但在 {steps} 步内没有产生影响",
+    )
 
 
-def find_manual_changes(carried: Carried) -> Iterator[Doubt]:
-    """Yield values that were changed by hand in the user's copy (--migrated), though no difference was seen."""
+def find_manual_changes(carried: Carried) -> list[Doubt]:
+    """Return a doubt about values changed by hand in the copy (--migrated), without a difference that was seen."""
     assert carried.agreement is not None
     lines = find_changed_values(carried.sides) if carried.agreement.verdict != "differ" else []
-    if lines:
-        count = len(lines)
-        yield Doubt(
-            "no effect",
-            f"{write_count(count, 'line')} {verb_for(count)} given other numbers or operators by hand, and nothing "
-            "that was compared shows it",
-            f"手工修改了 {count} 处数值或运算符,但比较的内容没有体现其影响",
-            lines,
-        )
+    return doubt_items(
+        "no effect",
+        lines,
+        "{n} line{s} {was} given other numbers or operators by hand, and nothing that was compared shows it",
+        "手工修改了 {n} 处数值或运算符,但比较的内容没有体现其影响",
+    )
 
 
 def find_uncompared(carried: Carried) -> Iterator[Doubt]:
     """Yield ranks without steps, a comparison without a verdict, and losses or most weights that rounding hides."""
     assert carried.agreement is not None
-    found = carried.agreement
+    agreement = carried.agreement
     yield from find_unseen_ranks(carried)
-    if found.verdict == "unsure":
-        yield Doubt("not compared", found.remarks[0], found.remarks[0])
-    if found.verdict != "rounding":
+    if agreement.verdict == "unsure":
+        yield Doubt("not compared", agreement.remarks[0], agreement.remarks[0])
+    if agreement.verdict != "rounding":
         return
-    losses, weights = (found.pairs_of(kind) for kind in ("loss", "weight"))
-    hidden = len(losses) - len(found.informative_pairs("loss"))
-    if hidden or len(found.informative_pairs("weight")) * 2 < len(weights):
+    losses, weights = (agreement.pairs_of(kind) for kind in ("loss", "weight"))
+    hidden = len(losses) - len(agreement.informative_pairs("loss"))
+    if hidden or len(agreement.informative_pairs("weight")) * 2 < len(weights):
         yield Doubt(
             "not compared",
             "the script magnifies rounding so much that later values show nothing; fewer --steps show more",
             "脚本将舍入误差放大到后面的数值无法比较;减少 --steps 可以比较更多内容",
-            found.remarks,
+            agreement.remarks,
         )
 
 
-def find_unseen_ranks(carried: Carried) -> Iterator[Doubt]:
-    """Yield ranks that took no step on either side."""
-    assert carried.base is not None
+def find_unseen_ranks(carried: Carried) -> list[Doubt]:
+    """Return a doubt about ranks that took no step on either side."""
     assert carried.migrated is not None
     seen = {rank.number for run in (carried.base, carried.migrated) for rank in run.observed.ranks}
-    unseen = [f"rank {number}" for number in range(carried.request.ranks) if number not in seen]
-    if unseen:
-        yield Doubt(
-            "not compared",
-            f"{len(unseen)} of {carried.request.ranks} ranks took no step on either side",
-            f"{carried.request.ranks} 个 rank 中有 {len(unseen)} 个在两侧都没有执行训练步",
-            unseen,
-        )
+    count = carried.request.ranks
+    unseen = [f"rank {number}" for number in range(count) if number not in seen]
+    return doubt_items(
+        "not compared",
+        unseen,
+        f"{{n}} of {count} ranks took no step on either side",
+        f"{count} 个 rank 中有 {{n}} 个在两侧都没有执行训练步",
+    )
 
 
-def find_other_outcomes(carried: Carried) -> Iterator[Doubt]:
-    """Yield network inputs, evaluations and repeatable printed numbers that differ."""
+def find_other_outcomes(carried: Carried) -> list[Doubt]:
+    """Return a doubt about network inputs, evaluations and repeatable printed numbers that differ."""
     differing = carried.outcomes.differing if carried.outcomes is not None else []
-    if differing:
-        count = len(differing)
-        yield Doubt(
-            "printed",
-            f"{write_count(count, 'further result')} (data, evaluations, printed numbers) {verb_for(count)} not the "
-            "same",
-            f"另有 {count} 项结果(数据、评估、打印的数值)不一致",
-            differing,
-        )
+    return doubt_items(
+        "printed",
+        differing,
+        "{n} further result{s} (data, evaluations, printed numbers) {was} not the same",
+        "另有 {n} 项结果(数据、评估、打印的数值)不一致",
+    )
 
 
-def find_changed_originals(carried: Carried) -> Iterator[Doubt]:
-    """Yield the user's files that changed during a run: a later run may have read other content."""
+def find_changed_originals(carried: Carried) -> list[Doubt]:
+    """Return a doubt about the user's files that changed during a run: a later run may have read other content."""
     runs = [run for run in (carried.original, carried.migrated) if run is not None]
     runs += [repetition.again for repetition in carried.repeated]
     changed = sorted({path for run in runs for path in run.summary.changed})
-    if changed:
-        yield Doubt(
-            "changed files",
-            f"{write_count(len(changed), 'file')} of your own changed while the scripts ran, so that the runs may have "
-            "read different content",
-            f"脚本运行期间,您自己的 {len(changed)} 个文件发生了变化,各次运行读到的内容可能不同",
-            changed,
-        )
+    return doubt_items(
+        "changed files",
+        changed,
+        "{n} file{s} of your own changed while the scripts ran, so that the runs may have read different content",
+        "脚本运行期间,您自己的 {n} 个文件发生了变化,各次运行读到的内容可能不同",
+    )
 
 
-def find_other_files(carried: Carried) -> Iterator[Doubt]:
-    """Yield written files that differ."""
+def find_other_files(carried: Carried) -> list[Doubt]:
     differing = [f"{file.name}: {file.detail}" for file in carried.written if file.state == "differs"]
-    if differing:
-        count = len(differing)
-        yield Doubt(
-            "written",
-            f"{write_count(count, 'file')} that the scripts write {'is' if count == 1 else 'are'} not the same",
-            f"脚本写出的 {count} 个文件不一致",
-            differing,
-        )
+    text = "{n} file{s} that the scripts write {are} not the same"
+    return doubt_items("written", differing, text, "脚本写出的 {n} 个文件不一致")
 
 
-def write_count(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def doubt_items(kind: Kind, items: list[str], text: str, chinese: str) -> list[Doubt]:
+    """Return the doubt about some items; none without items.
 
-
-def verb_for(count: int) -> str:
-    return "was" if count == 1 else "were"
+    In both texts {n} is the number of items; {s}, {was} and {are} follow it.
+    """
+    forms = {"s": "", "was": "was", "are": "is"} if len(items) == 1 else {"s": "s", "was": "were", "are": "are"}
+    return [Doubt(kind, text.format(n=len(items), **forms), chinese.format(n=len(items)), items)] if items else []

@@ -81,7 +81,6 @@ def key_of(tensor: Stored) -> Key:
 
 
 def execution_order(pair: Pair) -> tuple[int, int, int]:
-    """Return the position of a pair in execution order."""
     tensor = pair.left or pair.right
     assert tensor is not None
     return tensor.step, tensor.order, tensor.rank
@@ -107,7 +106,7 @@ def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
 
 def kind_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
     """Return the key that a tensor has in an agreement; None for the inputs and outputs of modules."""
-    if tensor.op == rehearsal.LOSS and tensor.order == rehearsal.BEHIND:
+    if tensor.op == rehearsal.LOSS and tensor.order == rehearsal.AFTER_CALLS:
         return "loss", "loss" if tensor.index == 0 else f"loss {tensor.index + 1}", tensor.rank, tensor.step
     if tensor.role == "gradient":
         return "gradient", tensor.op, tensor.rank, 0

@@ -17,8 +17,10 @@ from viaduct.rehearsal.limits import StandInFails
 from viaduct.rehearsal.project import FRAMEWORKS, PROVIDED, pip_line
 from viaduct.rehearsal.summary import MISSING, SILENT, has_empty_input, signal_name
 
-Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]
-_OURS = str(Path(viaduct.__file__).resolve().parent) + "/"
+Whose = Literal[
+    "script", "package", "file", "limit", "bound", "viaduct"
+]  # what is at fault; sentences.FAULTS has the words
+_PACKAGE = str(Path(viaduct.__file__).resolve().parent) + "/"
 # Messages of PyTorch's dispatcher and of the stand-in about an operator that the stand-in lacks.
 NO_KERNEL = re.compile(
     r"Could not run 'aten::|PrivateUse1|not implemented for .*(?:npu|mlu)|No registered kernel", re.I
@@ -33,14 +35,8 @@ NO_FILE = re.compile(r"FileNotFoundError|NotFoundError|NotADirectoryError|No suc
 # If the innermost frame is viaduct's, these types mean a bug in viaduct; other types were raised by PyTorch because of
 # the script.
 MISTAKES = (
-    "AttributeError",
-    "TypeError",
-    "KeyError",
-    "IndexError",
-    "NameError",
-    "AssertionError",
-    "NotImplementedError",
-)
+    "AttributeError", "TypeError", "KeyError", "IndexError", "NameError", "AssertionError", "NotImplementedError",
+)  # fmt: skip
 NO_NETWORK = re.compile(
     r"URL fetch failure|URLError|urlopen error|Name or service not known|Temporary failure in name resolution|"
     r"Max retries exceeded|Failed to establish a new connection|couldn't connect to 'https?://",
@@ -49,6 +45,14 @@ NO_NETWORK = re.compile(
 ERROR = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b")
 # TensorFlow writes the node and the reason of a failed graph below the traceback of the node's creation.
 GRAPH_ERROR = re.compile(r"([\w.]+): Graph execution error:.*?^Node: '([^']*)'\n([^\n]+)", re.DOTALL | re.MULTILINE)
+STEP_AT = "Name a line or a function that each step executes, or give the script after -- the arguments to reach it."
+STEP_AT_ZH = "请指出每一步都会执行的行或函数,或在 -- 之后给出能执行到它的参数。"
+SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
+REPORT = (
+    "This is a fault of viaduct, not of the script. Please report it with {file}: it has the command, the versions, "
+    "the lines around the one that failed and the traceback."
+)
+REPORT_ZH = "这是 viaduct 的问题,不是脚本的问题。请附上 {file} 进行反馈,其中有命令、版本、出错位置附近的代码和调用栈。"
 FATAL = (139, 134, 136, 132)  # exit codes of SIGSEGV, SIGABRT, SIGFPE, SIGILL
 
 
@@ -70,7 +74,7 @@ def find_fault(run: Run) -> Fault:
         text = f"{who} goes beyond a documented limit of the card"
         return Fault("limit", text, f"{who_zh}超出了加速卡的文档限制")
     if summary.bound == "watch":
-        return make_our_fault(run, who, who_zh)
+        return blame_stand_in(run)
     if summary.silent:
         return Fault("script", f"of {who}, {summary.silent}", f"{who_zh}的进程没有留下报告", SILENT, SILENT_ZH)
     if summary.bound:
@@ -83,26 +87,27 @@ def find_fault(run: Run) -> Fault:
             f"用 {flag} 提高限制,或减少 --steps 和数据量。",
         )
     if match := MISSING.search(summary.failure):
-        return missing_package(run, match[1], who, who_zh)
+        return explain_missing_module(run, match[1])
     if match := NOT_IMPORTED.search(summary.failure):
-        return broken_package(run, who, who_zh)
-    if is_ours(run):
-        return make_our_fault(run, who, who_zh)
+        return explain_failed_import(run)
+    if is_viaducts_fault(run):
+        return blame_stand_in(run)
     if package := find_other_release(run):
-        return other_release(run, package, who, who_zh)
+        return explain_other_release(run, package)
+    error = shorten_error(summary.failure)
     if NO_NETWORK.search(summary.failure):
         return Fault(
             "file",
-            f"{who} cannot download what it needs: {shorten_error(summary.failure)}",
-            f"{who_zh}无法下载所需文件:{shorten_error(summary.failure)}",
+            f"{who} cannot download what it needs: {error}",
+            f"{who_zh}无法下载所需文件:{error}",
             "Put the file where the script looks for it, or give --fake-data.",
             "请将文件放到脚本查找的位置,或使用 --fake-data。",
         )
     if NO_FILE.search(summary.failure) or has_empty_input(summary):
         return Fault(
             "file",
-            f"{who} does not find a file: {shorten_error(summary.failure)}",
-            f"{who_zh}找不到文件:{shorten_error(summary.failure)}",
+            f"{who} does not find a file: {error}",
+            f"{who_zh}找不到文件:{error}",
             "Give the script the path of its data after --, or give --fake-data. A relative path is read from the "
             "folder in which the command is given.",
             "请在 -- 之后给出数据路径,或使用 --fake-data;相对路径以执行命令的目录为准。",
@@ -121,7 +126,7 @@ def find_fault(run: Run) -> Fault:
             "一步指优化器的一次更新,或在反向传播与下一次前向传播之间手工完成的更新。请在 -- 之后给出训练所需的参数,"
             "或用 --step-at 文件:行号 指出一步在哪里结束。",
         )
-    how = shorten_error(summary.failure) or f"{describe_ending(summary.script_exit_code)}{last_line(run)}"
+    how = error or f"{describe_ending(summary.script_exit_code)}{last_line(run)}"
     return Fault("script", f"{who} fails: {how}", f"{who_zh}运行失败:{how}")
 
 
@@ -130,16 +135,13 @@ def name_side(run: Run) -> tuple[str, str]:
     return ("the migrated script", "迁移后的脚本") if run.side == "migrated" else ("the original", "原脚本")
 
 
-def missing_package(run: Run, name: str, who: str, who_zh: str) -> Fault:
+def explain_missing_module(run: Run, name: str) -> Fault:
     """Return the fault of a module that is missing: of TensorFlow, Horovod, the stand-in or another package."""
+    who, who_zh = name_side(run)
     top = name.partition(".")[0]
     if top == "tensorflow" and is_installed("tensorflow"):
-        return Fault(
-            "viaduct",
-            f"TensorFlow 2.15, which plays TensorFlow 1 here, has no module {name!r}, which {who} imports",
-            f"此处由 TensorFlow 2.15 扮演 TensorFlow 1,它没有{who_zh}导入的模块 {name!r}",
-            *describe_reproducer(run),
-        )
+        text = f"TensorFlow 2.15, which plays TensorFlow 1 here, has no module {name!r}, which {who} imports"
+        return blame_viaduct(run, text, f"此处由 TensorFlow 2.15 扮演 TensorFlow 1,它没有{who_zh}导入的模块 {name!r}")
     if top == "horovod" and run.plan.on == "npu":
         return Fault(
             "limit",
@@ -149,39 +151,29 @@ def missing_package(run: Run, name: str, who: str, who_zh: str) -> Fault:
             "请在迁移后的副本中修改页面列出的需人工检查的行,然后用 --migrated 指定该副本。",
         )
     if top in PROVIDED:
-        return Fault(
-            "viaduct",
-            f"the stand-in has no module {name!r}, which {who} imports",
-            f"替身没有 {who_zh}导入的模块 {name!r}",
-            *describe_reproducer(run),
-        )
-    return Fault(
-        "package", f"{who} needs the package {top!r}", f"{who_zh}需要软件包 {top!r}", pip_line([top]), pip_line([top])
-    )
+        text = f"the stand-in has no module {name!r}, which {who} imports"
+        return blame_viaduct(run, text, f"替身没有 {who_zh}导入的模块 {name!r}")
+    install = pip_line([top])
+    return Fault("package", f"{who} needs the package {top!r}", f"{who_zh}需要软件包 {top!r}", install, install)
 
 
-STEP_AT = "Name a line or a function that each step executes, or give the script after -- the arguments to reach it."
-STEP_AT_ZH = "请指出每一步都会执行的行或函数,或在 -- 之后给出能执行到它的参数。"
-SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
-
-
-def broken_package(run: Run, who: str, who_zh: str) -> Fault:
+def explain_failed_import(run: Run) -> Fault:
     """Return the fault of an import that fails though the package is installed.
 
-    Names of tf.contrib and other releases are told by the message, everything else by the file of the innermost frame.
+    The message shows names of tf.contrib and of other releases; else the file of the innermost frame decides.
     """
+    who, who_zh = name_side(run)
     how = shorten_error(run.summary.failure)
     if lacks_contrib(run.summary.failure):
-        return make_our_fault(run, who, who_zh)
+        return blame_stand_in(run)
     if package := find_other_release(run):
-        return other_release(run, package, who, who_zh)
-    frames = [
-        file for file, _ in FRAME.findall(run.output_of_rank(run.summary.failed_rank)) if not file.startswith("<")
-    ]
+        return explain_other_release(run, package)
+    traced = FRAME.findall(run.output_of_rank(run.summary.failed_rank))
+    frames = [file for file, _ in traced if not file.startswith("<")]  # not <frozen importlib>
     if not frames or frames[-1].startswith(f"{run.plan.tree or run.plan.project}/"):
         return Fault("script", f"{who} cannot import what it needs: {how}", f"{who_zh}无法导入所需内容:{how}")
-    if frames[-1].startswith(_OURS):
-        return make_our_fault(run, who, who_zh)
+    if frames[-1].startswith(_PACKAGE):
+        return blame_stand_in(run)
     return Fault(
         "package",
         f"{who} imports a package that cannot be loaded: {how}",
@@ -220,8 +212,9 @@ def read_release(package: str) -> str:
     return ""
 
 
-def other_release(run: Run, package: str, who: str, who_zh: str) -> Fault:
+def explain_other_release(run: Run, package: str) -> Fault:
     """Return the fault of a package in a release that the script cannot use."""
+    who, who_zh = name_side(run)
     how, release = shorten_error(run.summary.failure.splitlines()[0]), read_release(package)
     return Fault(
         "package",
@@ -232,35 +225,23 @@ def other_release(run: Run, package: str, who: str, who_zh: str) -> Fault:
     )
 
 
-REPORT = (
-    "This is a fault of viaduct, not of the script. Please report it with {file}: it has the command, the versions, "
-    "the lines around the one that failed and the traceback."
-)
-REPORT_ZH = "这是 viaduct 的问题,不是脚本的问题。请附上 {file} 进行反馈,其中有命令、版本、出错位置附近的代码和调用栈。"
+def blame_viaduct(run: Run, text: str, chinese: str) -> Fault:
+    """Return a fault of viaduct's own, with the advice to report it with the reproducer."""
+    path = Path(run.plan.record).parents[1] / REPRODUCER
+    file = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return Fault("viaduct", text, chinese, REPORT.format(file=file), REPORT_ZH.format(file=file))
 
 
-def describe_reproducer(run: Run) -> tuple[str, str]:
-    file = shown_path(Path(run.plan.record).parents[1] / REPRODUCER)
-    return REPORT.format(file=file), REPORT_ZH.format(file=file)
-
-
-def shown_path(path: Path) -> str:
-    """Return a path relative to the current folder if it lies there; else the full path."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
-def make_our_fault(run: Run, who: str, who_zh: str) -> Fault:
-    """Return the fault of a failure that is viaduct's."""
+def blame_stand_in(run: Run) -> Fault:
+    """Return the fault of a failure within viaduct's stand-in."""
+    who, who_zh = name_side(run)
     how = shorten_error(run.summary.failure) or describe_ending(run.summary.script_exit_code)
-    return Fault(
-        "viaduct",
-        f"viaduct's stand-in fails under {who}: {how}",
-        f"viaduct 的替身在运行{who_zh}时出错:{how}",
-        *describe_reproducer(run),
+    return blame_viaduct(
+        run, f"viaduct's stand-in fails under {who}: {how}", f"viaduct 的替身在运行{who_zh}时出错:{how}"
     )
 
 
-def is_ours(run: Run) -> bool:
+def is_viaducts_fault(run: Run) -> bool:
     """Return True if viaduct is at fault.
 
     That is: a fatal signal without an error message, an operator or a name of tf.contrib that the stand-in lacks, an
@@ -268,12 +249,11 @@ def is_ours(run: Run) -> bool:
     """
     if run.summary.script_exit_code in FATAL and not run.summary.failure:
         return True
-    if NO_KERNEL.search(run.summary.failure) or StandInFails.__name__ in run.summary.failure:
-        return True
-    if lacks_contrib(run.summary.failure):
+    failure = run.summary.failure
+    if NO_KERNEL.search(failure) or StandInFails.__name__ in failure or lacks_contrib(failure):
         return True
     frames = FRAME.findall(run.output_of_rank(run.summary.failed_rank))
-    return bool(frames) and frames[-1][0].startswith(_OURS) and run.summary.failure.startswith(MISTAKES)
+    return bool(frames) and frames[-1][0].startswith(_PACKAGE) and failure.startswith(MISTAKES)
 
 
 def describe_ending(code: int) -> str:

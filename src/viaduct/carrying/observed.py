@@ -19,14 +19,17 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Rank:
-    """Observations of one rank. Losses, learning rates and inputs are lists by step, each with one or more values."""
+    """Observations of one rank. Losses, learning rates and inputs are lists by step, each with the values of that step.
+
+    What is recorded, and the names of parameters: rehearsal/observe.py.
+    """
 
     number: int
     losses: list[list[float]] = field(default_factory=list)
-    rates: list[list[float]] = field(default_factory=list)
-    gradients: Arrays = field(default_factory=dict)
-    weights: Arrays = field(default_factory=dict)
-    facts: list[Fact] = field(default_factory=list)
+    rates: list[list[float]] = field(default_factory=list)  # learning rates
+    gradients: Arrays = field(default_factory=dict)  # of the first step
+    weights: Arrays = field(default_factory=dict)  # at the end
+    facts: list[Fact] = field(default_factory=list)  # objects of the script (modules, optimizers …) and their settings
     evaluations: list[list[float]] = field(default_factory=list)  # sums over the outputs of passes without gradients
     inputs: list[list[float]] = field(default_factory=list)  # by step, sums over the inputs of networks
     times: list[tuple[float, float]] = field(
@@ -40,6 +43,7 @@ class Observed:
 
     @property
     def first(self) -> Rank:
+        """Return the lowest rank that was seen; an empty one if none was."""
         return self.ranks[0] if self.ranks else Rank(0)
 
 

@@ -22,6 +22,7 @@ from viaduct.rehearsal.printing import read_lines
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
 DEVICE = re.compile("|".join(("cuda|gpu|npu|mlu", *BACKENDS.values())), re.IGNORECASE)
 MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+# {0} is the number of this pattern's group in TIME: the second separator must equal the first.
 CLOCK = r"[0-2]\d([:._-])[0-5]\d(?:{0}[0-5]\d(?:[.,]\d+)?)?"
 TIMES = (
     r"20\d\d([-/_])[01]\d\1[0-3]\d(?:[T _-]" + CLOCK.format(r"\2") + ")?",  # 2024-05-31 12:30:00
@@ -30,6 +31,7 @@ TIMES = (
     r"[0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?",
     r"1[6-9]\d{8}(?:\.\d+)?",  # seconds since 1970
 )
+# What stands before a number that is a time or a speed, and what stands after one.
 SPENT = re.compile(
     r"\b(?:time(?:/| per )(?:batch|step|epoch|iter(?:ation)?|image|sample|example)"
     r"|time|took|elapsed|duration|runtime|throughput|speed)\W{0,4}$",

@@ -81,6 +81,7 @@ def is_shared(entry: dict[str, Any], plan: Plan) -> bool:
 
 
 def judge(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) -> Executed:
+    """Return one executed file, from its first entry and all entries of the same file."""
     position = entry["position"] or entry["file"]
     names = tuple(dict.fromkeys(item["name"] for item in entries if item["name"]))
     processes = len({item["pid"] for item in entries})
@@ -88,12 +89,12 @@ def judge(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) 
     return Executed(position, entry["file"], entry["sha256"], names, processes, problem, detail)
 
 
-def find_problem(entry: dict[str, Any], own: Path) -> tuple[Problem, str]:
-    """Return the problem of an executed file and its detail; empty if it is `own`, the file of the side's tree."""
-    if entry["tree"] == "other" or not own.is_file():
+def find_problem(entry: dict[str, Any], expected: Path) -> tuple[Problem, str]:
+    """Return the problem of an executed file and its detail; empty if it is `expected`, the file of the side's tree."""
+    if entry["tree"] == "other" or not expected.is_file():
         return "wrong tree", entry["file"]
     if not entry["from_file"]:
         return "not the file", "what was executed is not what the file compiles to"
-    if hashlib.sha256(own.read_bytes()).hexdigest() != entry["sha256"]:
+    if hashlib.sha256(expected.read_bytes()).hexdigest() != entry["sha256"]:
         return "not the file", f"the file that was executed, {entry['file']}, has other content"
     return "", ""

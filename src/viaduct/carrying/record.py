@@ -25,6 +25,7 @@ def write(carried: Carried, path: Path) -> None:
 
 
 def as_record(carried: Carried) -> dict[str, Any]:
+    """Return the fields of carry.json."""
     request, found = carried.request, carried.agreement
     first = found.first if found else None
     return {
@@ -95,6 +96,7 @@ def describe_speed_record(speed: Speed | None) -> dict[str, Any] | None:
 
 
 def describe_fault(carried: Carried) -> dict[str, str] | None:
+    """Return which side failed and whose fault that is; None unless a side could not run."""
     if carried.verdict != "could not run":
         return None
     if carried.failed_run is None:

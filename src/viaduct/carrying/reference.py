@@ -1,7 +1,6 @@
-"""Intended changes of numbers: some rules change numbers on purpose.
+"""The reference: a copy of the original to which only those rules are applied that change numbers on purpose.
 
-If the sides differ, these rules alone are applied to a copy of the original, which is run as the reference. Any
-difference from the reference was not intended.
+It is run if the sides differ. Any difference between the migrated script and the reference was not intended.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from viaduct.carrying.request import Request
 from viaduct.carrying.sides import Sides, find_project
 from viaduct.migration.run import migrate_project
 from viaduct.migration.writing import write_out
-from viaduct.rehearsal.files import move_record
-from viaduct.rehearsal.plan import Plan
 
-MEANT = {"tf1.dataset_drop_remainder": "the last, smaller batch of each pass over the data is dropped"}
+INTENDED = {
+    "tf1.dataset_drop_remainder": "the last, smaller batch of each pass over the data is dropped"
+}  # rule, what it changes
 
 JOINED = "all ranks begin with rank 0's variables, and gradients are averaged; the original is for one device"
 
@@ -26,7 +25,7 @@ def find_changing_rules(sides: Sides) -> dict[str, str]:
     if sides.outcome is None:
         return {}
     used = {finding.rule for finding in sides.outcome.findings if finding.status == "changed"}
-    return {rule: what for rule, what in MEANT.items() if rule in used}
+    return {rule: what for rule, what in INTENDED.items() if rule in used}
 
 
 def write(request: Request, sides: Sides, rules: tuple[str, ...]) -> Path:
@@ -37,8 +36,3 @@ def write(request: Request, sides: Sides, rules: tuple[str, ...]) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     write_out(migrate_project(path, options), folder, {}, link_data=True)
     return (folder / sides.entry).resolve()
-
-
-def rename_record(plan: Plan, name: str) -> Plan:
-    """Return the plan with another record folder."""
-    return move_record(plan, Path(plan.record).parent / name)

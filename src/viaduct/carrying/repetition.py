@@ -97,6 +97,7 @@ class SecondRun:
         return Run(self.side, self.plan, summary, read(self.plan), provenance.read(self.plan))
 
     def stop(self) -> None:
+        """End the run with all its processes, if it is still running."""
         process = self._process
         if process is None or process.poll() is not None:
             return
@@ -138,6 +139,11 @@ def main(record: str) -> int:
 def compare_runs(first: Run, again: Run, side: Side) -> Repetition:
     """Compare the values of two runs of one side."""
     return Repetition(side, again, judging.measure(first.observed, again.observed) if again.is_finished else [])
+
+
+def find_second_run(repeated: list[Repetition], side: Side) -> Run | None:
+    """Return the second run of a side; None if there is none, or if it left no summary."""
+    return next((repetition.again for repetition in repeated if repetition.side == side), None)
 
 
 def describe_place(first: Run, again: Run, pair: Pair) -> str:

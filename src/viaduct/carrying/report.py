@@ -51,8 +51,7 @@ TONES: dict[Verdict, Tone] = {
 CHINESE: dict[Verdict, str] = {
     "agrees": "一致", "differs": "不一致", "not proved": "未证明", "could not run": "无法运行",
 }  # fmt: skip
-Layer = tuple[str, dict[str, Pair]]
-"""The name of a layer, and its pairs by kind."""
+Layer = tuple[str, dict[str, Pair]]  # name of a parameter or variable, its pairs by kind
 KINDS: dict[Kind, str] = {"loss": "losses", "gradient": "gradients", "weight": "weights"}
 MOMENTS: dict[Kind, str] = {"gradient": "gradient of the first step", "weight": "weight at the end"}
 MAX_CHARTED_LAYERS = 60  # the table has all
@@ -76,33 +75,34 @@ def make_page(carried: Carried) -> Page:
         )
     ]
     sections = [
-        *divergence_sections(carried),
-        *loss_sections(carried),
-        *drift_sections(carried),
-        *written_sections(carried),
-        *executed_sections(carried),
-        *limit_sections(carried),
-        remaining_sections(carried),
-        changes(carried),
-        machine(carried),
-        *figures(carried),
-        method(carried),
+        *make_divergence_sections(carried),
+        *make_loss_sections(carried),
+        *make_layer_sections(carried),
+        *make_written_sections(carried),
+        *make_executed_sections(carried),
+        *make_limit_sections(carried),
+        make_manual_section(carried),
+        make_changes_section(carried),
+        make_commands_section(carried),
+        *make_baseline_sections(carried),
+        make_method_section(carried),
     ]
     title = f"{carried.sides.entry} carried to {request.to.upper()}"
     executed = ORIGINAL_EXECUTED if carried.migrated is None else BOTH_EXECUTED
-    return Page(title, executed, tiles(carried), sections, lead, verb="carry", kind="carry report")
+    return Page(title, executed, make_tiles(carried), sections, lead, verb="carry", kind="carry report")
 
 
-def tiles(carried: Carried) -> list[Tile]:
-    good = True if carried.verdict == "agrees" else None if carried.verdict == "not proved" else False
+def make_tiles(carried: Carried) -> list[Tile]:
+    # Of a tile's `good`, None means neither good nor bad.
+    good = {"agrees": True, "not proved": None}.get(carried.verdict, False)
     verdict = CHINESE[carried.verdict] if carried.request.lang == "zh" else carried.verdict
     return [
         Tile("verdict", verdict, describe_bits(carried), good),
-        steps_tile(carried),
-        *edits_tile(carried),
-        *(agreement_tile(carried.agreement, kind) for kind in KINDS if carried.agreement),
-        limits_tile(carried),
-        manual_tile(carried.sides),
+        make_steps_tile(carried),
+        *make_edits_tile(carried),
+        *(make_agreement_tile(carried.agreement, kind) for kind in KINDS if carried.agreement),
+        make_limits_tile(carried),
+        make_manual_tile(carried.sides),
     ]
 
 
@@ -112,25 +112,25 @@ def describe_bits(carried: Carried) -> str:
         return ""
     if carried.verdict == "not proved":
         return plural(len(carried.doubts), "reason")
-    words = {"same": "in every bit that was compared", "rounding": "within rounding"}
-    return words.get(carried.agreement.verdict, "")
+    closeness = {"same": "in every bit that was compared", "rounding": "within rounding"}
+    return closeness.get(carried.agreement.verdict, "")
 
 
-def edits_tile(carried: Carried) -> list[Tile]:
+def make_edits_tile(carried: Carried) -> list[Tile]:
     if not carried.edits:
         return []
     ran = sum(edit.is_executed for edit in carried.edits)
     return [Tile("edits executed", f"{ran} of {len(carried.edits)}", good=True if ran == len(carried.edits) else None)]
 
 
-def steps_tile(carried: Carried) -> Tile:
-    if carried.migrated is None:
-        return Tile("steps", "not run", plural(carried.request.ranks, "rank"))
-    taken = f"{carried.migrated.summary.steps} of {carried.original.summary.steps}"
-    return Tile("steps", taken, plural(carried.request.ranks, "rank"))
+def make_steps_tile(carried: Carried) -> Tile:
+    count = "not run"
+    if carried.migrated is not None:
+        count = f"{carried.migrated.summary.steps} of {carried.original.summary.steps}"
+    return Tile("steps", count, plural(carried.request.ranks, "rank"))
 
 
-def agreement_tile(agreement: Agreement, kind: Kind) -> Tile:
+def make_agreement_tile(agreement: Agreement, kind: Kind) -> Tile:
     """Return the tile of one kind; values that are mostly rounding neither agree nor differ."""
     pairs, judged = agreement.pairs_of(kind), agreement.informative_pairs(kind)
     if not pairs:
@@ -142,7 +142,7 @@ def agreement_tile(agreement: Agreement, kind: Kind) -> Tile:
     return Tile(f"{KINDS[kind]} that agree", agreeing, note, good=False if bad else None if hidden else True)
 
 
-def limits_tile(carried: Carried) -> Tile:
+def make_limits_tile(carried: Carried) -> Tile:
     met = len(carried.limits)
     if met:
         return Tile("limits met", str(met), good=False)
@@ -154,7 +154,7 @@ def limits_tile(carried: Carried) -> Tile:
     return Tile("limits met", "0", note, None if note else True)
 
 
-def manual_tile(sides: Sides) -> Tile:
+def make_manual_tile(sides: Sides) -> Tile:
     manual, unread = len(sides.manual_findings), sides.unread_count
     note = f"{plural(unread, 'file')} could not be analysed" if unread else ""
     return Tile("manual review", str(manual), note, good=None if manual or unread else True)
@@ -163,35 +163,26 @@ def manual_tile(sides: Sides) -> Tile:
 # ---- where they part
 
 
-def divergence_sections(carried: Carried) -> list[Section]:
+def make_divergence_sections(carried: Carried) -> list[Section]:
     found = carried.explanation
     if found is None:
-        return output_of_failure(carried)
+        return make_output_sections(carried)
     parts: list[Part] = []
     if carried.suspects:
         rows = [[suspect.place, suspect.why, suspect.old, suspect.new] for suspect in carried.suspects]
-        parts.append(
-            Table(
-                ["migrated line", "why it is suspected", "before", "after"], rows, "Changed lines, the likeliest first"
-            )
-        )
+        columns = ["migrated line", "why it is suspected", "before", "after"]
+        parts.append(Table(columns, rows, "Changed lines, the likeliest first"))
     if found.others:
         columns = ["object", "setting", "original", "migrated", "line"]
-        others = [
-            [
-                o.name,
-                o.what,
-                format_value(o.left),
-                format_value(o.right),
-                f"{display_path(carried, o.right_at[0])}:{o.right_at[1]}" if o.right_at else "",
-            ]
-            for o in found.others[:MAX_OTHERS]
-        ]
+        others = []
+        for other in found.others[:MAX_OTHERS]:
+            line = f"{display_path(carried, other.right_at[0])}:{other.right_at[1]}" if other.right_at else ""
+            others.append([other.name, other.what, format_value(other.left), format_value(other.right), line])
         parts.append(Table(columns, others, "Created with other values"))
     return [Section("Where they part", " ".join(found.remarks), parts)]
 
 
-def output_of_failure(carried: Carried) -> list[Section]:
+def make_output_sections(carried: Carried) -> list[Section]:
     run = carried.failed_run
     if run is None:
         return []
@@ -201,14 +192,16 @@ def output_of_failure(carried: Carried) -> list[Section]:
 # ---- the numbers
 
 
-def loss_sections(carried: Carried) -> list[Section]:
+def make_loss_sections(carried: Carried) -> list[Section]:
     sides = [run for run in (carried.base, carried.migrated) if run is not None and run.observed.ranks]
     if not sides:
         return []
-    lines = [curve(run, rank) for run in sides for rank in ranks(run)]
+    lines = [make_loss_series(run, rank) for run in sides for rank in list_drawn_ranks(run)]
     equal = has_equal_losses(carried)
     if equal:
-        lines = [replace(line, name=f"{line.name} and migrated, equal") for line in lines[: len(ranks(sides[0]))]]
+        lines = [
+            replace(line, name=f"{line.name} and migrated, equal") for line in lines[: len(list_drawn_ranks(sides[0]))]
+        ]
     charts: list[Part] = [LineChart("Loss", "step", "loss", lines)]
     if carried.agreement is not None and not equal:
         pairs = [pair for pair in carried.agreement.pairs_of("loss") if pair.name == "loss" and pair.rank == 0]
@@ -216,7 +209,7 @@ def loss_sections(carried: Carried) -> list[Section]:
         series = [Series("difference", steps, [pair.error for pair in pairs])]
         if any(pair.noise for pair in pairs):
             series.append(Series("allowed", steps, [pair.allowed for pair in pairs]))
-        several = ", rank 0" if len(ranks(sides[0])) > 1 else ""
+        several = ", rank 0" if len(list_drawn_ranks(sides[0])) > 1 else ""
         charts.append(LineChart(f"Relative difference{several}", "step", "of the loss", series, log_y=True))
     return [Section("Losses", describe_losses(carried), charts)]
 
@@ -235,36 +228,32 @@ def has_equal_losses(carried: Carried) -> bool:
     return bool(pairs) and all(pair.same for pair in pairs)
 
 
-def ranks(run: Run) -> list[Rank]:
+def list_drawn_ranks(run: Run) -> list[Rank]:
     return run.observed.ranks[:MAX_DRAWN_RANKS]
 
 
-def curve(run: Run, rank: Rank) -> Series:
+def make_loss_series(run: Run, rank: Rank) -> Series:
     """Return the first loss of every step of one rank."""
     values = [step[0] if step else None for step in rank.losses]
-    name = {"original": "original", "migrated": "migrated", "reference": "original, with the intended changes"}[
-        run.side
-    ]
+    name: str = "original, with the intended changes" if run.side == "reference" else run.side
     if len(run.observed.ranks) > 1:
         name += f", rank {rank.number}"
     return Series(name, list(range(len(values))), values)
 
 
-def drift_sections(carried: Carried) -> list[Section]:
-    if carried.agreement is None:
-        return []
-    layers = group_by_layer(carried)
+def make_layer_sections(carried: Carried) -> list[Section]:
+    layers = group_by_layer(carried.agreement) if carried.agreement is not None else []
     if not layers:
         return []
-    words = "In the order in which the script creates its layers, which is mostly that of the forward pass."
+    text = "In the order in which the script creates its layers, which is mostly that of the forward pass."
     if len(carried.original.observed.ranks) > 1:
-        words = f"Of rank 0. {words}"
+        text = f"Of rank 0. {text}"
     differing = [layer for layer in layers if not all(pair.same for pair in layer[1].values())]
-    chart: list[Part] = [layer_chart(differing, len(layers))] if differing else []
-    return [Section("Drift by layer", words, [*chart, layer_table(layers)])]
+    chart: list[Part] = [draw_layers(differing, len(layers))] if differing else []
+    return [Section("Drift by layer", text, [*chart, list_layers(layers)])]
 
 
-def layer_chart(differing: Sequence[Layer], count: int) -> NamedBars:
+def draw_layers(differing: Sequence[Layer], count: int) -> NamedBars:
     """Return the chart of the layers that differ, in their order; of very many only those that differ most."""
     largest = sorted(differing, key=lambda layer: -max(pair.error for pair in layer[1].values()))[:MAX_CHARTED_LAYERS]
     drawn = [layer for layer in differing if layer in largest]
@@ -285,17 +274,16 @@ def layer_chart(differing: Sequence[Layer], count: int) -> NamedBars:
     return NamedBars("Relative difference by layer", [name for name, _ in drawn], series, text)
 
 
-def group_by_layer(carried: Carried) -> list[Layer]:
-    """Return the pairs of rank 0 by layer: trained ones first, then the optimizer's variables."""
-    assert carried.agreement is not None
-    pairs = [pair for pair in carried.agreement.pairs if pair.kind != "loss" and pair.rank == 0]
+def group_by_layer(agreement: Agreement) -> list[Layer]:
+    """Return the pairs of rank 0 by layer: those with a gradient first, then others, as the optimizer's variables."""
+    pairs = [pair for pair in agreement.pairs if pair.kind != "loss" and pair.rank == 0]
     found: dict[str, dict[str, Pair]] = {}
     for pair in sorted(pairs, key=lambda pair: pair.kind != "gradient"):
         found.setdefault(pair.name, {})[pair.kind] = pair
     return list(found.items())
 
 
-def layer_table(layers: Sequence[Layer]) -> Table:
+def list_layers(layers: Sequence[Layer]) -> Table:
     """Return the table of all layers; tolerance and verdict have columns only if something differs."""
     columns = ["layer", *MOMENTS.values()]
     rows: list[list[object]] = [
@@ -308,6 +296,7 @@ def layer_table(layers: Sequence[Layer]) -> Table:
 
 
 def judge_layer(found: dict[str, Pair]) -> list[object]:
+    """Return the cells of the columns "allowed" and "verdict"."""
     pairs = list(found.values())
     bad = [pair for pair in pairs if pair.bad]
     allowed = max((pair.allowed for pair in pairs), default=0.0)
@@ -334,61 +323,63 @@ def write_difference(pair: Pair | None) -> Value | None:
 # ---- files that were written or executed
 
 
-def written_sections(carried: Carried) -> list[Section]:
+def make_written_sections(carried: Carried) -> list[Section]:
     """Return the files that the scripts wrote, differing ones first."""
     order = {"differs": 0, "not compared": 1}
     files = sorted(carried.written, key=lambda file: order.get(file.state, 2))
     if not files:
         return []
-    words = "Files that the runs wrote, compared by content."
     rows = [[file.name, "within rounding" if file.state == "rounding" else file.state, file.detail] for file in files]
     columns = ["file", "result", "what was compared, or why not"]
-    return [Section("Files that were written", words, [Table(columns, rows)])]
+    return [
+        Section("Files that were written", "Files that the runs wrote, compared by content.", [Table(columns, rows)])
+    ]
 
 
-def executed_sections(carried: Carried) -> list[Section]:
+def make_executed_sections(carried: Carried) -> list[Section]:
     """Return the project's files that each side executed, with the hash of the compiled source; then the edits."""
-    if carried.migrated is None or carried.base is None:
+    if carried.migrated is None:
         return []
     ours, theirs = (
         {file.position: file for file in run.provenance.executed} for run in (carried.base, carried.migrated)
     )
+    # A position is a file's path within the project, so that it is the same on both sides.
     positions = [*dict.fromkeys([*ours, *theirs, *carried.sides.files])]
-    rows = [executed_row(carried, path, ours.get(path), theirs.get(path)) for path in positions]
+    rows = [make_file_row(carried, path, ours.get(path), theirs.get(path)) for path in positions]
     columns = ["file", "original", "migrated", "in processes", "remark"]
-    words = "Hashes (SHA-256) of the source that was compiled; each side may execute files of its own tree only."
+    text = "Hashes (SHA-256) of the source that was compiled; each side may execute files of its own tree only."
     outside = sorted({*carried.base.provenance.outside, *carried.migrated.provenance.outside})
     if outside:
-        words += f" Outside of both trees, and not migrated: {', '.join(outside[:MAX_OUTSIDE_FILES])}"
-        words += f" and {len(outside) - MAX_OUTSIDE_FILES} more." if len(outside) > MAX_OUTSIDE_FILES else "."
-    files = Section("Files that were executed", words, [Table(columns, rows)] if rows else [])
-    return [files, *coverage_sections(carried)]
+        text += f" Outside of both trees, and not migrated: {', '.join(outside[:MAX_OUTSIDE_FILES])}"
+        text += f" and {len(outside) - MAX_OUTSIDE_FILES} more." if len(outside) > MAX_OUTSIDE_FILES else "."
+    files = Section("Files that were executed", text, [Table(columns, rows)] if rows else [])
+    return [files, *make_edit_sections(carried)]
 
 
-def coverage_sections(carried: Carried) -> list[Section]:
+def make_edit_sections(carried: Carried) -> list[Section]:
     """Return the changed lines with their counts; lines that were never executed come first."""
     if not carried.edits:
         return []
     rows = [
-        [f"{edit.side} {edit.place}", count_of(edit), edit.text]
+        [f"{edit.side} {edit.place}", format_executions(edit), edit.text]
         for edit in sorted(carried.edits, key=lambda edit: (edit.is_executed, bool(edit.count)))
     ]
     ran = sum(edit.is_executed for edit in carried.edits)
-    words = (
+    text = (
         f"{ran} of {plural(len(carried.edits), 'changed line')} with code were executed, in all processes together. "
         "What never ran is not proved. Of a line with several branches the one that ran least counts; lines that the "
         "migration removed are counted in the original."
     )
-    return [Section("Edits that were executed", words, [Table(["line", "executed", "text"], rows)])]
+    return [Section("Edits that were executed", text, [Table(["line", "executed", "text"], rows)])]
 
 
-def count_of(edit: Edit) -> Value:
+def format_executions(edit: Edit) -> Value:
     if edit.earlier:
         return Value(f"in {edit.earlier}", 0.0)
     return Value(f"{edit.count:,}" if edit.count else "never", float(edit.count))
 
 
-def executed_row(carried: Carried, path: str, left: Executed | None, right: Executed | None) -> list[object]:
+def make_file_row(carried: Carried, path: str, left: Executed | None, right: Executed | None) -> list[object]:
     hashes = [file.sha256[:12] or "no source" if file else "not executed" for file in (left, right)]
     counts = [file.processes for file in (left, right) if file]
     remark = next((f"{file.problem}: {file.detail}" for file in (right, left) if file and file.problem), "")
@@ -403,7 +394,7 @@ def executed_row(carried: Carried, path: str, left: Executed | None, right: Exec
 # ---- limits, manual review, changes and commands
 
 
-def limit_sections(carried: Carried) -> list[Section]:
+def make_limit_sections(carried: Carried) -> list[Section]:
     if carried.migrated is None:
         return []
     rows = [
@@ -411,8 +402,8 @@ def limit_sections(carried: Carried) -> list[Section]:
         for hit in carried.limits
     ]
     columns = ["limit", "line", "mode", "what the script does", "what the card would do", "what to change"]
-    words = "docs/rehearse.md lists all limits that are checked." if rows else describe_no_limit(carried)
-    return [Section("Limits", words, [Table(columns, rows)] if rows else [])]
+    text = "docs/rehearse.md lists all limits that are checked." if rows else describe_no_limit(carried)
+    return [Section("Limits", text, [Table(columns, rows)] if rows else [])]
 
 
 def describe_no_limit(carried: Carried) -> str:
@@ -420,9 +411,8 @@ def describe_no_limit(carried: Carried) -> str:
         return "Not checked: --limits off."
     when = "" if carried.migrated is not None and carried.migrated.is_finished else " before the run ended"
     note = describe_unchecked_limits(carried)
-    return f"None of the card's limits that docs/rehearse.md lists was met{when}." + (
-        f" {note[0].upper()}{note[1:]}." if note else ""
-    )
+    remark = f" {note[0].upper()}{note[1:]}." if note else ""
+    return f"None of the card's limits that docs/rehearse.md lists was met{when}.{remark}"
 
 
 def are_limits_off(request: Request) -> bool:
@@ -447,62 +437,63 @@ def format_location(carried: Carried, at: dict[str, object] | None) -> str:
     return f"{display_path(carried, str(at['file']))}:{at['line']}" if at else ""
 
 
-def remaining_sections(carried: Carried) -> Section:
+def make_manual_section(carried: Carried) -> Section:
     rows = [[item.risk, at, item.text(carried.request.lang), item.rule] for at, item in carried.sides.manual_findings]
     unread = carried.sides.unread_count
-    nothing = f"Nothing in the files that were analysed; {plural(unread, 'file')} could not be analysed."
-    words = "What the rules cannot decide from the text of the script; the riskiest first."
+    text = "What the rules cannot decide from the text of the script; the riskiest first."
     if not rows:
-        words = nothing if unread else "Nothing was found."
-    return Section("Manual review", words, [Table(["risk", "line", "what to do", "rule"], rows)] if rows else [])
+        text = "Nothing was found."
+        if unread:
+            text = f"Nothing in the files that were analysed; {plural(unread, 'file')} could not be analysed."
+    return Section("Manual review", text, [Table(["risk", "line", "what to do", "rule"], rows)] if rows else [])
 
 
-def changes(carried: Carried) -> Section:
+def make_changes_section(carried: Carried) -> Section:
     files = [mark_rows(carried, file) for file in carried.sides.diffs(carried.request.lang)]
-    words = "Line by line: − the original, + the migrated script." if files else "Nothing was changed."
-    return Section("Changes", words, [DiffView(files)] if files else [])
+    text = "Line by line: − the original, + the migrated script." if files else "Nothing was changed."
+    return Section("Changes", text, [DiffView(files)] if files else [])
 
 
 def mark_rows(carried: Carried, file: DiffFile) -> DiffFile:
     """Return the diff with a comment on suspected lines and on edits that were never executed."""
     missed = [edit for edit in carried.edits if edit.file == file.name and not edit.is_executed]
-    idle, gone = ({edit.line for edit in missed if edit.side == side} for side in ("migrated", "original"))
-    if carried.migrated is None:
-        idle = gone = set()
+    unexecuted, removed = ({edit.line for edit in missed if edit.side == side} for side in ("migrated", "original"))
     why = {suspect.line: suspect.why for suspect in carried.suspects if suspect.file == file.name}
-    rows: list[DiffRow | int] = []
+    rows: list[DiffRow | int] = []  # a number stands for that many unchanged lines, which the page leaves out
     for row in file.rows:
         if isinstance(row, DiffRow) and row.kind != "same" and row.new in why:
             comment = Comment(f"suspected: {why[row.new]}", "carry", "suspected", "bad")
             row = replace(row, comments=[*row.comments, comment])
-        if isinstance(row, DiffRow) and ((row.new in idle and row.kind != "same") or (not row.new and row.old in gone)):
+        if isinstance(row, DiffRow) and (
+            (row.new in unexecuted and row.kind != "same") or (not row.new and row.old in removed)
+        ):
             comment = Comment("this edit was never executed", "carry", "not proved", "warn")
             row = replace(row, comments=[*row.comments, comment])
         rows.append(row)
     return replace(file, rows=rows)
 
 
-def machine(carried: Carried) -> Section:
+def make_commands_section(carried: Carried) -> Section:
     lines = list_commands(carried.request, carried.sides, carried.stage)
-    words = "With the arguments of this carry; give it the real data."
-    return Section("On the real machine", words, [Code(line, name) for name, line in lines])
+    text = "With the arguments of this carry; give it the real data."
+    return Section("On the real machine", text, [Code(line, name) for name, line in lines])
 
 
-def figures(carried: Carried) -> list[Section]:
+def make_baseline_sections(carried: Carried) -> list[Section]:
     """Return the table of accuracy and speed: figures measured here, and empty cells for the devices' own figures."""
     if carried.migrated is None or not carried.migrated.is_finished:
         return []
     measured = describe_speed(carried)
-    words = (
+    text = (
         f"{measured[1] if measured else 'Too few steps to measure a speed.'} Speeds are medians over the intervals "
         f"between steps, and no part of the verdict. {BASELINE} has this table for a spreadsheet: enter what the "
         "original reaches on its own device, and what the card gives."
     )
     rows: list[list[object]] = [[*row, "", ""] for row in list_figures(carried)]
-    return [Section("Accuracy and speed", words, [Table(name_columns(carried), rows, "The baseline")])]
+    return [Section("Accuracy and speed", text, [Table(name_columns(carried), rows, "The baseline")])]
 
 
-def method(carried: Carried) -> Section:
+def make_method_section(carried: Carried) -> Section:
     request = carried.request
     facts = {
         "original": str(carried.sides.original_script),
@@ -520,10 +511,10 @@ def method(carried: Carried) -> Section:
         parts.append(Table(["original line", "text"], rows, "Where the script asks which device it has"))
     if carried.agreement is None:
         return Section("How it was run", "Nothing was compared, since a script failed. docs/carry.md says more.", parts)
-    words = (
+    text = (
         "Both scripts ran twice with the same seed and data, each run in a process and a copy of the working folder of "
         "its own. The same kernels of the CPU computed both, so equal bits are expected; what a rewrite rounds "
         "differently is measured against a run of the original whose weights were moved by one unit in the last place. "
         "docs/carry.md says more."
     )
-    return Section("How it was compared", words, parts)
+    return Section("How it was compared", text, parts)

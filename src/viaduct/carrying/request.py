@@ -25,7 +25,7 @@ class Request:
     seed: int = 7
     limits: str = "error"
     timeout: float | None = 600.0  # seconds for each run; None: no limit
-    memory: int | None = None  # limit of each run; None: no limit
+    memory: int | None = None  # limit of each run in bytes; None: no limit
     fake_data: bool = False
     framework: StageName | None = None
     launch: Launch = "auto"
@@ -39,5 +39,4 @@ class Request:
 
     @property
     def to(self) -> Literal["npu", "mlu"]:
-        """Return the target device."""
         return "mlu" if self.options.to == "mlu" else "npu"

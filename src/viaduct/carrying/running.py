@@ -58,7 +58,6 @@ class Run:
 
     @property
     def output(self) -> str:
-        """Return everything that the run printed."""
         path = Path(self.plan.record) / OUTPUT
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
@@ -70,15 +69,14 @@ class Run:
 
     @property
     def output_tail(self) -> str:
-        """Return the last lines of the output."""
         return "\n".join(self.output.splitlines()[-MAX_OUTPUT_LINES:])
 
     @property
     def failed_at(self) -> tuple[str, int] | None:
         """Return the file and line of the last traceback entry in the output that lies in the project; None if none."""
         frames = [(file, int(line)) for file, line in FRAME.findall(self.output_of_rank(self.summary.failed_rank))]
-        own = [at for at in frames if at[0].startswith(f"{self.plan.tree or self.plan.project}/")]
-        return own[-1] if own else None
+        in_project = [at for at in frames if at[0].startswith(f"{self.plan.tree or self.plan.project}/")]
+        return in_project[-1] if in_project else None
 
 
 class Interrupted(ViaductError):

@@ -1,4 +1,4 @@
-"""The result in sentences, the same on the page, in the terminal and in carry.json."""
+"""The result of a carry (migrate a script, run both versions, compare) in sentences, for page, terminal and JSON."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from viaduct.carrying.outcomes import MAX_LINES
 from viaduct.carrying.speed import describe_speed
 from viaduct.scripts.notebook_runs import locate_line
 
-NAMES = {"Not proved": ("Not proved", "未证明"), "At fault": ("At fault", "原因"), "Try": ("Try", "建议")}
-NAMES |= {"Not compared": ("Not compared", "未比较"), "Also": ("Also", "另外")}
+CHINESE_NAMES = {"Not proved": "未证明", "At fault": "原因", "Try": "建议", "Not compared": "未比较", "Also": "另外"}
 FAULTS: dict[Whose, tuple[str, str]] = {
     "script": ("the script itself", "脚本本身"),
     "package": ("a package that is missing, or of another release", "缺少软件包或版本不符"),
@@ -25,7 +24,7 @@ FAULTS: dict[Whose, tuple[str, str]] = {
     "viaduct": ("viaduct, not the script", "viaduct 自身,而不是脚本"),
 }
 KINDS: tuple[Kind, ...] = ("loss", "gradient", "weight")
-MAX_ARGUMENT_LETTERS = 80  # of an earlier carry, in its remark
+MAX_ARGUMENT_LETTERS = 80  # of the arguments of an earlier carry that are shown
 SHOWN = 3  # items of a remark: lines, files, settings, device tests
 
 
@@ -41,12 +40,10 @@ def make_headline(carried: Carried) -> str:
         return doubt_headline(carried)
     if carried.failed_run is None:
         count = len(carried.limits)
+        if chinese:
+            return f"无法运行:触及加速卡的 {count} 个文档限制。"
         limits = f"{count} documented {'limit is' if count == 1 else 'limits are'} met"
-        return (
-            f"无法运行:触及加速卡的 {count} 个文档限制。"
-            if chinese
-            else f"Could not run: the card would refuse it, {limits}."
-        )
+        return f"Could not run: the card would refuse it, {limits}."
     found = find_fault(carried.failed_run)
     return f"无法运行:{found.chinese}。" if chinese else f"Could not run: {found.text}."
 
@@ -60,11 +57,9 @@ def agreement_headline(carried: Carried, to: str) -> str:
         how = "在舍入误差内一致" if carried.agreement.verdict == "rounding" else "逐位相等"
         return f"一致:在 {to} 替身上,{compared}{how}。"
     single = sum(len(carried.agreement.informative_pairs(kind)) for kind in KINDS) == 1
-    how = "equal in every bit"
+    how = "is equal in every bit" if single else "are equal in every bit"
     if carried.agreement.verdict == "rounding":
         how = "agrees up to rounding" if single else "agree up to rounding"
-    else:
-        how = f"{'is' if single else 'are'} {how}"
     return f"Agrees on the {to} stand-in: {compared} {how}."
 
 
@@ -96,12 +91,12 @@ def join_parts(parts: list[str], language: str) -> str:
 
 
 def doubt_headline(carried: Carried) -> str:
-    """Return the headline of `not proved`. It says what agrees, if a verdict on the training stands."""
+    """Return the headline of `not proved`. If no doubt may hide a difference, it also says what agrees."""
     assert carried.agreement is not None
     first, *more = sorted(carried.doubts, key=lambda doubt: not doubt.hides_differences)
     chinese = carried.request.lang == "zh"
     agrees = carried.agreement.verdict in ("same", "rounding") and not first.hides_differences
-    # Printed numbers or written files that differ ran, too: then only the training agrees.
+    # The code that printed numbers or wrote files ran, too: if these differ, only the numbers of the training agree.
     has_other_results = any(doubt.kind in ("printed", "written") for doubt in carried.doubts)
     if chinese:
         agreeing = "训练数值一致" if has_other_results else "执行到的部分一致"
@@ -115,40 +110,32 @@ def doubt_headline(carried: Carried) -> str:
 
 def list_remarks(carried: Carried) -> list[tuple[str, str]]:
     """Return pairs of name and sentence, in reading order."""
-    found = [
+    remarks = [
         *failure_remarks(carried),
         *doubt_remarks(carried),
         *location_remarks(carried),
         *compared_remarks(carried),
         *uncompared_remarks(carried),
     ]
-    found += [speed] if (speed := describe_speed(carried)) is not None else []
-    found += [
+    remarks += [speed] if (speed := describe_speed(carried)) is not None else []
+    remarks += [
         ("Meant", f"Done in the original, too, since it changes numbers on purpose: {what}.")
         for what in carried.intended_changes
     ]
     if carried.agreement is not None:
-        found += [("Note", remark) for remark in (*carried.agreement.remarks, *idle_remarks(carried))]
+        remarks += [("Note", remark) for remark in (*carried.agreement.remarks, *idle_remarks(carried))]
     for path in carried.shared:
-        found.append(
-            (
-                "Shared",
-                f"The original wrote to {path}, which both sides use: give a relative path, so that each has its own.",
-            )
-        )
+        advice = "give a relative path, so that each has its own"
+        remarks.append(("Shared", f"The original wrote to {path}, which both sides use: {advice}."))
     if carried.branches:
         locations = ", ".join(f"original {branch.place}" for branch in carried.branches[:SHOWN])
         more = f" and {len(carried.branches) - SHOWN} more" if len(carried.branches) > SHOWN else ""
-        found.append(
-            (
-                "Branches",
-                f"The script tests which device it has, and may take another branch on the card: {locations}{more}.",
-            )
-        )
-    found += earlier_remarks(carried)
+        tests = "The script tests which device it has, and may take another branch on the card"
+        remarks.append(("Branches", f"{tests}: {locations}{more}."))
+    remarks += earlier_remarks(carried)
     if carried.aside is not None:
-        found.append(("Kept", f"What was in {carried.request.out} before is now in {carried.aside}."))
-    return found
+        remarks.append(("Kept", f"What was in {carried.request.out} before is now in {carried.aside}."))
+    return remarks
 
 
 def earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
@@ -158,30 +145,32 @@ def earlier_remarks(carried: Carried) -> list[tuple[str, str]]:
         count = sum(edit.earlier == earlier.folder for edit in carried.edits)
         if not count:
             continue
-        words = shlex.join(earlier.arguments)
-        shortened = f"{words[:MAX_ARGUMENT_LETTERS]}{' …' if len(words) > MAX_ARGUMENT_LETTERS else ''}"
-        given = f" (-- {shortened})" if words else ""
+        arguments = shlex.join(earlier.arguments)
+        shortened = f"{arguments[:MAX_ARGUMENT_LETTERS]}{' …' if len(arguments) > MAX_ARGUMENT_LETTERS else ''}"
+        command = f"{earlier.folder} (-- {shortened})" if arguments else earlier.folder
+        edits = f"{count} edit{'' if count == 1 else 's'}"
         if carried.request.lang == "zh":
-            found.append(("先前执行", f"{count} 处修改在 {earlier.folder}{given} 中执行,其比较结果一致。"))
+            found.append(("先前执行", f"{count} 处修改在 {command} 中执行,其比较结果一致。"))
         else:
-            edits = f"{count} edit{'' if count == 1 else 's'}"
-            found.append(
-                ("Earlier", f"{edits} not executed here ran in {earlier.folder}{given}, where what ran agrees.")
-            )
+            found.append(("Earlier", f"{edits} not executed here ran in {command}, where what ran agrees."))
     return found
 
 
 def doubt_remarks(carried: Carried) -> list[tuple[str, str]]:
     """Return a remark for each doubt, and advice if edits were never executed."""
-    chinese = carried.request.lang == "zh"
-    name = NAMES["Also" if carried.verdict == "differs" else "Not proved"][chinese]
-    found = [(name, describe_doubt(carried, doubt)) for doubt in carried.doubts]
+    name = name_remark(carried, "Also" if carried.verdict == "differs" else "Not proved")
+    remarks = [(name, describe_doubt(carried, doubt)) for doubt in carried.doubts]
     if any(doubt.kind == "never executed" for doubt in carried.doubts):
-        found.append((NAMES["Try"][chinese], execution_advice(carried)))
-    return found
+        remarks.append((name_remark(carried, "Try"), advise_execution(carried)))
+    return remarks
 
 
-def execution_advice(carried: Carried) -> str:
+def name_remark(carried: Carried, name: str) -> str:
+    """Return the name of a remark in the user's language."""
+    return CHINESE_NAMES[name] if carried.request.lang == "zh" else name
+
+
+def advise_execution(carried: Carried) -> str:
     """Say how more of the edits would be executed."""
     assert carried.migrated is not None
     count = carried.original.summary.steps
@@ -203,16 +192,13 @@ def execution_advice(carried: Carried) -> str:
 
 
 def describe_doubt(carried: Carried, doubt: Doubt) -> str:
-    text = doubt.text_in(carried.request.lang).removesuffix(".")
+    text = (doubt.chinese if carried.request.lang == "zh" else doubt.text).removesuffix(".")
     text = text[:1].upper() + text[1:]
-    if not doubt.items:
-        return f"{text}."
-    more = len(doubt.items) - SHOWN
-    shown_items = "; ".join(doubt.items[:SHOWN]) + (f"; +{more}" if more > 0 else "")
-    return f"{text}: {shown_items}."
+    return f"{text}: {join_shown(doubt.items)}." if doubt.items else f"{text}."
 
 
 def idle_remarks(carried: Carried) -> list[str]:
+    """Return a sentence for each optimizer that took no step."""
     return [
         f"{fact.name[0].upper()}{fact.name[1:]} ({fact.what['class']}) took no step in {format_steps(carried)}"
         f"{format_location(carried, fact.at)}: what it does is not compared."
@@ -230,9 +216,9 @@ def format_location(carried: Carried, location: tuple[str, int] | None) -> str:
 
 
 def failure_remarks(carried: Carried) -> list[tuple[str, str]]:
-    """Return how a run failed: whose fault it is and in which line, the limits that refused it, and what to try.
+    """Return why the verdict is `could not run`: whose fault it is and in which line, limits, and what to try.
 
-    If both runs finished, only the limits are returned.
+    Both runs may have finished: then the card would refuse what they did, and the limits are all there is.
     """
     if carried.verdict != "could not run":
         return []
@@ -245,9 +231,9 @@ def failure_remarks(carried: Carried) -> list[tuple[str, str]]:
     whose = FAULTS[found.whose]
     last = run.failed_at
     location = f", {locate_line(last[0], last[1]).replace(last[0], display_path(carried, last[0]))}" if last else ""
-    lines = [(NAMES["At fault"][chinese], f"{whose[chinese]}{location}.")]
     advice = found.chinese_advice if chinese else found.advice
-    return [*lines, *met, *([(NAMES["Try"][chinese], advice)] if advice else [])]
+    remarks = [(name_remark(carried, "At fault"), f"{whose[chinese]}{location}."), *met]
+    return [*remarks, (name_remark(carried, "Try"), advice)] if advice else remarks
 
 
 def describe_limit(carried: Carried, hit: dict[str, object]) -> str:
@@ -265,13 +251,8 @@ def location_remarks(carried: Carried) -> list[tuple[str, str]]:
     for other in found.others[:SHOWN]:
         lines.append(("Made differently", f"{other.sentence}{format_location(carried, other.right_at)}."))
     for suspect in carried.suspects[:2]:
-        lines.append(
-            (
-                "Look at",
-                f"migrated {suspect.place}: {suspect.new or 'gone: ' + suspect.old}"
-                + (f" ({suspect.why})" if suspect.why else ""),
-            )
-        )
+        why = f" ({suspect.why})" if suspect.why else ""
+        lines.append(("Look at", f"migrated {suspect.place}: {suspect.new or 'gone: ' + suspect.old}{why}"))
     return lines
 
 
@@ -279,14 +260,13 @@ def compared_remarks(carried: Carried) -> list[tuple[str, str]]:
     """Return one remark that counts what was compared: values, evaluations, printed numbers and written files."""
     if carried.agreement is None:
         return []
-    parts = [describe_kind(carried, kind) for kind in ("loss", "gradient", "weight")]
+    parts = [describe_kind(carried, kind) for kind in KINDS]
     if carried.outcomes is not None:
+        files = sum(file.state != "not compared" for file in carried.written)
         parts += [
             format_count(carried.outcomes.evaluations, "pass without gradients", "passes without gradients"),
             format_count(carried.outcomes.compared, "printed number", "printed numbers"),
-            format_count(
-                sum(file.state != "not compared" for file in carried.written), "written file", "written files"
-            ),
+            format_count(files, "written file", "written files"),
         ]
     return [("Compared", "; ".join(part for part in parts if part) + ".")]
 
@@ -307,7 +287,7 @@ def uncompared_remarks(carried: Carried) -> list[tuple[str, str]]:
         )
         if carried.stage == "tf1":
             text = f"局部变量(如指标计数器)、其他的算子执行顺序、{text}"
-        return [(NAMES["Not compared"][1], text), *uncompared_files(carried)]
+        return [(name_remark(carried, "Not compared"), text), *list_uncompared_files(carried)]
     tf1 = "local variables such as counters of metrics, another order of operators, " if carried.stage == "tf1" else ""
     return [
         (
@@ -316,16 +296,19 @@ def uncompared_remarks(carried: Carried) -> list[tuple[str, str]]:
             f"the first {MAX_LINES:,} that a rank prints, numbers that do not repeat themselves, times and speeds, "
             "temporary files; the card's own kernels.",
         ),
-        *uncompared_files(carried),
+        *list_uncompared_files(carried),
     ]
 
 
-def uncompared_files(carried: Carried) -> list[tuple[str, str]]:
+def list_uncompared_files(carried: Carried) -> list[tuple[str, str]]:
     """Return written files that are not compared, with the reason."""
-    found = [f"{file.name} ({file.detail})" for file in carried.written if file.state == "not compared"]
-    more = len(found) - SHOWN
-    text = "; ".join(found[:SHOWN]) + (f"; +{more}" if more > 0 else "")
-    return [(NAMES["Not compared"][carried.request.lang == "zh"], f"{text}.")] if found else []
+    files = [f"{file.name} ({file.detail})" for file in carried.written if file.state == "not compared"]
+    return [(name_remark(carried, "Not compared"), f"{join_shown(files)}.")] if files else []
+
+
+def join_shown(items: list[str]) -> str:
+    """Join the first items, and count the others: a; b; c; +2."""
+    return "; ".join([*items[:SHOWN], *([f"+{len(items) - SHOWN}"] if len(items) > SHOWN else [])])
 
 
 def describe_kind(carried: Carried, kind: Kind) -> str:
@@ -346,15 +329,19 @@ def describe_kind(carried: Carried, kind: Kind) -> str:
 
 
 def describe_worst(pairs: list[Pair]) -> str:
-    """Describe the largest finite difference among some pairs, and count those beyond measure."""
+    """Describe the largest relative difference among some pairs, and count the pairs that have none.
+
+    A pair has no relative difference if the original is zero, a value is not finite, or the values are integers. Pairs
+    with `why`, which were not compared, do not count.
+    """
     measured = [pair for pair in pairs if not pair.why and math.isfinite(pair.error)]
     beyond = [pair.name for pair in pairs if not pair.why and not math.isfinite(pair.error)]
     worst = max(measured, key=lambda pair: pair.error, default=None)
-    words = f", {len(beyond)} beyond measure (from zero, not finite, or whole numbers: {beyond[0]})" if beyond else ""
+    text = f", {len(beyond)} beyond measure (from zero, not finite, or whole numbers: {beyond[0]})" if beyond else ""
     if worst is None or not worst.error:
-        return words
+        return text
     rounding = f", where {worst.allowed:.1e} is allowed" if worst.noise else ""
-    return f"{words}, the largest {'other ' if beyond else ''}difference {worst.error:.1e}{rounding}"
+    return f"{text}, the largest {'other ' if beyond else ''}difference {worst.error:.1e}{rounding}"
 
 
 def display_path(carried: Carried, file: str) -> str:

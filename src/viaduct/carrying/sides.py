@@ -43,12 +43,10 @@ class Sides:
 
     @property
     def original_script(self) -> Path:
-        """Return the path of the original script."""
         return (self.root / self.entry).resolve()
 
     @property
     def migrated_script(self) -> Path:
-        """Return the path of the migrated script."""
         return (self.folder / self.entry).resolve()
 
     @property
@@ -155,23 +153,23 @@ def compare_with_copy(request: Request, path: Path, entry: str) -> Sides:
     Raises BadValue if the copy does not exist, or does not hold the script under the original's name.
     """
     assert request.migrated is not None
-    given = request.migrated
-    if not given.exists():
+    copy = request.migrated
+    if not copy.exists():
         raise BadValue(
-            f"--migrated {given}: there is no such file or folder.", "Give the migrated copy: a script or a folder."
+            f"--migrated {copy}: there is no such file or folder.", "Give the migrated copy: a script or a folder."
         )
-    if given.is_file():
-        root, entry, folder, name = path if path.is_dir() else path.parent, entry or path.name, given.parent, given.name
+    if copy.is_file():
+        root, entry, folder, name = path if path.is_dir() else path.parent, entry or path.name, copy.parent, copy.name
         if name != entry:
-            raise BadValue(f"--migrated {given}: the original is called {entry}.", "Give both the same name.")
+            raise BadValue(f"--migrated {copy}: the original is called {entry}.", "Give both the same name.")
     else:
-        root, folder = path if path.is_dir() else path.parent, given
+        root, folder = path if path.is_dir() else path.parent, copy
     if not entry:
         raise BadValue("--migrated needs to know which script is started.", "Give --entry with its path in the folder.")
     if not (folder / entry).is_file():
-        raise BadValue(f"--migrated {given} has no {entry}.", "Both sides need the script under the same name.")
+        raise BadValue(f"--migrated {copy} has no {entry}.", "Both sides need the script under the same name.")
     scripts = walk(path).scripts
-    sides = Sides(root, folder, entry, leftovers=find_leftovers(request, given, entry))
+    sides = Sides(root, folder, entry, leftovers=find_leftovers(request, copy, entry))
     sides.files = dict(diff_scripts(root, folder, scripts))
     sides.deviating_lines = dict(find_deviating_lines(request, path, folder))
     return sides
@@ -203,10 +201,10 @@ def find_differing_lines(ours: str, theirs: str) -> set[int]:
     return {line for kind, _, _, c, d in codes if kind != "equal" for line in (range(c + 1, d + 1) or [c])}
 
 
-def find_leftovers(request: Request, given: Path, entry: str) -> Outcome:
+def find_leftovers(request: Request, copy: Path, entry: str) -> Outcome:
     """Migrate the user's copy in memory: what the rules still change or report there was left over by hand."""
-    options = replace(request.options, entry=entry if given.is_dir() else "")
-    return migrate_project(given, options)
+    options = replace(request.options, entry=entry if copy.is_dir() else "")
+    return migrate_project(copy, options)
 
 
 def diff_scripts(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str, list[Row]]]:

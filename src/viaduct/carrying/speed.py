@@ -13,6 +13,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from viaduct.carrying.repetition import find_second_run
 from viaduct.carrying.running import Run
 
 if TYPE_CHECKING:
@@ -57,10 +58,11 @@ def measure_speed(carried: Carried) -> Speed | None:
     """Return the speeds of both sides; None if the migrated script failed, or a run took too few steps."""
     if carried.migrated is None or not carried.migrated.is_finished:
         return None
-    again = {repetition.side: repetition.again for repetition in carried.repeated}
-    sides = []
-    for first, second in ((carried.original, again.get("original")), (carried.migrated, again.get("migrated"))):
-        sides.append([find_intervals(run) for run in (first, second) if run is not None and run.is_finished])
+    runs = (
+        (carried.original, find_second_run(carried.repeated, "original")),
+        (carried.migrated, find_second_run(carried.repeated, "migrated")),
+    )
+    sides = [[find_intervals(run) for run in pair if run is not None and run.is_finished] for pair in runs]
     if not all(len(intervals) >= MIN_INTERVALS for side in sides for intervals in side):
         return None
     original, migrated = (

@@ -39,7 +39,6 @@ class Suspect:
 
     @property
     def place(self) -> str:
-        """Return FILE:LINE."""
         return f"{self.file}:{self.line}"
 
 
@@ -109,8 +108,8 @@ def score_change(change: Change, lines: list[int], deviating: set[int], keywords
         reasons.append((20 - min(abs(line - change.line) for line in near), "what differs was created nearby"))
     if change.old and NUMBER.findall(change.old) != NUMBER.findall(change.new):
         reasons.append((15, "a number changed"))
-    if spoken := [keyword for keyword in keywords if keyword in change.marked]:
-        reasons.append((10, f"it is about {spoken[0]}"))
-    elif spoken := [keyword for keyword in keywords if keyword in change.old + change.new]:
-        reasons.append((4, f"it is about {spoken[0]}"))
+    if matching := [keyword for keyword in keywords if keyword in change.marked]:
+        reasons.append((10, f"it is about {matching[0]}"))
+    elif matching := [keyword for keyword in keywords if keyword in change.old + change.new]:
+        reasons.append((4, f"it is about {matching[0]}"))
     return sum(score for score, _ in reasons), "; ".join(why for _, why in reasons)

@@ -13,8 +13,9 @@ scripts. `plan` predicts how a job scales, `layout` where its classifier should 
 
 from __future__ import annotations
 
+from viaduct.cluster.environment import check_environment
 from viaduct.cluster.findings import RULES, Finding
-from viaduct.cluster.ranktable import Device, RankTable, Server, check_environment
+from viaduct.cluster.ranktable import Device, RankTable, Server
 from viaduct.cluster.ranktable import read_table as read
 from viaduct.cluster.rules import examine
 

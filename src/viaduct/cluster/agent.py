@@ -31,26 +31,20 @@ from viaduct.cluster.environment import LAUNCHER
 from viaduct.cluster.rendezvous import JobEnded, ServerRendezvous
 from viaduct.signals import ignored_signals
 
-MISTAKE = 2
-"""The exit code of a user's mistake: viaduct's, argparse's, most programs'."""
-LOST = 75
-"""The exit code of a rank of `viaduct train` that lost another rank: a consequence, not a cause."""
-SHUTDOWN_S = 30
-"""Ranks that have not ended so long after they were told to are killed."""
-HANGING_S = 10
-"""The same for ranks that hang in a collective, because another machine is gone."""
-EXIT_BARRIER_S = 300.0
-"""How long servers that have finished wait for the others."""
-KILLERS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that kill the ranks at once if they arrive while the ranks are being ended."""
-STOPPED = {128 + number: number for number in (*KILLERS, signal.SIGHUP)}
-"""Exit code -> signal, of ranks that were asked to stop by a signal and ended by themselves."""
-HANDLED_SIGNALS = (*KILLERS, signal.SIGHUP, signal.SIGQUIT)
-"""The signals for which torch's agent installs its own handlers."""
-SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
-"""Variable that limits them; torch before 2.9 does not read it and handles all of `HANDLED_SIGNALS`."""
-RankVariables = Callable[[Mapping[str, str]], dict[str, str]]
-"""Returns further variables of a rank, given those that torch gives it."""
+MISTAKE = 2  # the exit code of a user's mistake: viaduct's, argparse's, most programs'
+LOST = 75  # the exit code of a rank of `viaduct train` that lost another rank: a consequence, not a cause
+SHUTDOWN_S = 30  # ranks that have not ended so long after they were told to are killed
+HANGING_S = 10  # the same for ranks that hang in a collective, because another machine is gone
+EXIT_BARRIER_S = 300.0  # how long servers that have finished wait for the others
+KILLING_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # kill the ranks at once if they arrive while these are being ended
+# Exit code -> signal, of ranks that were asked to stop by a signal and ended by themselves.
+STOPPED = {128 + number: number for number in (*KILLING_SIGNALS, signal.SIGHUP)}
+# Signals for which torch's agent installs its own handlers, and the variable that limits them: torch before 2.9 does
+# not read it and handles all of them.
+HANDLED_SIGNALS = (*KILLING_SIGNALS, signal.SIGHUP, signal.SIGQUIT)
+SIGNALS_VARIABLE = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+# Function that returns further variables of a rank, given those that torch gives it.
+GetVariables = Callable[[Mapping[str, str]], dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -58,26 +52,19 @@ class Failure:
     """End of one rank that failed."""
 
     rank: int
-    exit_code: int
-    """Negative: the signal that ended it."""
-    stderr: str
-    """Path of the file with its stderr; empty if that went to the terminal."""
-    stdout: str = ""
-    """Path of the file with its stdout; empty if that went to the terminal."""
+    exit_code: int  # negative: the signal that ended it
+    stderr: str  # path of the file with its stderr; empty if that went to the terminal
+    stdout: str = ""  # path of the file with its stdout; empty if that went to the terminal
 
 
 @dataclass
 class Outcome:
     """End of a job on this machine: success, failed ranks, or a signal."""
 
-    failures: list[Failure] = field(default_factory=list)
-    """In the order of blame: the most likely cause first."""
-    signal: int = 0
-    """The signal that ended the job: it came to this process, or to a rank whose end stopped all others."""
-    by_ranks: bool = False
-    """True if the signal came to a rank, not to this process."""
-    lost: str = ""
-    """Why this machine gave up although its ranks had not failed: another machine is gone, or has given up."""
+    failures: list[Failure] = field(default_factory=list)  # in the order of blame: the most likely cause first
+    signal: int = 0  # the signal that ended the job: it came to this process, or to a rank whose end stopped all others
+    by_ranks: bool = False  # true if the signal came to a rank, not to this process
+    lost: str = ""  # why this machine gave up though its ranks had not failed: another machine is gone or has given up
 
 
 class RankLogs(DefaultLogsSpecs):
@@ -87,7 +74,7 @@ class RankLogs(DefaultLogsSpecs):
     both.
     """
 
-    def __init__(self, log_dir: str, ranks: int, show_all: bool, get_variables: RankVariables):
+    def __init__(self, log_dir: str, ranks: int, show_all: bool, get_variables: GetVariables):
         redirects = Std.NONE if show_all else dict.fromkeys(range(1, ranks), Std.ALL)
         super().__init__(log_dir, redirects=redirects, tee=Std.ALL if show_all else Std.NONE)
         self._get_variables = get_variables
@@ -100,15 +87,15 @@ class RankLogs(DefaultLogsSpecs):
 
 
 class Agent(LocalElasticAgent):
-    """Elastic agent that ends the job after a final failure, and reports every restart with `tell`."""
+    """Elastic agent that ends the job after a final failure, and calls `report` with a line about every restart."""
 
-    def __init__(self, spec: WorkerSpec, logs: RankLogs, tell: Callable[[str], None], show_all: bool):
+    def __init__(self, spec: WorkerSpec, logs: RankLogs, report: Callable[[str], None], show_all: bool):
         prefix = "[rank ${rank}] " if show_all else None
         super().__init__(spec, logs, exit_barrier_timeout=EXIT_BARRIER_S, log_line_prefix_template=prefix)
-        self._tell = tell
+        self._report = report
         self._shutdown_limit_s = SHUTDOWN_S
-        self.failures: list[Failure] = []
-        self.stopped = 0
+        self.failures: list[Failure] = []  # of the last start of the ranks
+        self.stop_signal = 0  # by which a rank was asked to stop; 0: none was
 
     def _invoke_run(self, role: str = "") -> RunResult:
         try:
@@ -122,7 +109,7 @@ class Agent(LocalElasticAgent):
         ignored = ignored_signals()
         if ignored:
             handled = (number.name for number in HANDLED_SIGNALS if number not in ignored)
-            os.environ.setdefault(SIGNALS, ",".join(handled))
+            os.environ.setdefault(SIGNALS_VARIABLE, ",".join(handled))
         started: dict[int, Any] = super()._start_workers(worker_group)
         for number in ignored:  # a torch that does not know the variable has installed its own handler
             signal.signal(number, signal.SIG_IGN)
@@ -145,16 +132,16 @@ class Agent(LocalElasticAgent):
 
     def _judge_failures(self, result: RunResult) -> None:
         """Record the failures, and allow no restart after a mistake or a rank that was asked to stop."""
-        self.failures = sorted(self._failures_of(result), key=order_of_blame)
-        self.stopped = STOPPED.get(self.failures[0].exit_code, 0)
-        if self.stopped or self.failures[0].exit_code == MISTAKE:
+        self.failures = sorted(self._list_failures(result), key=rank_by_blame)
+        self.stop_signal = STOPPED.get(self.failures[0].exit_code, 0)
+        if self.stop_signal or self.failures[0].exit_code == MISTAKE:
             self._remaining_restarts = 0
         if self._remaining_restarts > 0:
             number = self._worker_group.spec.max_restarts - self._remaining_restarts + 1
             allowed = self._worker_group.spec.max_restarts
-            self._tell(f"{describe_end(self.failures[0])}; starting all ranks again ({number} of {allowed}).")
+            self._report(f"{describe_end(self.failures[0])}; starting all ranks again ({number} of {allowed}).")
 
-    def _failures_of(self, result: RunResult) -> Iterator[Failure]:
+    def _list_failures(self, result: RunResult) -> Iterator[Failure]:
         stderrs, stdouts = (self._pcontext.stderrs, self._pcontext.stdouts) if self._pcontext else ({}, {})
         for rank, failure in result.failures.items():
             local = failure.local_rank
@@ -184,10 +171,11 @@ class Agent(LocalElasticAgent):
 
         def kill(number: int, frame: Any) -> None:
             for pid in self._pcontext.pids().values() if self._pcontext else ():
-                signal_process_group(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)  # torch starts each rank as leader of its process group
 
         ignored = ignored_signals()
-        before = {number: signal.signal(number, kill) for number in KILLERS if number not in ignored}
+        before = {number: signal.signal(number, kill) for number in KILLING_SIGNALS if number not in ignored}
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             yield
@@ -196,13 +184,7 @@ class Agent(LocalElasticAgent):
                 signal.signal(number, handler)
 
 
-def signal_process_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a rank and its children: torch starts each rank as leader of its process group."""
-    with suppress(ProcessLookupError):
-        os.killpg(pid, number)
-
-
-def order_of_blame(failure: Failure) -> tuple[int, int]:
+def rank_by_blame(failure: Failure) -> tuple[int, int]:
     """Return the sort key of ranks that ended almost together, the most likely cause first.
 
     The order: a user's mistake, a rank killed by a signal, any other exit code, a rank that lost another, one that was
@@ -243,7 +225,7 @@ def restore_signal_handlers() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def conduct(
+def run_agent(
     command: list[str],
     ranks: int,
     handler: RendezvousHandler,
@@ -251,12 +233,12 @@ def conduct(
     max_restarts: int,
     log_dir: str,
     show_all: bool,
-    own: RankVariables,
-    tell: Callable[[str], None],
+    get_variables: GetVariables,
+    report: Callable[[str], None],
 ) -> Outcome:
     """Start `ranks` processes of the command, wait until they have ended, and return how; may raise JobEnded.
 
-    `own` returns further variables of a rank, given those that torch gives it.
+    `get_variables` returns further variables of a rank, given those that torch gives it.
     """
     silence_agent_logs()
     spec = WorkerSpec(
@@ -268,7 +250,7 @@ def conduct(
         max_restarts=max_restarts,
         monitor_interval=0.1,
     )
-    agent = Agent(spec, RankLogs(log_dir, ranks, show_all, own), tell, show_all)
+    agent = Agent(spec, RankLogs(log_dir, ranks, show_all, get_variables), report, show_all)
     try:
         with restore_signal_handlers():
             result = agent.run()
@@ -278,7 +260,7 @@ def conduct(
         handler.shutdown()
     if result is None or not result.is_failed():
         return Outcome()
-    if agent.stopped:
-        tell(f"{describe_end(agent.failures[0])}: it was asked to stop; no rank is started again.")
-        return Outcome(signal=agent.stopped, by_ranks=True)
+    if agent.stop_signal:
+        report(f"{describe_end(agent.failures[0])}: it was asked to stop; no rank is started again.")
+        return Outcome(signal=agent.stop_signal, by_ranks=True)
     return Outcome(failures=agent.failures)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from viaduct.cluster.device_ips import read_addresses
@@ -43,38 +44,33 @@ def read_any(path: Path, device_ips: Sequence[str], card: Card = DEFAULT_CARD, a
             )
         return table
     slots = dict(read_hosts(text, path))
-    if not addressed and device_ips:
+    if addressed:
+        addresses = read_addresses(list(slots), max(slots.values()), device_ips)
+    elif device_ips:
         raise BadValue("--device-ips, but a hostfile has no addresses of devices.", "Leave it out, or say --to 1.")
-    if not addressed:
-        return number_ranks({host: range(count) for host, count in slots.items()}, make_placeholders(slots))
-    known = read_addresses(list(slots), max(slots.values()), device_ips)
-    return number_ranks({host: range(count) for host, count in slots.items()}, known)
-
-
-def make_placeholders(slots: dict[str, int]) -> dict[tuple[str, int], str]:
-    """Return an empty address for every device of a hostfile."""
-    return {(host, device): "" for host, count in slots.items() for device in range(count)}
+    else:
+        addresses = {(host, device): "" for host, devices in slots.items() for device in range(devices)}
+    return number_ranks({host: range(devices) for host, devices in slots.items()}, addresses)
 
 
 def read_hosts(text: str, path: Path) -> Iterator[tuple[str, int]]:
     """Yield host and slots of every line of a hostfile."""
-    seen: set[str] = set()
+    hosts: set[str] = set()
     for position, line in enumerate(text.splitlines(), 1):
         entry = line.partition("#")[0].strip()
         if not entry:
             continue
         where = f"{path}, line {position}"
         host, slots = parse_host_line(entry, where)
-        if host in seen:
+        if host in hosts:
             raise BadData(f"{where}: {host!r} is listed already.", "Give a host once, with all its slots.")
-        seen.add(host)
+        hosts.add(host)
         yield host, slots
-    if not seen:
+    if not hosts:
         raise BadData(f"{path} is neither a rank table nor a hostfile: it has no lines.")
 
 
 def parse_host_line(entry: str, where: str) -> tuple[str, int]:
-    """Parse one line of a hostfile: host and slots."""
     match = HOST_LINE.fullmatch(entry)
     slots = int(match["slots"] or match["short"]) if match else 0
     if match is None or not 0 < slots <= DEVICES_LIMIT:
@@ -87,12 +83,11 @@ def parse_host_line(entry: str, where: str) -> tuple[str, int]:
 
 def renumber(table: RankTable) -> RankTable:
     """Return the table with ranks numbered server by server, within each in their old order."""
-    servers = []
-    rank = 0
-    for server in table.servers:
-        devices = tuple(replace(device, rank=rank + index) for index, device in enumerate(server.devices))
-        servers.append(replace(server, devices=devices))
-        rank += len(devices)
+    ranks = count()
+    servers = [
+        replace(server, devices=tuple(replace(device, rank=next(ranks)) for device in server.devices))
+        for server in table.servers
+    ]
     return replace(table, servers=sort_servers(servers))
 
 
@@ -102,7 +97,7 @@ def render_template(table: RankTable, template: Template, card: Card = DEFAULT_C
 
 
 def render_hostfile(table: RankTable) -> str:
-    """Render a table as a hostfile."""
+    """Render a table as a hostfile; refuse one in which the ranks of a server are not consecutive."""
     if table.is_interleaved:
         raise BadValue(
             f"the ranks of {table.name} change between servers; a hostfile numbers them server by server.",

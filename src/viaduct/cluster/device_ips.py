@@ -25,8 +25,7 @@ BASES = ("192.168", "172.31", "10.255")
 SERVERS_A_SUBNET = 64
 HCCN_LINE = re.compile(r"\s*address_([0-9]{1,6})\s*=\s*(\S*)\s*")
 SOURCES = "Give --device-ips auto, the servers' hccn.conf files, a folder of them, or a CSV of server,device,ip."
-Addresses = dict[tuple[str, int], str]
-"""(server, device) -> address."""
+Addresses = dict[tuple[str, int], str]  # (server, device) -> address
 
 
 def read_addresses(servers: Sequence[str], devices: int, source: Sequence[str]) -> Addresses:
@@ -38,14 +37,11 @@ def read_addresses(servers: Sequence[str], devices: int, source: Sequence[str]) 
     if list(source) == [AUTO]:
         return plan_addresses(servers, devices)
     if not source:
-        raise BadValue(
-            "where are the devices' addresses?",
-            SOURCES,
-        )
+        raise BadValue("the devices' addresses are not given.", SOURCES)
     paths = [Path(name) for name in source]
     if len(paths) == 1 and os.path.isdir(paths[0]):  # never raises, whatever the name
         return read_confs(servers, [find_conf(server, paths[0]) for server in servers])
-    if any(is_hccn(path) for path in paths):
+    if any(HCCN_LINE.fullmatch(line) for path in paths for _, line in read_lines(path)):
         return read_confs(servers, paths)
     return read_tables(paths)
 
@@ -63,33 +59,22 @@ def plan_addresses(servers: Sequence[str], devices: int) -> Addresses:
             f"--device-ips auto finds no free network: there are servers in each of {', '.join(BASES)}.",
             "Give a CSV of server,device,ip instead.",
         )
-    return {
-        (server, device): f"{base}.{plan_address(position, device)}"
-        for position, server in enumerate(servers)
-        for device in range(devices)
-    }
-
-
-def plan_address(position: int, device: int) -> str:
-    """Return the last two numbers of the planned address of a device; `position` counts servers from 0."""
-    block, index = divmod(position, SERVERS_A_SUBNET)
-    return f"{4 * block + device % 4}.{2 + 2 * index + device // 4}"
+    addresses: Addresses = {}
+    for position, server in enumerate(servers):
+        block, index = divmod(position, SERVERS_A_SUBNET)
+        for device in range(devices):
+            addresses[server, device] = f"{base}.{4 * block + device % 4}.{2 + 2 * index + device // 4}"
+    return addresses
 
 
 # hccn.conf
 
 
 def find_conf(server: str, folder: Path) -> Path:
-    """Return the path of a server's hccn.conf."""
     path = folder / f"{server}.conf"
     if not os.path.isfile(path):
         raise BadData(f"there is no {path}.", f"Copy /etc/hccn.conf of server {server} there.")
     return path
-
-
-def is_hccn(path: Path) -> bool:
-    """Return True if a file has lines of hccn.conf."""
-    return any(HCCN_LINE.fullmatch(line) for _, line in lines_of(path))
 
 
 def read_confs(servers: Sequence[str], paths: Sequence[Path]) -> Addresses:
@@ -99,12 +84,12 @@ def read_confs(servers: Sequence[str], paths: Sequence[Path]) -> Addresses:
             f"{format_count(len(paths), 'hccn.conf file')} for {format_count(len(servers), 'server')}.",
             "Give --device-ips once for each server, in the order of the servers, or a folder of SERVER.conf files.",
         )
-    found: Addresses = {}
+    addresses: Addresses = {}
     for server, path in zip(servers, paths, strict=True):
-        for number, line in lines_of(path):
+        for number, line in read_lines(path):
             if match := HCCN_LINE.fullmatch(line):
-                add_address(found, (server, int(match[1])), match[2], f"{path}, line {number}")
-    return found
+                add_address(addresses, (server, int(match[1])), match[2], f"{path}, line {number}")
+    return addresses
 
 
 # CSV
@@ -112,9 +97,9 @@ def read_confs(servers: Sequence[str], paths: Sequence[Path]) -> Addresses:
 
 def read_tables(paths: Sequence[Path]) -> Addresses:
     """Read addresses from tables of server, device and address."""
-    found: Addresses = {}
+    addresses: Addresses = {}
     for path in paths:
-        for number, line in lines_of(path):
+        for number, line in read_lines(path):
             where = f"{path}, line {number}"
             cells = [cell.strip() for cell in line.split(",")]
             if number == 1 and cells == ["server", "device", "ip"]:
@@ -124,20 +109,20 @@ def read_tables(paths: Sequence[Path]) -> Addresses:
                     f"{where}: {line.strip()!r} is neither server,device,ip nor address_0=… of an hccn.conf.",
                     "A line is such as 10.0.0.10,0,192.168.0.2.",
                 )
-            add_address(found, (cells[0], int(cells[1])), cells[2], where)
-    return found
+            add_address(addresses, (cells[0], int(cells[1])), cells[2], where)
+    return addresses
 
 
-def add_address(found: Addresses, key: tuple[str, int], address: str, where: str) -> None:
-    """Add an address; refuse one that is malformed or given twice."""
+def add_address(addresses: Addresses, key: tuple[str, int], address: str, where: str) -> None:
+    """Add the address of a (server, device); refuse a malformed one, and a second one for the same device."""
     if not is_address(address):
         raise BadData(f"{where}: {address!r} is not an IPv4 address.", "Write it as 192.168.0.2.")
-    if key in found:
-        raise BadData(f"{where}: device {key[1]} of server {key[0]!r} has an address already, {found[key]}.")
-    found[key] = address
+    if key in addresses:
+        raise BadData(f"{where}: device {key[1]} of server {key[0]!r} has an address already, {addresses[key]}.")
+    addresses[key] = address
 
 
-def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers, without blank lines and comments."""
     try:
         text = read_bytes(path, SOURCES).decode("utf-8-sig")

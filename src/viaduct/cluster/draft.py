@@ -6,6 +6,7 @@ Reading checks the structure (keys, types, empty lists); `rules.py` checks the v
 from __future__ import annotations
 
 import difflib
+import json
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -17,12 +18,10 @@ TABLE_KEYS = {1: ("server_count", "server_list", "status", "version"), 2: ("stat
 GROUP_KEYS = ("group_name", "instance_count", "device_count", "instance_list")
 SERVER_KEYS = {1: ("server_id", "device"), 2: ("pod_name", "server_id", "devices")}
 DEVICE_KEYS = {1: ("device_id", "device_ip", "rank_id"), 2: ("device_id", "device_ip")}
-SERVER_EXTRAS = ("host_ip", "host_nic_ip")
-"""Optional keys that some tools write."""
+SERVER_EXTRAS = ("host_ip", "host_nic_ip")  # optional keys that some tools write
 SUPER_POD_TABLE = ("super_pod_list",)
 SUPER_POD_DEVICE = ("super_device_id", "device_port", "backup_device_ip", "backup_device_port", "host_port")
-SUPER_POD = "1.2"
-"""Version of the table format of super-pods."""
+SUPER_POD = "1.2"  # version of the table format of super-pods
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Count(NamedTuple):
     rule: str
     field: Field
     actual: int
-    of: str  # what is counted: "servers in server_list"
+    counted: str  # what is counted: "servers in server_list"
 
 
 @dataclass
@@ -69,7 +68,6 @@ class Draft:
 
     @property
     def super_pod(self) -> bool:
-        """True for the table format of super-pods."""
         return self.version is not None and self.version.text == SUPER_POD
 
     @property
@@ -130,7 +128,6 @@ class Reader:
         return result
 
     def read_group(self, group: Entries, path: str, result: Draft) -> None:
-        """Read one group of template 2."""
         self.report_unknown_keys(group, path, GROUP_KEYS)
         name = self.read_text(group, "group_name", path)
         result.group_names += [name] if name else []
@@ -146,7 +143,6 @@ class Reader:
             result.counts.append(Count("device-count", device_count, devices, "devices in the group"))
 
     def read_server(self, template: Template, server: Entries, path: str, super_pod: bool = False) -> DraftServer:
-        """Read one server."""
         keys = SERVER_KEYS[template]
         self.report_unknown_keys(server, path, (*keys, *SERVER_EXTRAS))
         if template == 2:
@@ -158,7 +154,6 @@ class Reader:
         return DraftServer(path, server_id, host_ip, devices)
 
     def read_device(self, template: Template, device: Entries, path: str, super_pod: bool) -> DraftDevice:
-        """Read one device."""
         self.report_unknown_keys(device, path, (*DEVICE_KEYS[template], *(SUPER_POD_DEVICE if super_pod else ())))
         rank_id = self.read_text(device, "rank_id", path) if template == 1 else None
         device_id, device_ip = self.read_text(device, "device_id", path), self.read_text(device, "device_ip", path)
@@ -170,10 +165,8 @@ class Reader:
         """Return a value that is an object, and report its repeated keys; report any other value and return None."""
         if isinstance(value, Entries):
             for key in value.repeated:
-                wrong = f"{key!r} is given more than once; most readers take the last"
-                self.add_finding(
-                    "duplicate-key", join_path(path, key), show_value(value[key]), wrong, "Remove all but one."
-                )
+                where, wrong = join_path(path, key), f"{key!r} is given more than once; most readers take the last"
+                self.add_finding("duplicate-key", where, show_value(value[key]), wrong, "Remove all but one.")
             return value
         self.report_wrong_type(value, path, "an object, {…},")
         return None
@@ -218,28 +211,22 @@ class Reader:
             if key not in keys:
                 close = difflib.get_close_matches(key, [key for key in keys if key not in holder], n=1)
                 fix = f"Is it {close[0]!r}?" if close else "Remove it, if nothing of yours reads it."
-                self.add_finding(
-                    "unknown-key", join_path(path, key), show_value(holder[key]), "the template has no such key", fix
-                )
+                where, value = join_path(path, key), show_value(holder[key])
+                self.add_finding("unknown-key", where, value, "the template has no such key", fix)
 
     # What was found
 
     def add_finding(self, rule: str, path: str, value: str | None, wrong: str, fix: str) -> None:
-        """Add a finding."""
         self.findings.append(Finding(rule, path, value, wrong, fix))
 
     def report_missing(self, path: str, key: str) -> None:
-        """Report a missing key."""
-        self.add_finding(
-            "missing-key", path, None, f"{key!r} is missing", "Add it; `viaduct ranktable make` writes it."
-        )
+        fix = "Add it; `viaduct ranktable make` writes it."
+        self.add_finding("missing-key", path, None, f"{key!r} is missing", fix)
 
     def report_wrong_type(self, value: object, path: str, expected: str) -> None:
-        """Report a value of another type."""
         wrong = f"{expected} is expected, not {name_type(value)}"
-        self.add_finding(
-            "wrong-type", path, show_value(value), wrong, "Compare with what `viaduct ranktable make` writes."
-        )
+        fix = "Compare with what `viaduct ranktable make` writes."
+        self.add_finding("wrong-type", path, show_value(value), wrong, fix)
 
 
 def join_path(path: str, key: str) -> str:
@@ -260,7 +247,6 @@ def show_value(value: object) -> str:
     """Return a value as a message shows it: strings and numbers as they are, lists and objects in brief."""
     if isinstance(value, str):
         return str(value)
-    words = {True: "true", False: "false", None: "null"}
     if value is None or isinstance(value, bool):
-        return words[value]
+        return json.dumps(value)
     return "[…]" if isinstance(value, list) else "{…}"

@@ -13,8 +13,7 @@ from viaduct.cluster.findings import format_count
 from viaduct.cluster.ranktable import Device, RankTable, Server
 from viaduct.terminal import print_table
 
-BOXES_LIMIT = 16
-"""More servers than this are drawn as a line each."""
+BOXES_LIMIT = 16  # more servers than this are drawn as a line each
 DEVICES_A_ROW = 4
 
 
@@ -39,12 +38,12 @@ def write_headline(table: RankTable) -> str:
 
 
 def draw_server(table: RankTable, server: Server) -> Panel:
-    """Return the box of one server."""
     columns = (Column(overflow="fold") for _ in range(DEVICES_A_ROW))
     grid = Table(*columns, box=box.SQUARE, show_header=False, show_lines=True)
     for row in build_rows(server):
         grid.add_row(*row)
-    return Panel.fit(grid, title=Text(write_title(table, server)), subtitle=Text(f"ranks {format_spans(server.ranks)}"))
+    title = Text(f"{server.server_id} · node {table.servers.index(server)}")
+    return Panel.fit(grid, title=title, subtitle=Text(f"ranks {format_spans(server.ranks)}"))
 
 
 def build_rows(server: Server) -> list[list[Text]]:
@@ -63,11 +62,6 @@ def draw_device(number: int, device: Device | None) -> Text:
     return Text.assemble(f"device {number}\n", (f"rank {device.rank}", "bold"), f"\n{device.device_ip}")
 
 
-def write_title(table: RankTable, server: Server) -> str:
-    """Return the title of a box."""
-    return f"{server.server_id} · node {table.servers.index(server)}"
-
-
 def list_servers(table: RankTable) -> Table:
     """Return a table with one line a server."""
     lines = Table("node", "server", "ranks", "devices", "addresses", box=None, pad_edge=False)
@@ -81,10 +75,10 @@ def list_servers(table: RankTable) -> Table:
 
 def format_spans(numbers: list[int]) -> str:
     """Format numbers in ascending order with their gaps: 0, 1, 2, 3, 6 as `0-3, 6`."""
-    pieces: list[list[int]] = []
+    spans: list[list[int]] = []
     for number in numbers:
-        if pieces and pieces[-1][-1] + 1 == number:
-            pieces[-1].append(number)
+        if spans and spans[-1][-1] + 1 == number:
+            spans[-1].append(number)
         else:
-            pieces.append([number])
-    return ", ".join(f"{piece[0]}-{piece[-1]}" if len(piece) > 1 else str(piece[0]) for piece in pieces)
+            spans.append([number])
+    return ", ".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)

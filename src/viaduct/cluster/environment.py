@@ -20,17 +20,12 @@ if TYPE_CHECKING:
 Target = Literal["npu", "cuda", "mlu"]
 VISIBLE = {card.name: card.visible for card in (NPU, CUDA, MLU)}
 """Variables that list the visible devices. LOCAL_RANK i is then the i-th listed device, whatever its number."""
-DEFAULT_PORT = 29500
-"""torchrun's default; a rank table has no port."""
-LAUNCHER = "VIADUCT_LAUNCHER"
-"""Variable with the process id of the `viaduct launch` that started a rank."""
+DEFAULT_PORT = 29500  # torchrun's default; a rank table has no port
+LAUNCHER = "VIADUCT_LAUNCHER"  # variable with the process id of the `viaduct launch` that started a rank
 DEFAULT_JOB = "viaduct"
-SIZES = ("RANK_SIZE", "WORLD_SIZE")
-RANKS = ("RANK_ID", "RANK")
 
 
 def build_rank_variables(table: RankTable, rank: int, *, port: int, job: str, target: Target | None) -> dict[str, str]:
-    """Return the environment variables of one rank."""
     seat = table.seat(rank)
     of_rank = {"RANK_ID": rank, "DEVICE_ID": seat.device.device_id, "RANK": rank, "LOCAL_RANK": seat.local}
     return {
@@ -44,7 +39,7 @@ def build_server_variables(
 ) -> dict[str, str]:
     """Return the environment variables of one server, for torchrun; refuse servers with unequal numbers of devices."""
     server = table.server(server_id)
-    sizes = {each_server.server_id: len(each_server.devices) for each_server in table.servers}
+    sizes = {listed.server_id: len(listed.devices) for listed in table.servers}
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} has {size}" for name, size in list(sizes.items())[:4])
         raise BadValue(
@@ -109,41 +104,34 @@ def check_job(job: str) -> None:
         raise BadValue(f"{job!r} cannot be a JOB_ID.", "It has letters, digits, - and _ only.")
 
 
-def check_variables(table: RankTable, variables: Mapping[str, str]) -> None:
-    """Refuse variables that contradict the table, as far as they are set.
+def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
+    """Refuse variables (`os.environ`) that contradict the table, as far as they are set.
 
     RANK_SIZE and WORLD_SIZE must be its number of devices, RANK_ID and RANK one of its ranks, DEVICE_ID the device of
     RANK_ID.
     """
     size = format_count(table.size, "device")
-    for name in SIZES:
+    for name in ("RANK_SIZE", "WORLD_SIZE"):
         if name in variables and variables[name] != str(table.size):
             raise BadValue(
                 f"{name} is {variables[name]!r} in the environment, but {table.name} has {size}.",
                 f"`unset {name}`, or set it to {table.size}; or name the table that you mean.",
             )
-    for name in RANKS:
+    for name in ("RANK_ID", "RANK"):
         if name in variables and variables[name] not in map(str, range(table.size)):
             raise BadValue(
                 f"{name} is {variables[name]!r} in the environment, but {table.name} has ranks 0 to {table.size - 1}.",
                 f"`unset {name}`, or correct it.",
             )
-    check_device(table, variables)
-
-
-def check_device(table: RankTable, variables: Mapping[str, str]) -> None:
-    """Refuse a DEVICE_ID that is not that of RANK_ID in the table."""
     rank, device = variables.get("RANK_ID"), variables.get("DEVICE_ID")
-    if rank is None or device is None:
-        return
-    expected = table.seat(int(rank)).device.device_id
-    if device != str(expected):
+    expected = None if rank is None else table.seat(int(rank)).device.device_id
+    if rank is not None and device is not None and device != str(expected):
         raise BadValue(
             f"DEVICE_ID is {device!r} in the environment, but in {table.name} rank {rank} has device {expected}.",
             f"`viaduct ranktable env {table.path or 'FILE'} --rank {rank}` prints what belongs together.",
         )
 
 
-def exports(variables: Mapping[str, str]) -> str:
+def format_exports(variables: Mapping[str, str]) -> str:
     """Return `export` lines that a shell can source."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())

@@ -1,7 +1,7 @@
 """Rules of a rank table by name, and findings, each of which is one violation of a rule.
 
-The rules on the numbers of devices and servers, on subnets and on device ids above 7 are for certain cards; rules.py
-tests which.
+The rules on the numbers of devices and servers, on subnets and on device ids above 7 apply to certain cards only;
+rules.py decides to which.
 """
 
 from __future__ import annotations
@@ -82,17 +82,16 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """One violation: which rule, where, what stands there, what is wrong with it, what to do."""
+    """One violation of a rule."""
 
     rule: str
-    path: str
-    value: str | None
-    wrong: str
-    fix: str
+    path: str  # in the JSON document: server_list[0].device[3].device_ip; of a syntax error line and column
+    value: str | None  # what the table has there; None if nothing
+    wrong: str  # what is wrong, as a clause
+    fix: str  # what to do, as a sentence
 
     @property
     def severity(self) -> Severity:
-        """Severity of the violated rule."""
         return RULES[self.rule].severity
 
     def as_dict(self) -> dict[str, str | None]:
@@ -103,7 +102,7 @@ class Finding:
         return f"{self.rule}: {self.path}: {self.wrong}"
 
 
-def find_at(field: Field, rule: str, wrong: str, fix: str) -> Finding:
+def make_finding(field: Field, rule: str, wrong: str, fix: str) -> Finding:
     """Return a finding about a field."""
     return Finding(rule, field.path, field.text, wrong, fix)
 

@@ -1,10 +1,11 @@
-"""Making of a rank table from a list of servers and their devices; a table with errors is refused."""
+"""Rank tables made from a list of servers and their devices; a table that the rules call an error is refused."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 from viaduct.atomic_files import write_file
@@ -15,11 +16,10 @@ from viaduct.cluster.ranktable import Device, RankTable, Server, render_table, s
 from viaduct.cluster.rules import DEFAULT_CARD, Card, examine
 from viaduct.errors import BadData, BadValue
 
-DEVICES_LIMIT = 1024
-"""More devices on one server are taken for a typing error."""
+DEVICES_LIMIT = 1024  # more devices on one server are taken for a typing error
 
 
-def server_names(text: str) -> list[str]:
+def parse_servers(text: str) -> list[str]:
     """Return the servers of `--servers`; refuse an empty or repeated name."""
     names = [name.strip() for name in text.split(",")]
     if not all(names):
@@ -30,7 +30,7 @@ def server_names(text: str) -> list[str]:
     return names
 
 
-def device_numbers(text: str) -> list[int]:
+def parse_devices(text: str) -> list[int]:
     """Return the devices of `--devices`: a single number N means 0 to N-1, `4,5,6,7` and `4-7` mean these."""
     numbers: list[int] = []
     for entry in text.split(","):
@@ -41,11 +41,12 @@ def device_numbers(text: str) -> list[int]:
                 "Write 8, or 4,5,6,7, or 4-7; device 5 alone is 5-5.",
             )
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
-    counted = list(range(numbers[0])) if re.fullmatch(r"\s*[0-9]+\s*", text) else numbers
-    if not counted or len(set(counted)) < len(counted):
-        fault = "a device twice" if counted else "no devices"
+    if re.fullmatch(r"\s*[0-9]+\s*", text):
+        numbers = list(range(numbers[0]))
+    if not numbers or len(set(numbers)) < len(numbers):
+        fault = "a device twice" if numbers else "no devices"
         raise BadValue(f"--devices {text!r} names {fault}.", "Write 8, or 4,5,6,7, or 4-7; device 5 alone is 5-5.")
-    return counted
+    return numbers
 
 
 def make_table(
@@ -65,15 +66,16 @@ def make_table(
 
 def number_ranks(servers: Mapping[str, Sequence[int]], addresses: Addresses) -> RankTable:
     """Return a table with ranks in the order of the servers and, within each, of its devices."""
-    entries = []
-    rank = 0
-    for server, numbers in servers.items():
-        devices = []
-        for number in numbers:
-            devices.append(Device(number, find_address(server, number, addresses), rank))
-            rank += 1
-        entries.append(Server(server, tuple(devices)))
-    return RankTable(tuple(entries))
+    ranks = count()
+    return RankTable(
+        tuple(
+            Server(
+                server,
+                tuple(Device(number, find_address(server, number, addresses), next(ranks)) for number in numbers),
+            )
+            for server, numbers in servers.items()
+        )
+    )
 
 
 def find_address(server: str, device: int, addresses: Addresses) -> str:

@@ -26,19 +26,18 @@ class Entries(dict[str, object]):
 
 
 class NotJson(Exception):
-    """The text is not JSON: where, and what to try."""
+    """The text is not JSON: where (`path`), what is wrong, and what to try."""
 
     def __init__(self, path: str, wrong: str, fix: str) -> None:
         super().__init__(wrong)
-        self.place, self.wrong, self.fix = path, wrong, fix
+        self.path, self.wrong, self.fix = path, wrong, fix
 
 
 class Stripped(NamedTuple):
     """JSON text without comments."""
 
     text: str
-    lines: tuple[int, ...]
-    """The numbers of the lines on which a comment began."""
+    lines: tuple[int, ...]  # the numbers of the lines on which a comment began
 
 
 def strip_comments(text: str) -> Stripped:
@@ -66,17 +65,17 @@ def decode(data: bytes) -> str:
 def parse(text: str) -> object:
     """Parse JSON, with objects as `Entries` and numbers as `Bare`; raise NotJson."""
     try:
-        return json.loads(text, object_pairs_hook=collect, parse_int=Bare, parse_float=Bare, parse_constant=Bare)
+        return json.loads(text, object_pairs_hook=build_object, parse_int=Bare, parse_float=Bare, parse_constant=Bare)
     except json.JSONDecodeError as error:
-        position = comma_before(text, error.pos)
+        position = correct_position(text, error.pos)
         line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
         wrong = error.msg[:1].lower() + error.msg[1:]
-        raise NotJson(f"line {line}, column {column}", wrong, advise(text, position)) from error
+        raise NotJson(f"line {line}, column {column}", wrong, suggest_fix(text, position)) from error
     except RecursionError as error:
         raise NotJson("$", "nested too deeply", "A rank table has four levels.") from error
 
 
-def collect(pairs: list[tuple[str, object]]) -> Entries:
+def build_object(pairs: list[tuple[str, object]]) -> Entries:
     """Build an object that remembers repeated keys."""
     entries = Entries(pairs)
     if len(entries) < len(pairs):
@@ -85,13 +84,13 @@ def collect(pairs: list[tuple[str, object]]) -> Entries:
     return entries
 
 
-def comma_before(text: str, position: int) -> int:
-    """Return the position of a syntax error; of a comma before a closing bracket the comma's, as Python 3.13 has it."""
+def correct_position(text: str, position: int) -> int:
+    """Return the position of a syntax error as Python 3.13 reports it: for `,]` the comma's, not the bracket's."""
     before = text[:position].rstrip()
     return len(before) - 1 if before.endswith(",") and text[position : position + 1] in ("]", "}") else position
 
 
-def advise(text: str, position: int) -> str:
+def suggest_fix(text: str, position: int) -> str:
     """Suggest a fix from the characters around the syntax error."""
     here, before = text[position : position + 1], text[:position].rstrip()[-1:]
     if not text.strip():

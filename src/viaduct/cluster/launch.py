@@ -26,32 +26,36 @@ from typing import TYPE_CHECKING, Literal
 
 from viaduct.cards import CUDA, NPU
 from viaduct.cluster import links
-from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, VISIBLE, Target, check_job, refuse_unusable_table
+from viaduct.cluster.environment import (
+    DEFAULT_JOB,
+    DEFAULT_PORT,
+    VISIBLE,
+    Target,
+    check_environment,
+    check_job,
+    refuse_unusable_table,
+)
 from viaduct.cluster.findings import format_count
-from viaduct.cluster.ranktable import RankTable, Server, check_environment, render_table
+from viaduct.cluster.ranktable import RankTable, Server, render_table
 from viaduct.cluster.secret import VARIABLE, derive_key_prefix, make_secret, name_secret
 from viaduct.errors import BadData, BadValue
 from viaduct.terminal import escape_controls, release_streams, tidy_message
 
 if TYPE_CHECKING:
     from viaduct.cluster.agent import Failure, Outcome
-    from viaduct.cluster.rendezvous import Member
 
 OWN_VERBS = ("train", "evaluate")
 PYTHONS = ("python", "python3")
 MAX_RESTARTS = 3
-CPP_LOG = "TORCH_CPP_LOG_LEVEL"
-"""Read by torch when it is imported."""
-LAST_LINES = 15
-"""Lines of a failed rank's stderr and stdout that are shown."""
+CPP_LOG = "TORCH_CPP_LOG_LEVEL"  # read by torch when it is imported
+LAST_LINES = 15  # lines of a failed rank's stderr and stdout that are shown
 TIMEOUT_S = 300.0
 HCCL_VARIABLES = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")
 IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", CUDA.interface, NPU.interface)
 """Variables that tie the collectives to one network interface: the one that has this machine's address of the job."""
 LOCAL_IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 """Those of them that are set to loopback where all ranks are on this machine."""
-Show = Literal["first", "all"]
-"""Ranks whose output is shown: the first of this machine, or all."""
+Show = Literal["first", "all"]  # ranks whose output is shown: the first of this machine, or all
 
 
 # The command
@@ -82,9 +86,9 @@ def resolve_command(argv: Sequence[str]) -> list[str]:
     return [program, *arguments]
 
 
-def check_script(words: Sequence[str]) -> None:
+def check_script(arguments: Sequence[str]) -> None:
     """Refuse a python command without a script, or with a script that does not exist; `-m` and `-c` are not checked."""
-    script = next(iter(words), "")
+    script = next(iter(arguments), "")
     if not script:
         raise BadValue(
             "python without a script would wait for its input.", "Name the script: `… -- python my_script.py`."
@@ -95,43 +99,42 @@ def check_script(words: Sequence[str]) -> None:
         )
 
 
-# The place of this machine
+# This machine's share
 
 
 @dataclass(frozen=True)
 class NodeShare:
     """This machine's share of a job: its ranks, its number, the rendezvous."""
 
-    ranks: int
-    """Number of ranks on this machine."""
-    host: str = ""
-    """Address of the rendezvous; empty if this is the only machine."""
+    ranks: int  # number of ranks on this machine
+    host: str = ""  # address of the rendezvous and its store; empty if this is the only machine
     port: int = DEFAULT_PORT
-    hosts_store: bool = False
-    """True if this machine serves the rendezvous store."""
-    node: int | None = 0
-    """Number of this machine; None: the next free one."""
-    names: tuple[str, ...] = ("",)
-    """Names of all machines, by their numbers."""
+    hosts_store: bool = False  # true if this machine serves the rendezvous store
+    node: int | None = 0  # number of this machine; None: the next free one
+    names: tuple[str, ...] = (
+        "",
+    )  # names of all machines by number; without a rank table, until they join, placeholders
     name: str = ""
-    address: str = "127.0.0.1"
+    address: str = "127.0.0.1"  # at which the other machines reach this one
     job: str = DEFAULT_JOB
-    facts: str = ""
-    """Settings that must be the same on all machines."""
+    facts: str = ""  # settings that must be the same on all machines
     table: RankTable | None = None
     target: Target | None = None
-    shared: Mapping[str, str] = field(default_factory=dict)
-    """Variables of all ranks on this machine."""
-    secret: str = ""
-    """The job's secret; empty if the user has given none."""
+    shared: Mapping[str, str] = field(default_factory=dict)  # variables of all ranks on this machine
+    secret: str = ""  # the job's secret; empty if the user has given none
 
     def variables(self, rank: int) -> dict[str, str]:
         """Return the variables of one rank, besides those of torchrun."""
         if self.table is None:
             return dict(self.shared)
-        wanted = (*HCCL_VARIABLES, *((VISIBLE[self.target],) if self.target else ()))
+        names = (*HCCL_VARIABLES, *((VISIBLE[self.target],) if self.target else ()))
         of_table = self.table.environment(rank, port=self.port, job=self.job, target=self.target)
-        return {**self.shared, **{name: of_table[name] for name in wanted if name in of_table}}
+        return {**self.shared, **{name: of_table[name] for name in names if name in of_table}}
+
+    @property
+    def key_prefix(self) -> str:
+        """Prefix of the job's keys in the rendezvous store."""
+        return derive_key_prefix(self.secret, self.job)
 
 
 def share_from_table(
@@ -162,7 +165,7 @@ def share_from_table(
         port=port,
         hosts_store=node == 0,
         node=node,
-        names=tuple(each_server.server_id for each_server in table.servers),
+        names=tuple(listed.server_id for listed in table.servers),
         name=mine.server_id,
         address=mine.address,
         job=job,
@@ -171,13 +174,13 @@ def share_from_table(
         secret=secret,
         table=table,
         target=target,
-        shared=interface_variables(mine.address),
+        shared=choose_interface_variables(mine.address),
     )
 
 
 def find_server(table: RankTable) -> Server:
     """Return the table's server that is this machine; raise BadValue if none or several are."""
-    found = [server for server in table.servers if links.is_mine(server.address)]
+    found = [server for server in table.servers if links.is_this_machine(server.address)]
     if len(found) == 1:
         return found[0]
     servers = ", ".join(server.server_id for server in table.servers[:8])
@@ -192,20 +195,20 @@ def find_server(table: RankTable) -> Server:
     raise BadValue(f"this machine is several servers of {table.name}: {several}.", "Say which: --server ADDRESS.")
 
 
-def interface_variables(address: str) -> dict[str, str]:
+def choose_interface_variables(address: str) -> dict[str, str]:
     """Return the variables that tie collectives to the interface of an address; without those that are set already."""
     try:
-        name = links.find_interface(socket.gethostbyname(address))
+        numeric_address = socket.gethostbyname(address)
     except OSError:
-        name = None
-    return {variable: name for variable in IFNAMES if name and variable not in os.environ}
+        return {}
+    names = [name for name, own_address in links.list_interfaces().items() if own_address == numeric_address]
+    return {variable: name for name in names[:1] for variable in IFNAMES if variable not in os.environ}
 
 
-def loopback_variables() -> dict[str, str]:
+def choose_loopback_variables() -> dict[str, str]:
     """Return the variables that tie collectives to loopback, for a job on one machine; without those that are set."""
-    return {
-        variable: "lo" for variable in LOCAL_IFNAMES if variable not in os.environ and "lo" in links.list_interfaces()
-    }
+    names = LOCAL_IFNAMES if "lo" in links.list_interfaces() else ()
+    return {variable: "lo" for variable in names if variable not in os.environ}
 
 
 def share_from_nodes(
@@ -223,7 +226,7 @@ def share_from_nodes(
         ranks=ranks,
         host=host,
         port=port,
-        hosts_store=links.is_mine(host) and links.is_port_free(port),
+        hosts_store=links.is_this_machine(host) and links.is_port_free(port),
         node=node,
         names=tuple(f"number {number} of {nodes}" for number in range(nodes)),
         name=f"{socket.gethostname()} ({address})",
@@ -231,7 +234,7 @@ def share_from_nodes(
         job=job,
         facts=f"job {job}, {format_count(nodes, 'machine')}, {format_count(ranks, 'rank')} each, {name_secret(secret)}",
         secret=secret,
-        shared=interface_variables(address),
+        shared=choose_interface_variables(address),
     )
 
 
@@ -329,74 +332,60 @@ def start_ranks(
     Raises JobEnded if another machine ends the job before a round of ranks has begun.
     """
     with quiet_import():
-        from viaduct.cluster.agent import Outcome, conduct, describe_end
+        from viaduct.cluster.agent import Outcome, describe_end, run_agent
         from viaduct.cluster.rendezvous import LINGER_S, JobEnded, LocalRendezvous, ServerRendezvous
 
-    meeting = ServerRendezvous(build_member(share), timeout, print_note) if share.host else None
-    secret = share.secret if meeting else make_secret()
+    rendezvous = ServerRendezvous(share, timeout, print_note) if share.host else None
+    secret = share.secret if rendezvous else make_secret()
 
-    def get_variables(given: Mapping[str, str]) -> dict[str, str]:
-        of_job = {"TORCHELASTIC_RESTART_COUNT": str(meeting.round)} if meeting else loopback_variables()
+    def get_variables(torchrun_variables: Mapping[str, str]) -> dict[str, str]:
+        of_job = {"TORCHELASTIC_RESTART_COUNT": str(rendezvous.round)} if rendezvous else choose_loopback_variables()
         of_secret = {VARIABLE: secret} if secret else {}
-        return {**threads(share.ranks), **of_job, **of_secret, **share.variables(int(given["RANK"]))}
+        of_rank = share.variables(int(torchrun_variables["RANK"]))
+        return {**limit_threads(share.ranks), **of_job, **of_secret, **of_rank}
 
-    handler = meeting or LocalRendezvous(uuid.uuid4().hex)
+    handler = rendezvous or LocalRendezvous(uuid.uuid4().hex)
     release_streams()  # torch copies the ranks' output to them
     try:
-        outcome = conduct(
+        outcome = run_agent(
             command,
             share.ranks,
             handler,
             max_restarts=max_restarts,
             log_dir=logs,
             show_all=show_all,
-            own=get_variables,
-            tell=print_note,
+            get_variables=get_variables,
+            report=print_note,
         )
     except JobEnded as end:
-        if meeting is None or meeting.round < 0:  # no rank was started
+        if rendezvous is None or rendezvous.round < 0:  # no rank was started
             raise
         return Outcome(lost=str(end))
-    if meeting and outcome.by_ranks:  # the ranks of other servers are ending too: let their servers report it first
+    if rendezvous and outcome.by_ranks:  # the ranks of other servers are ending too: let their servers report it first
         time.sleep(LINGER_S)
-    if meeting and (outcome.failures or outcome.signal):
-        meeting.leave(describe_end(outcome.failures[0]) if outcome.failures else "was interrupted")
-    elif meeting:
-        meeting.finish()
+    if rendezvous and (outcome.failures or outcome.signal):
+        rendezvous.leave(describe_end(outcome.failures[0]) if outcome.failures else "was interrupted")
+    elif rendezvous:
+        rendezvous.finish()
     return outcome
 
 
 @contextmanager
 def quiet_import() -> Iterator[None]:
-    """Import torch with its C++ log off: viaduct reports a lost connection itself. Ranks keep the user's setting."""
-    chosen = CPP_LOG in os.environ
+    """Import torch within the block with its C++ log off: viaduct reports a lost connection itself.
+
+    Ranks keep the user's setting.
+    """
+    is_set = CPP_LOG in os.environ
     os.environ.setdefault(CPP_LOG, "FATAL")
     try:
         yield
     finally:
-        if not chosen:
+        if not is_set:
             del os.environ[CPP_LOG]
 
 
-def build_member(share: NodeShare) -> Member:
-    """Return this machine as a member of the rendezvous."""
-    from viaduct.cluster.rendezvous import Member
-
-    return Member(
-        node=share.node,
-        name=share.name,
-        names=share.names,
-        address=share.address,
-        host=share.host,
-        port=share.port,
-        hosts_store=share.hosts_store,
-        job=share.job,
-        facts=share.facts,
-        key_prefix=derive_key_prefix(share.secret, share.job),
-    )
-
-
-def threads(ranks: int) -> dict[str, str]:
+def limit_threads(ranks: int) -> dict[str, str]:
     """Return OMP_NUM_THREADS, this process's cores divided by the ranks; nothing if the user has set it.
 
     Ranks that each use all cores slow each other down.
@@ -410,7 +399,7 @@ def threads(ranks: int) -> dict[str, str]:
 
 
 def report_outcome(outcome: Outcome, max_restarts: int, logs: str) -> int:
-    """Report the outcome and return the exit code."""
+    """Print how the ranks ended, if not well, and return the exit code."""
     from viaduct.cluster.agent import MISTAKE
 
     if outcome.signal:
@@ -425,7 +414,7 @@ def report_outcome(outcome: Outcome, max_restarts: int, logs: str) -> int:
 
 
 def print_failure(failures: list[Failure], max_restarts: int, logs: str) -> None:
-    """Print the rank to blame, how it ended, its last lines, and which other ranks failed."""
+    """Print the rank that failed first, how it ended, its last lines, and which other ranks failed."""
     from viaduct.cluster.agent import MISTAKE, describe_end
 
     first, *others = failures

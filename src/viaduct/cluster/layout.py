@@ -18,12 +18,9 @@ from dataclasses import dataclass
 
 from viaduct.cluster.plan import INNER_LATENCY_S, LATENCY_S, MASTER_BYTES, Cluster, all_reduce_seconds
 
-WORTH_BYTES = 64 << 20
-"""A classifier that takes less memory is never split."""
-MESSAGES = 5
-"""Small messages of each part: labels, their shares, the largest logit, the sums, the best class."""
-NUMBERS = 6
-"""Numbers for each image in these messages together."""
+WORTH_BYTES = 64 << 20  # a classifier that takes less memory is never split
+MESSAGES = 5  # small messages of each part: labels, their shares, the largest logit, the sums, the best class
+NUMBERS = 6  # numbers for each image in these messages together
 
 
 @dataclass(frozen=True)
@@ -34,10 +31,8 @@ class Classifier:
     features: int
     global_batch: int
     accumulate: int = 1
-    gradient_bytes: int = 4
-    """Bytes of one number of a gradient when it is sent: 2 with compression."""
-    kept: int = 3
-    """fp32 numbers in memory for each weight: itself, its gradient, the optimizer's, averages."""
+    gradient_bytes: int = 4  # bytes of one number of a gradient when it is sent: 2 with compression
+    kept: int = 3  # fp32 numbers in memory for each weight: itself, its gradient, the optimizer's, averages
 
     @property
     def weights(self) -> int:

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from viaduct.errors import BadValue
 
-SIOCGIFADDR = 0x8915
-"""Linux: the IPv4 address of an interface."""
+SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 RETRY_S = 0.5
 BACKLOG = 2048
 CONNECT_S = 3.0
@@ -37,7 +36,7 @@ def list_own_addresses() -> list[str]:
     return [address for name, address in list_interfaces().items() if name != "lo"]
 
 
-def is_mine(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
     """Return True if a name or address is this machine's: only own addresses can be bound.
 
     A name that cannot be resolved is compared with this machine's name.
@@ -73,7 +72,7 @@ def find_meeting_address(host: str) -> str:
 
     /etc/hosts may give this machine's name the address 127.0.1.1, which no other machine can reach.
     """
-    if not is_mine(host):
+    if not is_this_machine(host):
         return host
     try:
         address = socket.gethostbyname(host)
@@ -87,11 +86,6 @@ def find_meeting_address(host: str) -> str:
 def is_loopback(host: str) -> bool:
     """Return True for `localhost` and 127.x: on every machine they mean that machine."""
     return host == "localhost" or host.startswith("127.")
-
-
-def find_interface(address: str) -> str | None:
-    """Return the interface whose first address this is; None if there is none."""
-    return next((name for name, own_address in list_interfaces().items() if own_address == address), None)
 
 
 def find_address_towards(host: str, port: int) -> str:
@@ -147,7 +141,7 @@ def wait_for_port(host: str, port: int, timeout: float, report: Callable[[str], 
     end = time.monotonic() + timeout
     has_reported = False
     while True:
-        why = connect(host, port, max(0.1, min(CONNECT_S, end - time.monotonic())))
+        why = try_connect(host, port, max(0.1, min(CONNECT_S, end - time.monotonic())))
         if why is None:
             return
         if time.monotonic() + RETRY_S >= end:
@@ -162,7 +156,7 @@ def wait_for_port(host: str, port: int, timeout: float, report: Callable[[str], 
         time.sleep(RETRY_S)
 
 
-def connect(host: str, port: int, timeout: float) -> str | None:
+def try_connect(host: str, port: int, timeout: float) -> str | None:
     """Try to connect; return None if something listens there, else why not."""
     try:
         with socket.create_connection((host, port), timeout=timeout):

@@ -17,23 +17,15 @@ from typing import Any
 
 from viaduct.errors import BadValue
 
-DEFAULT_LINK = 12.5
-"""GB/s out of a server each way: one 100 Gbit/s card."""
-DEFAULT_INNER_LINK = 30.0
-"""GB/s of a device within its server: one HCCS or PCIe 4 path."""
-DEFAULT_TFLOPS = 60.0
-"""Assumed speed of a device where no step was measured."""
-INNER_LATENCY_S = 10e-6
-"""Assumed time of one message within a server, whatever its size."""
-LATENCY_S = 30e-6
-"""Assumed time of one message between servers, whatever its size."""
+DEFAULT_LINK = 12.5  # GB/s out of a server each way: one 100 Gbit/s card
+DEFAULT_INNER_LINK = 30.0  # GB/s of a device within its server: one HCCS or PCIe 4 path
+DEFAULT_TFLOPS = 60.0  # assumed speed of a device where no step was measured
+INNER_LATENCY_S = 10e-6  # assumed time of one message within a server, whatever its size
+LATENCY_S = 30e-6  # assumed time of one message between servers, whatever its size
 MIB = 2**20
-MASTER_BYTES = 4
-"""Bytes of an fp32 number: weights, gradients and the optimizer's state are kept in fp32."""
-BACKWARD_SHARE = 2 / 3
-"""Share of the compute time that is the backward pass."""
-FLOPS_A_MULTIPLICATION = 6
-"""Multiply and add, once forward and twice backward."""
+MASTER_BYTES = 4  # bytes of an fp32 number: weights, gradients and the optimizer's state are kept in fp32
+BACKWARD_SHARE = 2 / 3  # share of the compute time that is the backward pass
+FLOPS_A_MULTIPLICATION = 6  # multiply and add, once forward and twice backward
 
 
 @dataclass(frozen=True)
@@ -42,28 +34,21 @@ class Layer:
 
     parameters: int
     multiplications: int
-    outputs: int
-    """Numbers that it outputs for one image; kept for the backward pass."""
+    outputs: int  # numbers that it outputs for one image; kept for the backward pass
 
 
 @dataclass(frozen=True)
 class Workload:
     """Costs of what is trained."""
 
-    layers: Sequence[Layer]
-    """In the order of the forward pass."""
+    layers: Sequence[Layer]  # in the order of the forward pass
     global_batch: int
     accumulate: int = 1
-    gradient_bytes: int = 4
-    """Bytes of one number of a gradient when it is sent: 2 with compression."""
-    compute_bytes: int = 4
-    """Bytes of one number in computing: 2 with bf16 and fp16."""
-    optimizer_slots: int = 1
-    """fp32 numbers that the optimizer keeps for each parameter."""
-    half_copy: bool = False
-    """Whether a copy of the weights in half precision stands beside them (O2, O3)."""
-    average: bool = False
-    """Whether averaged weights stand beside them (ema)."""
+    gradient_bytes: int = 4  # bytes of one number of a gradient when it is sent: 2 with compression
+    compute_bytes: int = 4  # bytes of one number in computing: 2 with bf16 and fp16
+    optimizer_slots: int = 1  # fp32 numbers that the optimizer keeps for each parameter
+    half_copy: bool = False  # whether a copy of the weights in half precision stands beside them (O2, O3)
+    average: bool = False  # whether averaged weights stand beside them (ema)
     bucket_mb: float = 25.0
 
     @property
@@ -80,14 +65,10 @@ class Cluster:
     """Servers, devices, links and speed."""
 
     servers: int = 1
-    devices: int = 8
-    """Devices of each server."""
-    link: float = DEFAULT_LINK
-    """GB/s out of a server each way."""
-    inner_link: float = DEFAULT_INNER_LINK
-    """GB/s of a device within its server."""
-    step_ms: float | None = None
-    """Measured compute time of a step on one device; None: it is estimated from `tflops`."""
+    devices: int = 8  # devices of each server
+    link: float = DEFAULT_LINK  # GB/s out of a server each way
+    inner_link: float = DEFAULT_INNER_LINK  # GB/s of a device within its server
+    step_ms: float | None = None  # measured compute time of a step on one device; None: it is estimated from `tflops`
     tflops: float = DEFAULT_TFLOPS
 
     @property
@@ -123,22 +104,17 @@ class Plan:
     devices: int
     batch_per_device: int
     compute_ms: float
-    communication_ms: float
-    """Sum of the times of all all-reduces."""
+    communication_ms: float  # sum of the times of all all-reduces
     exposed_ms: float
     """Time of the step after computing has ended: the communication that the backward pass does not hide."""
     step_ms: float
     images_per_second: float
-    efficiency: float
-    """The share of a step in which the devices compute."""
+    efficiency: float  # the share of a step in which the devices compute
     gradient_bytes: int
-    sent_inner_bytes: float
-    """By each device in each step, to devices of its server."""
-    sent_outer_bytes: float
-    """By each device in each step, to other servers."""
+    sent_inner_bytes: float  # by each device in each step, to devices of its server
+    sent_outer_bytes: float  # by each device in each step, to other servers
     buckets: tuple[Bucket, ...]
-    memory_bytes: dict[str, int]
-    """Of one device, by what it is for."""
+    memory_bytes: dict[str, int]  # of one device, by what it is for
 
     @property
     def sent_bytes(self) -> float:

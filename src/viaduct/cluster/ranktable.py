@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,16 +22,15 @@ from viaduct.cluster.rules import DEFAULT_CARD, GROUP_NAME, Card, Examined, exam
 from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.path_errors import refuse_special_file
 
-SHOWN = 3
-"""Number of findings that the refusal of a table names; `viaduct ranktable check` shows all."""
+MAX_SHOWN_ERRORS = 3  # number of findings that the refusal of a table names; `viaduct ranktable check` shows all
 
 
 @dataclass(frozen=True)
 class Device:
     """Device of a server with its rank."""
 
-    device_id: int
-    device_ip: str
+    device_id: int  # number on its server
+    device_ip: str  # of its own network card
     rank: int
 
 
@@ -40,13 +39,11 @@ class Server:
     """Server of a cluster."""
 
     server_id: str
-    devices: tuple[Device, ...]
-    """In the order of their ranks."""
+    devices: tuple[Device, ...]  # in the order of their ranks
     host_ip: str | None = None
 
     @property
     def ranks(self) -> list[int]:
-        """Ranks of its devices."""
         return [device.rank for device in self.devices]
 
     @property
@@ -68,8 +65,7 @@ class Seat(NamedTuple):
 class RankTable:
     """Rank table of a job: servers, devices, ranks."""
 
-    servers: tuple[Server, ...]
-    """In the order of their smallest ranks, which is the order of torchrun's nodes."""
+    servers: tuple[Server, ...]  # in the order of their smallest ranks, which is the order of torchrun's nodes
     template: Template = 1
     super_pod: bool = False
     path: Path | None = field(default=None, compare=False)
@@ -82,12 +78,12 @@ class RankTable:
 
     @property
     def master(self) -> str:
-        """The address of the server that has rank 0."""
+        """Address of the server that has rank 0."""
         return self.servers[0].address
 
     @property
     def seats(self) -> list[Seat]:
-        """All ranks, from 0 on."""
+        """Positions of all ranks, from rank 0 on."""
         seats = [
             Seat(server, device, node, local)
             for node, server in enumerate(self.servers)
@@ -136,11 +132,6 @@ class RankTable:
         return environment.build_server_variables(self, server_id, port=port, job=job, target=target)
 
 
-def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
-    """Refuse variables (`os.environ`) that contradict the table."""
-    environment.check_variables(table, variables)
-
-
 # Reading
 
 
@@ -175,8 +166,9 @@ def read_bytes(path: Path, otherwise: str = "`viaduct ranktable make` writes a r
 def summarize_errors(examined: Examined) -> str:
     """Return the number of errors and the first few of them."""
     errors = examined.errors
-    more = f"\n  … and {len(errors) - SHOWN} more." if len(errors) > SHOWN else ""
-    return f"{format_count(len(errors), 'violation')}.\n  " + "\n  ".join(map(str, errors[:SHOWN])) + more
+    shown = "\n  ".join(map(str, errors[:MAX_SHOWN_ERRORS]))
+    more = f"\n  … and {len(errors) - MAX_SHOWN_ERRORS} more." if len(errors) > MAX_SHOWN_ERRORS else ""
+    return f"{format_count(len(errors), 'violation')}.\n  {shown}{more}"
 
 
 def build_servers(draft: Draft) -> tuple[Server, ...]:
@@ -220,7 +212,6 @@ def render_table(table: RankTable, template: Template = 1) -> str:
 
 
 def build_template_1(table: RankTable) -> dict[str, Any]:
-    """Return the JSON document of template 1."""
     return {
         "server_count": str(len(table.servers)),
         "server_list": [build_server_entry(server) for server in table.servers],

@@ -20,7 +20,8 @@ only; torch's own would listen at all addresses.
 
 The agent asks `num_nodes_waiting` several times a second; it answers from what the heartbeat thread last saw, so it
 never waits on the network. A call that must wait for the store checks that thread meanwhile. The server with the store
-watches all others, the others watch it. A server that was silent for `SILENCE_S` is named, and ends the job.
+watches all others, the others watch it. A server that was silent for `SILENCE_S` is named in the error that ends the
+job.
 """
 
 from __future__ import annotations
@@ -32,10 +33,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
@@ -43,15 +43,16 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousIn
 from viaduct.cluster import links
 from viaduct.errors import BadValue, ViaductError
 
+if TYPE_CHECKING:
+    from viaduct.cluster.launch import NodeShare
+
 SILENCE_S = 20.0
 BEAT_S = 1.0
-FINISHED = 2**40
-"""Added to a server's beat when its ranks have finished: more than any job's count."""
+FINISHED = 2**40  # added to a server's beat when its ranks have finished: more than any job's count
 POLL_S = 0.1
-STORE_S = 30.0
-"""Time limit of opening a store."""
-LINGER_S = 3 * BEAT_S
-"""The server with the store stays so long after the end, so that the others can read why."""
+STORE_S = 30.0  # time limit of opening a store
+LINGER_S = 3 * BEAT_S  # the server with the store stays so long after the end, so that the others can read why
+OTHER_PORT = "Take another on all servers: --port, or --rdzv HOST:PORT."
 T = TypeVar("T")
 
 
@@ -59,59 +60,21 @@ class JobEnded(ViaductError):
     """Another server gave up or has disappeared."""
 
 
-class PortTaken(BadValue):
-    """The port is in use: by another program, or by a server of this job on the same machine."""
+def connect_store(host: str, port: int, timeout: float) -> TCPStore:
+    """Connect to the rendezvous store; raise BadValue if something else listens there."""
 
+    def connect() -> TCPStore:
+        store = TCPStore(host, port, timeout=timedelta(seconds=timeout), wait_for_workers=False)
+        store.check(["any key"])  # torch 2.4 connects to whatever listens, later releases check that it is a store
+        return store
 
-@dataclass(frozen=True)
-class Member:
-    """This server among the others."""
-
-    node: int | None
-    """Number of this server; None: the next free one."""
-    name: str
-    names: Sequence[str]
-    """Names of all servers by number; of a job without a rank table, placeholders until a server has joined."""
-    address: str
-    """Address at which the others reach this server."""
-    host: str
-    """Address of the store."""
-    port: int
-    hosts_store: bool
-    job: str
-    facts: str
-    """Settings that must be the same on all servers."""
-    key_prefix: str = ""
-    """Prefix of the job's keys, derived from its secret; empty: the job's name."""
-
-
-def open_store(member: Member, timeout: float, serve: bool) -> TCPStore:
-    """Serve the rendezvous store, or connect to it; raise BadValue, or PortTaken if the port to serve is in use."""
-    if serve:
-        try:
-            return serve_store(member.host, member.port, timeout)
-        except (OSError, RuntimeError) as error:
-            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-                raise PortTaken(f"port {member.port} is in use on this machine.") from error
-            raise BadValue(
-                f"{member.host}:{member.port} cannot be used here: {first_line(error)}",
-                "Take another on all servers: --port, or --rdzv HOST:PORT.",
-            ) from error
-    call = StoreCall(lambda: check_store(connect_store(member, timeout)))
+    call = StoreCall(connect)
     if call.wait(min(timeout, STORE_S)) and call.answers:
         return call.answers[0]
     why = first_line(call.errors[0]) if call.errors else ""
     if not why or "Ping failed" in why or "response expected" in why:  # no answer, or none that torch understands
         why = "the port is used by something else"
-    raise BadValue(
-        f"what listens on {member.host}:{member.port} is no rendezvous: {why}.",
-        "Take another on all servers: --port, or --rdzv HOST:PORT.",
-    )
-
-
-def connect_store(member: Member, timeout: float) -> TCPStore:
-    """Connect to the rendezvous store."""
-    return TCPStore(member.host, member.port, timeout=timedelta(seconds=timeout), wait_for_workers=False)
+    raise BadValue(f"what listens on {host}:{port} is no rendezvous: {why}.", OTHER_PORT)
 
 
 def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPStore:
@@ -139,42 +102,42 @@ def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPSto
     return store
 
 
-def check_store(store: TCPStore) -> TCPStore:
-    """Return the store once it has answered: torch 2.4 connects to whatever listens, later releases check it."""
-    store.check(["is anybody there"])
-    return store
-
-
 class StoreCall(Generic[T]):
-    """Call of the store in a thread, because torch may wait for ever. Its result is in `answers` or `errors`."""
+    """Call of the store in a thread, because torch may wait for ever.
 
-    def __init__(self, question: Callable[[], T]) -> None:
+    When it has ended, either `answers` or `errors` has one item: what the function returned or raised.
+    """
+
+    def __init__(self, function: Callable[[], T]) -> None:
         self.answers: list[T] = []
         self.errors: list[Exception] = []
-        self._question = question
-        self._thread = threading.Thread(target=self._call_store, daemon=True)
+        self._function = function
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _call_store(self) -> None:
+    def _run(self) -> None:
         try:
-            self.answers.append(self._question())
+            self.answers.append(self._function())
         except Exception as error:
             self.errors.append(error)
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most so long; return True if there is an answer or an error."""
+        """Wait at most so many seconds; return True if there is an answer or an error."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
 
-def serve_if_host(member: Member) -> TCPStore | None:
-    """Serve the store if it belongs here; None if another server of the job on this machine was faster."""
-    if not member.hosts_store:
+def serve_if_host(share: NodeShare) -> TCPStore | None:
+    """Serve the store if it belongs here; None if another server of the job on this machine has the port already."""
+    if not share.hosts_store:
         return None
     try:
-        return open_store(member, STORE_S, serve=True)
-    except PortTaken:
-        return None
+        return serve_store(share.host, share.port)
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            return None
+        why = first_line(error)
+        raise BadValue(f"{share.host}:{share.port} cannot be used here: {why}", OTHER_PORT) from error
 
 
 def first_line(error: Exception) -> str:
@@ -183,7 +146,11 @@ def first_line(error: Exception) -> str:
 
 
 class Heartbeat(threading.Thread):
-    """Heartbeat thread: counts up our beat and reads those of the others; a dead link blocks only this thread."""
+    """Thread that counts up our beat and reads those of the others; a dead link blocks only this thread.
+
+    The server with the store `watches` the others. `store_answered` and `heard` are when the store, and each server by
+    number, last showed a sign of life.
+    """
 
     def __init__(self, node: int, names: Sequence[str], store: Store, watches: bool) -> None:
         super().__init__(name="viaduct-pulse", daemon=True)
@@ -209,10 +176,11 @@ class Heartbeat(threading.Thread):
         self.round = self.store.add("round", 0)
         self.closed = self.store.get("closed").decode() if self.store.check(["closed"]) else ""
         for other in self._watched:
-            self._listen_to(other, self.store.add(f"beat/{other}", 0))
+            self._record_beat(other, self.store.add(f"beat/{other}", 0))
         self.store_answered = time.monotonic()
 
-    def _listen_to(self, other: int, count: int) -> None:
+    def _record_beat(self, other: int, count: int) -> None:
+        """Record when another server's count grew; read its name when it is first heard."""
         if count == self._counts[other]:
             return
         if self._counts[other] == 0 and self.store.check([f"name/{other}"]):
@@ -223,47 +191,43 @@ class Heartbeat(threading.Thread):
         """End the thread after its current exchange."""
         self._stop.set()
 
-    def silent(self) -> list[str]:
-        """Return the watched servers whose heartbeat has stopped before they finished."""
+    def list_silent(self) -> list[str]:
+        """Return the names of the watched servers whose heartbeat has stopped before they finished."""
         limit = time.monotonic() - SILENCE_S
-        return [
-            name
-            for node, name in enumerate(self.names)
-            if 0 < self._counts[node] < FINISHED and self.heard[node] < limit
-        ]
+        beats = zip(self.names, self._counts, self.heard, strict=True)
+        return [name for name, count, heard in beats if 0 < count < FINISHED and heard < limit]
 
     @property
     def is_store_silent(self) -> bool:
-        """True if the store itself has stopped answering."""
         return self.store_answered < time.monotonic() - SILENCE_S
 
 
 class ServerRendezvous(RendezvousHandler):
     """Rendezvous of several servers, each with a fixed number."""
 
-    def __init__(self, member: Member, timeout: float, tell: Callable[[str], None]) -> None:
-        self.member, self.timeout, self._tell = member, timeout, tell
-        served = serve_if_host(member)
+    def __init__(self, share: NodeShare, timeout: float, report: Callable[[str], None]) -> None:
+        self.share, self.timeout, self._report = share, timeout, report
+        served = serve_if_host(share)
         self.hosts_store = served is not None
-        store = served or open_store(member, timeout, serve=False)
-        self._agree(store)
-        self._store = PrefixStore(member.key_prefix or member.job, store)
-        self.node = take_node_number(self._store, member)
-        self._store.set(f"name/{self.node}", member.name)
-        mine = PrefixStore(member.key_prefix or member.job, open_store(member, timeout, serve=False))
-        self._pulse = Heartbeat(self.node, member.names, mine, watches=self.hosts_store)
-        self._pulse.start()
-        self.round = -1
+        store = served or connect_store(share.host, share.port, timeout)
+        self._compare_facts(store)
+        self._store = PrefixStore(share.key_prefix, store)
+        self.node = take_node_number(self._store, share)
+        self._store.set(f"name/{self.node}", share.name)
+        heartbeat_store = PrefixStore(share.key_prefix, connect_store(share.host, share.port, timeout))
+        self._heartbeat = Heartbeat(self.node, share.names, heartbeat_store, watches=self.hosts_store)
+        self._heartbeat.start()
+        self.round = -1  # the last round that all servers were ready for
         self._store_of_ranks: TCPStore | None = None
 
-    def _agree(self, store: Store) -> None:
+    def _compare_facts(self, store: Store) -> None:
         """Refuse to join servers that were started with other settings, the job's name among them."""
-        agreed = store.compare_set("facts", "", self.member.facts).decode()
-        if agreed != self.member.facts:
+        agreed = store.compare_set("facts", "", self.share.facts).decode()
+        if agreed != self.share.facts:
             raise BadValue(
                 "this server was started with other settings than the first one.",
                 f"There: {agreed}",
-                f"Here:  {self.member.facts}",
+                f"Here:  {self.share.facts}",
                 "Start all servers with the same rank table, or the same --nodes and --ranks; and the same --job.",
                 *(["The secret is that of VIADUCT_JOB_SECRET or --secret-file."] if "secret" in agreed else []),
             )
@@ -272,64 +236,66 @@ class ServerRendezvous(RendezvousHandler):
         return "viaduct"
 
     def get_run_id(self) -> str:
-        return self.member.job
+        return self.share.job
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Wait until all servers are ready for a round that this one has not seen yet."""
-        wanted = self._call_store(lambda: self._store.add("round", 0))
-        seen_before = self._call_store(lambda: self._store.check([f"{wanted}/{self.node}"]))
-        if seen_before:  # this server is the first to want a new round, or has come back
-            wanted = self._call_store(lambda: self._store.add("round", 1))
-        self.round = self._wait_for_all(wanted)
+        """Wait until all servers are ready for a round that this one was not ready for before."""
+        number = self._call_store(lambda: self._store.add("round", 0))
+        was_ready = self._call_store(lambda: self._store.check([f"{number}/{self.node}"]))
+        if was_ready:  # this server is the first to want a new round, or has come back
+            number = self._call_store(lambda: self._store.add("round", 1))
+        self.round = self._wait_for_all(number)
         store = PrefixStore(f"round/{self.round}", self._store)
         if self.node == 0:
-            self._store_of_ranks = serve_store(self.member.address)
-            where = json.dumps([self._store_of_ranks.host, self._store_of_ranks.port])
-            self._call_store(lambda: store.set("ranks", where))
+            self._store_of_ranks = serve_store(self.share.address)
+            location = json.dumps([self._store_of_ranks.host, self._store_of_ranks.port])
+            self._call_store(lambda: store.set("ranks", location))
         address, port = json.loads(self._call_store(lambda: store.get("ranks")))
-        return RendezvousInfo(store, self.node, len(self.member.names), RendezvousStoreInfo(str(address), int(port)))
+        return RendezvousInfo(store, self.node, len(self.share.names), RendezvousStoreInfo(str(address), int(port)))
 
     @property
     def use_agent_store(self) -> bool:
         """True: the ranks use the store that server 0 has opened for this round, and open none themselves."""
         return True
 
-    def _wait_for_all(self, wanted: int) -> int:
-        """Wait until all servers are ready for the same round, `wanted` or a later one, and return it."""
+    def _wait_for_all(self, number: int) -> int:
+        """Wait until all servers are ready for the same round, of this number or a later one, and return its number."""
         begin = time.monotonic()
         has_reported = False
-        while not self._call_store(partial(self._all_ready, wanted)):
-            self._refuse_if_over()
-            wanted = max(wanted, self._pulse.round)
+        while not self._call_store(partial(self._are_all_ready, number)):
+            self._raise_if_ended()
+            number = max(number, self._heartbeat.round)
             waited = time.monotonic() - begin
             if waited > self.timeout:
-                missing = name_servers(self._call_store(partial(self._missing, wanted)))
+                missing = name_servers(self._call_store(partial(self._list_missing, number)))
                 self.leave(f"{missing} did not come")
                 raise JobEnded(
                     f"{missing} did not come within {self.timeout:g} seconds.",
                     "Is `viaduct launch` running there, with the same table and port? --timeout SECONDS waits longer.",
                 )
             if not has_reported and waited > 2:
-                self._tell(f"waiting for {name_servers(self._call_store(partial(self._missing, wanted)))}.")
+                self._report(f"waiting for {name_servers(self._call_store(partial(self._list_missing, number)))}.")
                 has_reported = True
             time.sleep(POLL_S)
-        return wanted
+        return number
 
-    def _all_ready(self, wanted: int) -> bool:
-        self._store.set(f"{wanted}/{self.node}", "ready")
-        return self._store.check([f"{wanted}/{node}" for node in range(len(self.member.names))])
+    def _are_all_ready(self, number: int) -> bool:
+        """Say that this server is ready for a round; return True if all are."""
+        self._store.set(f"{number}/{self.node}", "ready")
+        return self._store.check([f"{number}/{node}" for node in range(len(self.share.names))])
 
-    def _missing(self, wanted: int) -> list[str]:
-        return [name for node, name in enumerate(self._pulse.names) if not self._store.check([f"{wanted}/{node}"])]
+    def _list_missing(self, number: int) -> list[str]:
+        names = enumerate(self._heartbeat.names)
+        return [name for node, name in names if not self._store.check([f"{number}/{node}"])]
 
-    def _call_store(self, question: Callable[[], T]) -> T:
+    def _call_store(self, function: Callable[[], T]) -> T:
         """Call the store in a thread, since on a dead link it would not return; raise JobEnded if the job is over."""
-        call = StoreCall(question)
+        call = StoreCall(function)
         while not call.wait(POLL_S):
-            self._refuse_if_over()
+            self._raise_if_ended()
         if call.errors:
-            self._refuse_if_over()
-            gone = f"the rendezvous {self.member.host}:{self.member.port} is gone"
+            self._raise_if_ended()
+            gone = f"the rendezvous {self.share.host}:{self.share.port} is gone"
             raise JobEnded(f"{gone}: {first_line(call.errors[0])}") from call.errors[0]
         return call.answers[0]
 
@@ -337,11 +303,11 @@ class ServerRendezvous(RendezvousHandler):
         """Call `wait`; raise JobEnded if another server ends the job meanwhile."""
         self._call_store(wait)
 
-    def _refuse_if_over(self) -> None:
+    def _raise_if_ended(self) -> None:
         """Raise JobEnded if another server has closed the job, or the store or a watched server is silent."""
-        if self._pulse.closed:
-            raise JobEnded(f"another server ended the job: {self._pulse.closed}.", "Its own output says more.")
-        silent = [self.member.host] if self._pulse.is_store_silent else self._pulse.silent()
+        if self._heartbeat.closed:
+            raise JobEnded(f"another server ended the job: {self._heartbeat.closed}.", "Its own output says more.")
+        silent = [self.share.host] if self._heartbeat.is_store_silent else self._heartbeat.list_silent()
         if silent:
             self.leave(f"{name_servers(silent)} was not heard for {SILENCE_S:g} seconds")
             raise JobEnded(
@@ -350,37 +316,31 @@ class ServerRendezvous(RendezvousHandler):
             )
 
     def num_nodes_waiting(self) -> int:
-        self._refuse_if_over()
-        return int(self._pulse.round > self.round)
+        self._raise_if_ended()
+        return int(self._heartbeat.round > self.round)
 
     def leave(self, why: str) -> None:
         """Tell the others why the job ends, but wait at most LINGER_S for that: on a dead link it would block.
 
         The server with the store then waits LINGER_S again, so that the others can read it.
         """
-        teller = threading.Thread(target=self._close, args=(f"{self.member.name}: {why}",), daemon=True)
-        teller.start()
-        teller.join(LINGER_S)
+        StoreCall(lambda: self._store.compare_set("closed", "", f"{self.share.name}: {why}")).wait(LINGER_S)
         if self.hosts_store:
             time.sleep(LINGER_S)
 
     def finish(self) -> None:
         """Mark our ranks as finished, so that other servers do not take the silence for a failure."""
-        self._pulse.stop()
+        self._heartbeat.stop()
         StoreCall(lambda: self._store.add(f"beat/{self.node}", FINISHED)).wait(LINGER_S)
 
-    def _close(self, why: str) -> None:
-        with suppress(RuntimeError):  # nobody is there to be told
-            self._store.compare_set("closed", "", why)
-
     def is_closed(self) -> bool:
-        return bool(self._pulse.closed)
+        return bool(self._heartbeat.closed)
 
     def set_closed(self) -> None:
         self.leave("closed the job")
 
     def shutdown(self) -> bool:
-        self._pulse.stop()
+        self._heartbeat.stop()
         return True
 
 
@@ -409,7 +369,7 @@ class LocalRendezvous(RendezvousHandler):
         return False
 
     def set_closed(self) -> None:
-        """Nobody else is there to be told."""
+        """Do nothing: no other server takes part."""
 
     def num_nodes_waiting(self) -> int:
         return 0
@@ -419,47 +379,47 @@ class LocalRendezvous(RendezvousHandler):
         return True
 
 
-def take_node_number(store: Store, member: Member) -> int:
-    """Return the number of this server: as given, the next free one, or that of a server that has gone.
+def take_node_number(store: Store, share: NodeShare) -> int:
+    """Return the number of this server: the one it was given, the next free one, or that of a server that has gone.
 
     Raises BadValue if the number or all numbers are in use.
     """
-    if member.node is not None:
-        refuse_second(store, member, member.node)
-        return member.node
+    if share.node is not None:
+        refuse_second(store, share, share.node)
+        return share.node
     number = store.add("seats", 1) - 1
-    if number < len(member.names):
+    if number < len(share.names):
         return number
-    before = read_beats(store, member)
+    before = read_beats(store, len(share.names))
     time.sleep(3 * BEAT_S)
-    gone = [node for node, count in enumerate(read_beats(store, member)) if count == before[node]]
-    for node in gone:
-        if store.add(f"taken/{node}/{before[node]}", 1) == 1:
+    for node, count in enumerate(read_beats(store, len(share.names))):
+        is_gone = count == before[node]
+        if is_gone and store.add(f"taken/{node}/{count}", 1) == 1:  # another server may have been faster to take it
             return node
     raise BadValue(
-        f"the job at {member.host}:{member.port} has its {len(member.names)} machines already.",
+        f"the job at {share.host}:{share.port} has its {len(share.names)} machines already.",
         "Give more with --nodes, on all of them; or another port.",
     )
 
 
-def refuse_second(store: Store, member: Member, node: int) -> None:
+def refuse_second(store: Store, share: NodeShare, node: int) -> None:
     """Raise BadValue if another server with this number is alive; a server that had gone may come back."""
     if store.add(f"claimed/{node}", 1) == 1:
         return
     before = store.add(f"beat/{node}", 0)
     time.sleep(3 * BEAT_S)
     if before < FINISHED and store.add(f"beat/{node}", 0) > before:
-        other = store.get(f"name/{node}").decode() if store.check([f"name/{node}"]) else member.names[node]
+        other = store.get(f"name/{node}").decode() if store.check([f"name/{node}"]) else share.names[node]
         raise BadValue(
-            f"server {node} of the job at {member.host}:{member.port} is there already: {other}.",
+            f"server {node} of the job at {share.host}:{share.port} is there already: {other}.",
             f"Is --node-rank {node} given twice, or the same server of a table started twice?",
             "Each machine has its own number. If the other server belongs to another job, take another port.",
         )
 
 
-def read_beats(store: Store, member: Member) -> list[int]:
-    """Return the heartbeat counts of all servers."""
-    return [store.add(f"beat/{node}", 0) for node in range(len(member.names))]
+def read_beats(store: Store, servers: int) -> list[int]:
+    """Return the heartbeat counts of all servers by number."""
+    return [store.add(f"beat/{node}", 0) for node in range(servers)]
 
 
 def name_servers(servers: Sequence[str]) -> str:

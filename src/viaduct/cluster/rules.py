@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, get_args
 
 from viaduct.cards import NPU
 from viaduct.cluster.draft import SERVER_KEYS, SUPER_POD, Draft, DraftDevice, DraftServer, read_draft
-from viaduct.cluster.findings import Field, Finding, find_at, format_count
+from viaduct.cluster.findings import Field, Finding, format_count, make_finding
 from viaduct.cluster.jsontext import NotJson, decode, parse, strip_comments
 from viaduct.errors import UnknownName
 
@@ -29,10 +29,9 @@ DEFAULT_CARD: Card = "ascend-910"
 
 PER_SERVER = 8
 SERVERS_LIMIT = 128
-NAME_LIMIT = 64
-"""A `server_id` is shorter than this."""
-MAX_DIGITS = 9
-"""More digits than any device or rank has; Python refuses to convert thousands of digits."""
+NAME_LIMIT = 64  # a `server_id` is shorter than this
+MAX_DIGITS = 9  # more digits than any device or rank has; Python refuses to convert thousands of digits
+NOT_WHOLE = "is not a whole number without sign or leading zeros"
 GROUP_NAME = NPU.world_group
 
 
@@ -72,12 +71,12 @@ def examine(source: str | bytes, card: Card = DEFAULT_CARD, present: int | None 
         stripped = strip_comments(decode(source) if isinstance(source, bytes) else source)
         document = parse(stripped.text)
     except NotJson as error:
-        return Examined(None, (Finding("json-syntax", error.place, None, error.wrong, error.fix),))
+        return Examined(None, (Finding("json-syntax", error.path, None, error.wrong, error.fix),))
     table, findings = read_draft(document)
     findings = [*check_comments(stripped.lines), *findings]
     if table is not None:
         hardware = Hardware(card, present)
-        findings += [finding for rule in CHECKS for finding in rule(table, hardware)]
+        findings += [finding for check in CHECKS for finding in check(table, hardware)]
     return Examined(table, tuple(sorted(findings, key=lambda finding: finding.severity)))
 
 
@@ -93,46 +92,41 @@ def check_comments(lines: tuple[int, ...]) -> Iterator[Finding]:
 
 
 def check_status(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check `status`."""
     if table.status and table.status.text == "initializing":
         wrong = "the cluster is still being set up; its devices are not known yet"
-        yield find_at(table.status, "status-completed", wrong, 'Wait until the scheduler has written "completed".')
+        yield make_finding(table.status, "status-completed", wrong, 'Wait until the scheduler has written "completed".')
     elif table.status and table.status.text != "completed":
-        yield find_at(table.status, "status-completed", f"status is {table.status.text!r}", 'Write "completed".')
+        yield make_finding(table.status, "status-completed", f"status is {table.status.text!r}", 'Write "completed".')
 
 
 def check_version(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Check `version`: report the version of super-pods, and versions that do not exist."""
     if table.super_pod and table.version:
         wrong = "a super-pod table: super_pod_list, super_device_id and numbers of devices are not checked"
-        yield find_at(table.version, "super-pod", wrong, 'For servers outside a super-pod write version "1.0".')
+        yield make_finding(table.version, "super-pod", wrong, 'For servers outside a super-pod write version "1.0".')
     elif table.version and table.version.text != "1.0":
         fix = f'Write "1.0"; "{SUPER_POD}" is for super-pods.'
-        yield find_at(table.version, "version-known", f"there is no version {table.version.text!r}", fix)
+        yield make_finding(table.version, "version-known", f"there is no version {table.version.text!r}", fix)
 
 
 def check_counts(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Compare stated numbers with counted ones."""
-    for rule, field, actual, of in table.counts:
+    for rule, field, actual, counted in table.counts:
         if field.text != str(actual):
-            what, _, where = of.partition(" ")
-            found = f"{format_count(actual, what.removesuffix('s'))} {where}"
-            yield find_at(
-                field,
-                rule,
-                f"says {field.text!r}, but {'there is' if actual == 1 else 'there are'} {found}",
-                f'Write "{actual}".',
-            )
+            noun, _, where = counted.partition(" ")
+            found = f"{format_count(actual, noun.removesuffix('s'))} {where}"
+            wrong = f"says {field.text!r}, but {'there is' if actual == 1 else 'there are'} {found}"
+            yield make_finding(field, rule, wrong, f'Write "{actual}".')
 
 
 def check_groups(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Report further groups, and another name of the first group than HCCL's."""
     for name in table.group_names[1:]:
         wrong = "a second group; its devices are numbered after those before it"
-        yield find_at(name, "group-single", wrong, "Put all instances into one group.")
+        yield make_finding(name, "group-single", wrong, "Put all instances into one group.")
     for name in table.group_names[:1]:
         if name.text != GROUP_NAME:
-            yield find_at(name, "group-name", f"the group is called {name.text!r}", f'Call it "{GROUP_NAME}".')
+            yield make_finding(name, "group-name", f"the group is called {name.text!r}", f'Call it "{GROUP_NAME}".')
 
 
 # Servers
@@ -143,50 +137,44 @@ def check_server_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     for field in (server.server_id for server in table.servers if server.server_id):
         if not field.text.strip() or len(field.text) >= NAME_LIMIT:
             wrong = f"{len(field.text)} characters" if field.text.strip() else "it is blank"
-            yield find_at(field, "server-id-length", wrong, "Write the server's IPv4 address.")
+            yield make_finding(field, "server-id-length", wrong, "Write the server's IPv4 address.")
         elif re.fullmatch(r"[0-9.]+", field.text) and not is_address(field.text):
-            yield find_at(
-                field, "server-id-address", f"{field.text!r} is not an IPv4 address", "Write it as 10.0.0.10."
-            )
+            yield report_bad_address(field, "server-id-address", "10.0.0.10")
         elif not is_address(field.text):
             wrong = f"{field.text!r} is a name; older versions of CANN take an address only"
-            yield find_at(field, "server-id-name", wrong, "Write the server's IPv4 address.")
+            yield make_finding(field, "server-id-name", wrong, "Write the server's IPv4 address.")
 
 
 def check_unique_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     """Check that no server of template 1 is listed twice; in template 2 containers share a server."""
     for first, field in find_repeated_servers(table):
         wrong = f"server {field.text!r} is listed already, at {first.path}"
-        yield find_at(field, "server-id-unique", wrong, "Put its devices into one entry, or correct the address.")
+        yield make_finding(field, "server-id-unique", wrong, "Put its devices into one entry, or correct the address.")
 
 
 def check_host_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check host addresses."""
     for field in (server.host_ip for server in table.servers if server.host_ip):
         if not is_address(field.text):
-            yield find_at(
-                field, "host-ip-address", f"{field.text!r} is not an IPv4 address", "Write it as 172.16.0.100."
-            )
+            yield report_bad_address(field, "host-ip-address", "172.16.0.100")
 
 
 # Devices
 
 
 def check_device_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check device numbers."""
     for field in (device.device_id for device in table.devices if device.device_id):
         number = read_whole_number(field)
         if number is None and is_whole(field.text):
             wrong = f"{shorten_number(field.text)} is too large for the number of a device"
-            yield find_at(field, "device-id-range", wrong, "Write the number of the device on its server, from 0 on.")
-        elif number is None:
-            wrong = f"{field.text!r} is not a whole number without sign or leading zeros"
-            yield find_at(
-                field, "device-id-integer", wrong, 'Write the number of the device on its server, "0" to "7".'
+            yield make_finding(
+                field, "device-id-range", wrong, "Write the number of the device on its server, from 0 on."
             )
+        elif number is None:
+            fix = 'Write the number of the device on its server, "0" to "7".'
+            yield make_finding(field, "device-id-integer", f"{field.text!r} {NOT_WHOLE}", fix)
         elif number >= PER_SERVER and hardware.card != "other" and not table.super_pod:
             wrong = f"there is no device {number}; a server has 0 to {PER_SERVER - 1}"
-            yield find_at(field, "device-id-range", wrong, "`npu-smi info` shows the devices of a server.")
+            yield make_finding(field, "device-id-range", wrong, "`npu-smi info` shows the devices of a server.")
 
 
 def check_unique_devices(table: Draft, hardware: Hardware) -> Iterator[Finding]:
@@ -194,19 +182,18 @@ def check_unique_devices(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     for name, devices in group_by_server(table):
         for first, field in find_repeats([device.device_id for device in devices]):
             wrong = f"device {field.text!r} of server {name!r} is listed already, at {first.path}"
-            yield find_at(field, "device-id-unique", wrong, "Give each device of a server once.")
+            yield make_finding(field, "device-id-unique", wrong, "Give each device of a server once.")
 
 
 def check_device_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check device addresses."""
     for field in (device.device_ip for device in table.devices if device.device_ip):
         if not is_address(field.text):
-            yield find_at(
-                field, "device-ip-address", f"{field.text!r} is not an IPv4 address", "Write it as 192.168.0.2."
-            )
+            yield report_bad_address(field, "device-ip-address", "192.168.0.2")
         elif not is_host(field.text):
             wrong = f"{field.text} is no address that a network card can have"
-            yield find_at(field, "device-ip-address", wrong, "`hccn_tool -i 0 -ip -g` shows the address of device 0.")
+            yield make_finding(
+                field, "device-ip-address", wrong, "`hccn_tool -i 0 -ip -g` shows the address of device 0."
+            )
 
 
 def check_unique_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
@@ -214,12 +201,12 @@ def check_unique_ips(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     fields = [device.device_ip for device in table.devices if device.device_ip and is_address(device.device_ip.text)]
     fix = "`hccn_tool -i 0 -ip -g` shows the address of device 0; /etc/hccn.conf has all."
     for first, field in find_repeats(fields):
-        yield find_at(field, "device-ip-unique", f"{field.text} is the address of {first.path}, too", fix)
+        yield make_finding(field, "device-ip-unique", f"{field.text} is the address of {first.path}, too", fix)
     servers = {server.server_id.text: server.server_id.path for server in table.servers if server.server_id}
     for field in fields if hardware.card != "other" else ():
         if field.text in servers:
             wrong = f"{field.text} is the address of a server, at {servers[field.text]}"
-            yield find_at(field, "device-ip-unique", wrong, fix)
+            yield make_finding(field, "device-ip-unique", wrong, fix)
 
 
 def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
@@ -236,7 +223,7 @@ def check_subnets(table: Draft, hardware: Hardware) -> Iterator[Finding]:
             problem = describe_subnet_error(device, planes)
             if problem and device.device_ip:
                 fix = "Give devices i and i+4 one subnet, and 0 to 3 four different ones; with another mask, let it be."
-                yield find_at(device.device_ip, "device-ip-subnets", problem, fix)
+                yield make_finding(device.device_ip, "device-ip-subnets", problem, fix)
                 break
 
 
@@ -256,21 +243,21 @@ def describe_subnet_error(device: DraftDevice, planes: dict[int, DraftDevice]) -
 
 
 def check_rank_ids(table: Draft, hardware: Hardware) -> Iterator[Finding]:
-    """Check rank numbers."""
     size = len(table.devices)
+    devices = format_count(size, "device")
     for field in (device.rank_id for device in table.devices if device.rank_id):
         number = read_whole_number(field)
-        if number is None and is_whole(field.text):
-            wrong = (
-                f"{shorten_number(field.text)} is too large for a rank; the table has {format_count(size, 'device')}"
-            )
-            yield find_at(field, "rank-id-range", wrong, f"Write {list_free_ranks(table) or 'a rank from 0 on'}.")
-        elif number is None:
-            wrong = f"{field.text!r} is not a whole number without sign or leading zeros"
-            yield find_at(field, "rank-id-integer", wrong, f"Write {list_free_ranks(table) or 'a rank from 0 on'}.")
+        if number is None:
+            rule, wrong = "rank-id-integer", f"{field.text!r} {NOT_WHOLE}"
+            if is_whole(field.text):
+                rule, wrong = (
+                    "rank-id-range",
+                    f"{shorten_number(field.text)} is too large for a rank; the table has {devices}",
+                )
+            yield make_finding(field, rule, wrong, f"Write {list_free_ranks(table) or 'a rank from 0 on'}.")
         elif number >= size and table.is_complete:
-            wrong = f"rank {number} in a table of {format_count(size, 'device')}, whose ranks are 0 to {size - 1}"
-            yield find_at(field, "rank-id-range", wrong, f"Write {list_free_ranks(table)}, which no device has.")
+            wrong = f"rank {number} in a table of {devices}, whose ranks are 0 to {size - 1}"
+            yield make_finding(field, "rank-id-range", wrong, f"Write {list_free_ranks(table)}, which no device has.")
 
 
 def check_unique_ranks(table: Draft, hardware: Hardware) -> Iterator[Finding]:
@@ -278,7 +265,9 @@ def check_unique_ranks(table: Draft, hardware: Hardware) -> Iterator[Finding]:
     for first, field in find_repeats([device.rank_id for device in table.devices]):
         wrong = f"rank {field.text!r} is given already, at {first.path}"
         free = list_free_ranks(table)
-        yield find_at(field, "rank-id-unique", wrong, f"Write {free}, which no device has." if free else "Renumber.")
+        yield make_finding(
+            field, "rank-id-unique", wrong, f"Write {free}, which no device has." if free else "Renumber."
+        )
 
 
 def check_consecutive_ranks(table: Draft, hardware: Hardware) -> Iterator[Finding]:
@@ -320,11 +309,10 @@ def check_several_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]
         return
     for name, devices in servers:
         if len(devices) != PER_SERVER:
-            wrong = (
-                f"{format_count(len(devices), 'device')} on server {name!r}; with several servers each has {PER_SERVER}"
-            )
+            count, path = format_count(len(devices), "device"), get_device_list_path(table, name)
+            wrong = f"{count} on server {name!r}; with several servers each has {PER_SERVER}"
             fix = "List devices 0 to 7 of every server, or one server only."
-            yield Finding("cluster-server-devices", get_device_list_path(table, name), str(len(devices)), wrong, fix)
+            yield Finding("cluster-server-devices", path, str(len(devices)), wrong, fix)
 
 
 def check_number_of_servers(table: Draft, hardware: Hardware) -> Iterator[Finding]:
@@ -393,13 +381,16 @@ CHECKS: tuple[Callable[[Draft, Hardware], Iterator[Finding]], ...] = (
 # Helpers of the checks
 
 
+def report_bad_address(field: Field, rule: str, example: str) -> Finding:
+    return make_finding(field, rule, f"{field.text!r} is not an IPv4 address", f"Write it as {example}.")
+
+
 def has_fixed_topology(table: Draft, hardware: Hardware) -> bool:
     """Return True if the hardware prescribes numbers of devices, and the table is sound enough to count them."""
-    servers_known = all(server.server_id for server in table.servers)
+    if hardware.card != "ascend-910" or table.super_pod or not table.is_complete:
+        return False
     repeated = [*check_unique_devices(table, hardware), *find_repeated_servers(table)]
-    return (
-        hardware.card == "ascend-910" and not table.super_pod and table.is_complete and servers_known and not repeated
-    )
+    return not repeated and all(server.server_id for server in table.servers)
 
 
 def group_by_server(table: Draft) -> list[tuple[str, list[DraftDevice]]]:
@@ -419,10 +410,11 @@ def group_ranks_by_server(table: Draft) -> dict[str, list[int]] | None:
     """
     if not table.is_complete or not all(server.server_id for server in table.servers) or find_repeated_servers(table):
         return None
-    known = [read_whole_number(device.rank_id) for device in table.devices]
-    numbers = iter(range(len(known)) if table.template == 2 else [number for number in known if number is not None])
-    if table.template == 1 and sorted(number for number in known if number is not None) != list(range(len(known))):
+    order = range(len(table.devices))
+    stated = [number for device in table.devices if (number := read_whole_number(device.rank_id)) is not None]
+    if table.template == 1 and sorted(stated) != list(order):
         return None
+    numbers = iter(stated if table.template == 1 else order)
     ranks: dict[str, list[int]] = defaultdict(list)
     for server in table.servers:
         ranks[get_server_name(server)] += [next(numbers) for _ in server.devices]
@@ -440,7 +432,6 @@ def get_server_name(server: DraftServer) -> str:
 
 
 def get_server_list_path(table: Draft) -> str:
-    """Return the key of the list of servers."""
     return "server_list" if table.template == 1 else "group_list"
 
 

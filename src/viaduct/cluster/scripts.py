@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 from viaduct.cards import CUDA, MLU, NPU
 from viaduct.cards.shell import ENVIRONMENTS, MOUNTS
-from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT
+from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, check_job
 from viaduct.cluster.findings import format_count
 from viaduct.cluster.generate import write
 from viaduct.cluster.launch import check_numbers
@@ -56,8 +56,11 @@ TRAIN_PROFILING = """\
 """
 PRECISIONS = {"fp32": "--precision fp32", "amp": "--precision fp16 --loss-scale dynamic"}
 """Arguments of `train`, by the suffix of a script's name."""
-OWN_PRECISION = ("--precision", "--loss-scale")
-RESOURCES = {card.name: card.resource for card in (NPU, MLU, CUDA)}
+MEANINGS = {"fp32": "in fp32", "amp": "with mixed precision"}
+OWN_PRECISION = ("--precision", "--loss-scale")  # flags by which a command chooses its precision itself
+RESOURCES = {card.name: card.resource for card in (NPU, MLU, CUDA)}  # names of the cards in Kubernetes
+PLUGINS: dict[Kind, str] = {"npu": f" and {NPU.module}", "mlu": f" and {MLU.module}", "cuda": "", "cpu": ""}
+ENVIRONMENT_HEAD = "# The environment of the scripts beside this file; to be sourced by bash.\n"
 
 
 @dataclass(frozen=True)
@@ -67,20 +70,18 @@ class Job:
     command: Sequence[str]
     kind: Kind
     nodes: int = 1
-    ranks: int = 8
-    """Ranks of each machine, unless there is a rank table."""
+    ranks: int = 8  # ranks of each machine, unless there is a rank table
     table: RankTable | None = None
     name: str = DEFAULT_JOB
     port: int = DEFAULT_PORT
 
     @property
     def machines(self) -> int:
-        """Number of machines."""
         return len(self.table.servers) if self.table else self.nodes
 
     @property
     def per_machine(self) -> int:
-        """Ranks of each machine."""
+        """Number of ranks on each machine."""
         return len(self.table.servers[0].devices) if self.table else self.ranks
 
     @property
@@ -130,38 +131,30 @@ def write_secret(path: Path) -> None:
 def check_job_settings(job: Job) -> None:
     """Refuse a job that scripts cannot start."""
     check_numbers(job.ranks, 0)
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", job.name):
-        raise BadValue(f"{job.name!r} cannot be a JOB_ID.", "It has letters, digits, - and _ only.")
+    check_job(job.name)
     if job.table is not None and len({len(server.devices) for server in job.table.servers}) > 1:
         raise BadValue(f"the servers of {job.table.name} have different numbers of devices.", "Scripts need the same.")
 
 
 def render_files(job: Job) -> Iterator[tuple[str, str, str]]:
     """Yield (name, text, purpose) of each file but job_secret."""
-    yield "env.sh", render_environment(job), "the environment, sourced by the others"
+    environment = ENVIRONMENT_HEAD + ENVIRONMENTS[job.kind] + render_profiling_variables(TRAIN_PROFILING, "{}")
+    yield "env.sh", environment, "the environment, sourced by the others"
     for ranks in dict.fromkeys((1, job.per_machine)):
         yield f"run_{ranks}p.sh", render_run_local(job, ranks), f"{format_count(ranks, 'device')} of this machine"
-        for end, text in list_run_variants(job, ranks).items():
-            yield f"run_{ranks}p_{end}.sh", text, f"the same, {MEANINGS[end]}"
+        for suffix, text in list_run_variants(job, ranks).items():
+            yield f"run_{ranks}p_{suffix}.sh", text, f"the same, {MEANINGS[suffix]}"
     if job.machines > 1:
-        yield (
-            "run_cluster.sh",
-            render_run_cluster(job),
-            f"this machine's part of {format_count(job.machines, 'machine')}",
-        )
-    yield SBATCH, render_job_sbatch(job), "the job for Slurm"
+        machines = format_count(job.machines, "machine")
+        yield "run_cluster.sh", render_run_cluster(job), f"this machine's part of {machines}"
+    sbatch = render_sbatch(job.kind, job.machines, job.per_machine, job.name, job.port, job.table is not None)
+    yield SBATCH, sbatch, "the job for Slurm"
     if job.table is not None:
         yield RANK_TABLE, render_table(job.table), "the rank table"
     yield "Dockerfile", render_dockerfile(job), "viaduct on the image of your vendor"
     yield "run_docker.sh", render_run_docker(job), "that container, with its devices"
     yield "enter_docker.sh", render_enter_docker(job), "a shell in a container that stays"
     yield "pytorchjob.yaml", render_yaml(build_pytorchjob(job)), "the job for Kubernetes, as Kubeflow's PyTorchJob"
-
-
-def render_environment(job: Job) -> str:
-    """Return env.sh."""
-    head = "# The environment of the scripts beside this file; to be sourced by bash.\n"
-    return head + ENVIRONMENTS[job.kind] + render_profiling_variables(TRAIN_PROFILING, "{}")
 
 
 def render_profiling_variables(comment: str, options: str) -> str:
@@ -184,47 +177,42 @@ def render_run_local(job: Job, ranks: int) -> str:
     )
 
 
-MEANINGS = {"fp32": "in fp32", "amp": "with mixed precision"}
-
-
 def list_run_variants(job: Job, ranks: int) -> dict[str, str]:
     """Return the scripts that train in another precision, by the suffix of their names.
 
     There are none for the CPU, nor where the command chooses a precision or trains no recipe. Each has a run directory
     of its own, since a run keeps the precision with which it was begun.
     """
-    words = list(job.command[1:] if job.command[0] == "viaduct" else job.command)
-    chosen = any(argument.partition("=")[0] in OWN_PRECISION or "precision." in argument for argument in words)
-    if job.kind == "cpu" or chosen or words[:1] != ["train"] or len(words) < 2 or words[1].startswith("-"):
+    arguments = list(job.command[1:] if job.command[0] == "viaduct" else job.command)
+    is_chosen = any(argument.partition("=")[0] in OWN_PRECISION or "precision." in argument for argument in arguments)
+    trains_recipe = arguments[:1] == ["train"] and len(arguments) > 1 and not arguments[1].startswith("-")
+    if job.kind == "cpu" or is_chosen or not trains_recipe:
         return {}
-    run = find_flag(words, "--run") or f"runs/{Path(words[1]).stem}"
-    return {end: render_run_variant(ranks, end, f"{run}_{end}") for end in PRECISIONS}
+    run = find_flag(arguments, "--run") or f"runs/{Path(arguments[1]).stem}"
+    return {suffix: render_run_variant(ranks, suffix, f"{run}_{suffix}") for suffix in PRECISIONS}
 
 
-def render_run_variant(ranks: int, end: str, run: str) -> str:
+def render_run_variant(ranks: int, suffix: str, run: str) -> str:
     """Return the script that trains in one precision, into the run directory `run`."""
-    title = f"# {format_count(ranks, 'rank')} on this machine, {MEANINGS[end]}. What is given to this script is added."
-    start = f'exec bash "$here/run_{ranks}p.sh" {PRECISIONS[end]} --run {shlex.quote(run)} "$@"'
+    title = (
+        f"# {format_count(ranks, 'rank')} on this machine, {MEANINGS[suffix]}. What is given to this script is added."
+    )
+    start = f'exec bash "$here/run_{ranks}p.sh" {PRECISIONS[suffix]} --run {shlex.quote(run)} "$@"'
     return f"{HEAD}{title}\nset -eu\n{HERE}{start}\n"
 
 
-def find_flag(words: Sequence[str], flag: str) -> str:
+def find_flag(arguments: Sequence[str], flag: str) -> str:
     """Return the last value of a flag of a command, given as `--run X` or `--run=X`; empty if it is not given."""
     values = [""]
-    for argument, following in pairwise((*words, "")):
+    for argument, following in pairwise((*arguments, "")):
         name, equals, value = argument.partition("=")
         if name == flag:
             values.append(value if equals else following)
     return values[-1]
 
 
-def render_job_sbatch(job: Job) -> str:
-    """Return the Slurm script."""
-    return render_sbatch(job.kind, job.machines, job.per_machine, job.name, job.port, job.table is not None)
-
-
 def render_run_cluster(job: Job) -> str:
-    """Return the script for each machine of a cluster."""
+    """Return the script that is started on each of several machines."""
     machines, ranks = format_count(job.machines, "machine"), format_count(job.per_machine, "rank")
     what = f"# To be started on each of {machines}, with {ranks} each."
     if job.table is not None:
@@ -241,7 +229,6 @@ def render_run_cluster(job: Job) -> str:
 
 
 def render_dockerfile(job: Job) -> str:
-    """Return the Dockerfile."""
     counts = dict.fromkeys((1, job.per_machine))
     ends = [*(f"{n}p" for n in counts), *(f"{n}p_{end}" for n in counts for end in list_run_variants(job, n))]
     scripts = " ".join(("env.sh", *(f"run_{end}.sh" for end in ends)))
@@ -265,11 +252,7 @@ CMD ["/job/run_{job.per_machine}p.sh"]
 """
 
 
-PLUGINS: dict[Kind, str] = {"npu": f" and {NPU.module}", "mlu": f" and {MLU.module}", "cuda": "", "cpu": ""}
-
-
 def get_image_name(job: Job) -> str:
-    """Return the name of the container image."""
     return f"viaduct-{job.kind}"
 
 
@@ -343,24 +326,17 @@ def get_kubernetes_name(job: Job) -> str:
     return job.name.lower().replace("_", "-").strip("-") or DEFAULT_JOB
 
 
-def build_secret_variable(job: Job) -> dict[str, Any]:
-    """Return the variable of the job's secret, which Kubernetes takes from a Secret.
-
-    It is made with `kubectl create secret generic NAME-secret --from-file=job_secret`.
-    """
-    reference = {"name": f"{get_kubernetes_name(job)}-secret", "key": SECRET, "optional": True}
-    return {"name": VARIABLE, "valueFrom": {"secretKeyRef": reference}}
-
-
 def build_replica(job: Job, count: int) -> dict[str, Any]:
     """Return the replica specification of a PyTorchJob."""
     resources = {RESOURCES[job.kind]: job.per_machine} if job.kind in RESOURCES else {"cpu": job.per_machine}
+    # Made with `kubectl create secret generic NAME-secret --from-file=job_secret`.
+    secret = {"name": f"{get_kubernetes_name(job)}-secret", "key": SECRET, "optional": True}
     container = {
         "name": "pytorch",  # the operator looks for this name
         "image": get_image_name(job),
         "command": ["bash", "-c"],
         "args": [render_pod_command(job)],
-        **({"env": [build_secret_variable(job)]} if job.machines > 1 else {}),
+        **({"env": [{"name": VARIABLE, "valueFrom": {"secretKeyRef": secret}}]} if job.machines > 1 else {}),
         "resources": {"requests": resources, "limits": resources},
         "volumeMounts": [
             {"name": "data", "mountPath": "/data", "readOnly": True},
@@ -386,14 +362,12 @@ def render_pod_command(job: Job) -> str:
     return f"set -eu; . /job/env.sh; {launch}"
 
 
-def render_yaml(value: Any, indent: int = 0) -> str:
+def render_yaml(value: Any) -> str:
     """Return mappings, lists and scalars as YAML; strings that YAML might read as something else are quoted."""
-    lines = list(render_yaml_lines(value))
-    return "".join(" " * indent + line + "\n" for line in lines)
+    return "".join(line + "\n" for line in render_yaml_lines(value))
 
 
 def render_yaml_lines(value: Any) -> Iterator[str]:
-    """Yield the lines of a YAML document."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from render_yaml_entry(f"{render_yaml_scalar(key)}:", item)
@@ -407,7 +381,6 @@ def render_yaml_lines(value: Any) -> Iterator[str]:
 
 
 def render_yaml_entry(key: str, item: Any) -> Iterator[str]:
-    """Yield the lines of one YAML entry."""
     if isinstance(item, (Mapping, list)) and item:
         yield key
         yield from (f"  {line}" for line in render_yaml_lines(item))

@@ -12,8 +12,7 @@ from viaduct.cluster.findings import format_count
 NAME = "job.sbatch"
 GRES_NAMES = {"npu": "npu", "mlu": "mlu", "cuda": "gpu"}
 """Usual names of the cards in a site's gres.conf; only `gpu` is a name that Slurm itself defines."""
-STOP_EARLY_S = 120
-"""Ranks are asked to stop so many seconds before the time limit, so that they can write a checkpoint."""
+STOP_EARLY_S = 120  # ranks are asked to stop so many seconds before the time limit, so that they can write a checkpoint
 
 
 def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, has_table: bool) -> str:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from viaduct.cards.shell import ENVIRONMENTS, TF_PLUGIN
-from viaduct.cluster.generate import make_table as make_table
-from viaduct.cluster.scripts import HEAD, HERE, render_profiling_variables
+from viaduct.cluster.generate import make_table
+from viaduct.cluster.scripts import ENVIRONMENT_HEAD, HEAD, HERE, render_profiling_variables
 
 DEVICES = 8
 EXAMPLE_SERVER = "192.0.2.1"
@@ -71,6 +71,7 @@ while [ -n "$running" ]; do
 done
 exit $status
 """
+# Text of config.py. It runs with the Python that trains, which may be 3.6.
 CONFIG = '''\
 """Arguments that run_1p.sh and run_{devices}p.sh give to {script}.
 
@@ -95,7 +96,6 @@ if __name__ == "__main__":
             words.append(f"--{{name}}={{value}}")
     print(" ".join(map(shlex.quote, words)))
 '''
-"""Text of config.py. It runs with the Python that trains, which may be 3.6."""
 READ_CONFIG = """\
 if [ -f "$here/config.py" ]; then
     config=$("${PYTHON:-python3}" "$here/config.py")
@@ -119,7 +119,7 @@ def render_files(
     `flags` are (name, default as a literal, file) of the script's flags, for config.py. `profiling` is JSON with the
     options of CANN's profiler.
     """
-    environment = "# The environment of the scripts beside this file; to be sourced by bash.\n" + ENVIRONMENTS[kind]
+    environment = ENVIRONMENT_HEAD + ENVIRONMENTS[kind]
     files = {
         "env.sh": environment + (TF_PLUGIN + render_profiling_variables(PROFILING, profiling) if kind == "npu" else ""),
         "run_1p.sh": render_run_one(kind, entry),

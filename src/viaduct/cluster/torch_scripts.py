@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from viaduct.cards.shell import ENVIRONMENTS
+from viaduct.cluster.scripts import ENVIRONMENT_HEAD
 from viaduct.cluster.tf1_scripts import DEVICES, quote_script, render_head
 
 TORCHRUN = 'exec "${PYTHON:-python3}" -m torch.distributed.run --standalone --nproc_per_node="${RANKS:-%d}"'
@@ -22,7 +23,7 @@ def render_files(kind: Literal["npu", "mlu"], entry: str, ranked: bool, needs_ra
     `ranked`: the script can run as one of several ranks. `needs_ranks`: it cannot run without torchrun.
     """
     files = {
-        "env.sh": "# The environment of the scripts beside this file; to be sourced by bash.\n" + ENVIRONMENTS[kind],
+        "env.sh": ENVIRONMENT_HEAD + ENVIRONMENTS[kind],
         "run_1p.sh": render_run("One device.", TORCHRUN % 1 if needs_ranks else PLAIN, entry),
     }
     if ranked or needs_ranks:
@@ -32,6 +33,5 @@ def render_files(kind: Literal["npu", "mlu"], entry: str, ranked: bool, needs_ra
 
 
 def render_run(title: str, command: str, entry: str) -> str:
-    """Return a script that runs the command."""
-    words = (command, quote_script(entry), '"$@"')
-    return render_head(title, entry) + " ".join(part for part in words if part) + "\n"
+    """Return a bash script that runs the command with the project's script, if there is one, and its own arguments."""
+    return render_head(title, entry) + " ".join(filter(None, (command, quote_script(entry), '"$@"'))) + "\n"

@@ -1,7 +1,7 @@
 """Producers of tensors, and exits of gradients from modules, found in autograd's graph.
 
-Between modules there are functions (`out + shortcut`, flatten) that no module hook sees. Autograd's nodes know them:
-from the tensor that enters a module the way back leads to the modules that it was made of.
+Between modules there are functions (`out + shortcut`, flatten) that no module hook sees. Autograd's graph has a node
+for each: followed back from a module's input, it leads to the modules from whose outputs that input was computed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from torch.utils.weak import TensorWeakRef
 
 Node: TypeAlias = Any  # torch.autograd.graph.Node; C++ nodes and Python ones share no class that mypy knows
 Edge: TypeAlias = tuple[Node, int]
-FAR = 20_000  # nodes; a walk beyond has left the network
+MOST_NODES = 20_000  # a walk that visits more has left the network
 
 
 def edge_of(tensor: Tensor) -> Edge | None:
-    """Return the autograd edge of a tensor; holding the node keeps its identity."""
+    """Return the autograd edge of a tensor; None without gradients.
+
+    The Python object of a node is the same only as long as somebody holds a reference to it.
+    """
     if not tensor.requires_grad or not torch.is_grad_enabled():
         return None
     edge = get_gradient_edge(tensor)
@@ -28,27 +31,27 @@ def edge_of(tensor: Tensor) -> Edge | None:
 
 
 class Flow:
-    """Remembers who made which tensor."""
+    """The modules that returned the tensors of a step: by autograd's edge, or by tensor where there is no graph."""
 
     def __init__(self) -> None:
         self._by_edge: dict[Edge, str] = {}
-        self._by_tensor: dict[int, tuple[TensorWeakRef, int, str]] = {}
+        self._by_tensor: dict[int, tuple[TensorWeakRef, int, str]] = {}  # by id: tensor, its version, module
 
     def add_maker(self, tensor: Tensor, edge: Edge | None, op: str) -> None:
-        """Remember the innermost module that returned a tensor."""
+        """Remember the innermost module that returned a tensor: the first one, since inner modules return first."""
         if edge is not None:
             self._by_edge.setdefault(edge, op)
         elif not tensor.is_inference() and self._maker(tensor) is None:
             self._by_tensor[id(tensor)] = (TensorWeakRef(tensor), tensor._version, op)
 
     def find_makers(self, tensor: Tensor, edge: Edge | None) -> list[str]:
-        """Return the operators from which a tensor was computed."""
+        """Return the nearest modules, as operators of a dump, from whose outputs a tensor was computed."""
         if edge is None:
             maker = None if tensor.is_inference() else self._maker(tensor)
             return [maker] if maker else []
         found: dict[str, None] = {}
         waiting, visited = [edge], {edge[0]}
-        while waiting and len(visited) < FAR:
+        while waiting and len(visited) < MOST_NODES:
             node, number = waiting.pop()
             if (maker := self._by_edge.get((node, number))) is not None:
                 found[maker] = None
@@ -65,7 +68,7 @@ class Flow:
 
 
 def find_exits(outputs: Iterable[Edge], inputs: Iterable[Edge]) -> dict[Edge, list[Edge]]:
-    """Return, for each input of a module, the nodes through which its gradient leaves the module."""
+    """Return, for each input of a module, the links (node, index of its input) that its gradient leaves through."""
     leaving: dict[Edge, list[Edge]] = {edge: [] for edge in inputs}
     for origin, edge in iterate_links(outputs, leaving):
         if edge in leaving:
@@ -81,14 +84,16 @@ def find_used_within(outputs: Collection[Edge], inputs: Collection[Edge]) -> set
 
 
 def iterate_links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator[tuple[Edge, Edge]]:
-    """Yield edges from a module's outputs back to its inputs.
+    """Yield the links of the graph from a module's outputs back to its inputs, as pairs.
 
-    Nodes older than every input cannot belong to the module; a leaf has no age.
+    The first of a pair is (node, index of its input), the second is the edge that this input leads to. Nodes older than
+    every input cannot belong to the module. Inputs that are leaves do not count for that: the sequence number of their
+    AccumulateGrad nodes says nothing about age.
     """
     floor = min((sequence_number(node) for node, _ in inputs if node.next_functions), default=0)
     visited = {node for node, _ in outputs if not any(node is other for other, _ in inputs)}
     waiting = list(visited)
-    while waiting and len(visited) < FAR:
+    while waiting and len(visited) < MOST_NODES:
         node = waiting.pop()
         for input_index, (following, number) in enumerate(node.next_functions):
             if following is None:
@@ -100,5 +105,4 @@ def iterate_links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator
 
 
 def sequence_number(node: Node) -> int:
-    """Return autograd's sequence number of a node: later nodes have larger ones."""
     return int(node._sequence_nr())

@@ -1,7 +1,7 @@
 """Rows grouped into calls: one run of one operator or module, with its inputs, outputs and gradients.
 
-A judgement speaks of operators, not of tensors. Modules that hold others are calls too; what they contain is known by
-name, and what feeds a call by the edges of the dump, where it has them.
+A judgement is about operators, not tensors. Modules that contain others are calls too. Names show what a module
+contains; the edges of the dump show what feeds a call, where there are edges.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from viaduct.comparison.measures import Measures
+from viaduct.comparison.naming import ROOT
 from viaduct.comparison.rows import Row
 from viaduct.comparison.tensors import Role
 
 SEPARATOR = re.compile(r"[./]")
-ROOT = "network"  # name of the outermost module in viaduct's dumps
 FORWARD: tuple[Role, ...] = ("input", "output")
 BACKWARD: tuple[Role, ...] = ("grad_output", "grad_input", "gradient")
 
@@ -51,11 +51,9 @@ class Moment:
         return [index for role in roles for index in call.row_indices.get(role, ()) if self.rows[index].result == "bad"]
 
     def largest_error(self, row_indices: Iterable[int]) -> float:
-        """Return the largest error among some rows."""
         return max((error_of(self.rows[index]) for index in row_indices), default=0.0)
 
     def calls_within(self, call: Call) -> Sequence[Call]:
-        """Return the calls of the modules inside this one."""
         return self.parts.get(call.op, ())
 
     def feeding_calls(self, call: Call) -> list[Call]:
@@ -66,7 +64,7 @@ class Moment:
 
 def contains_module(outer: str, inner: str) -> bool:
     """Return True if one module contains another, judged by their names."""
-    return inner != outer and outer in iterate_enclosing(inner)
+    return outer in iterate_enclosing(inner)
 
 
 def error_of(row: Row) -> float:
@@ -86,8 +84,8 @@ def error_of(row: Row) -> float:
 
 def statistics_error(measures: Measures) -> float:
     """Return the largest error that can be derived from dumped statistics alone."""
-    gaps = [divide_by_size(measures.max_absolute, measures.right.size), measures.relative_euclidean]
-    return max((gap for gap in gaps if not math.isnan(gap)), default=0.0)
+    errors = [divide_by_size(measures.max_absolute, measures.right.size), measures.relative_euclidean]
+    return max((error for error in errors if not math.isnan(error)), default=0.0)
 
 
 def divide_by_size(error: float, size: float) -> float:
@@ -110,19 +108,17 @@ def make_moment(
 ) -> Moment:
     """Build the calls of one step and rank from its rows."""
     calls: dict[tuple[str, int], Call] = {}
-    single: dict[Role, list[int]] = {"parameter": [], "update": []}
+    weights: dict[Role, list[int]] = {"parameter": [], "update": []}
     for index in row_indices:
         stored = rows[index].stored
-        if stored.role in single:
-            single[stored.role].append(index)
+        if stored.role in weights:
+            weights[stored.role].append(index)
             continue
         call = calls.setdefault((stored.op, stored.call), Call(stored.op, stored.call, stored.order))
         call.order = min(call.order, stored.order)
         call.row_indices[stored.role].append(index)
     ordered = tuple(sorted(calls.values(), key=lambda call: call.order))
-    parameters, updates = (
-        tuple(sorted(single[role], key=lambda place: rows[place].stored.order)) for role in ("parameter", "update")
-    )
+    parameters, updates = (tuple(sorted(found, key=lambda n: rows[n].stored.order)) for found in weights.values())
     return Moment(rows, step, rank, ordered, feeders, parameters, updates, *group_calls(ordered))
 
 

@@ -1,7 +1,7 @@
-"""The tensors caught during a dumped step: index entries, and copies on their way to the writer.
+"""The tensors recorded during a dumped step: index entries, and copies that are handed to the writer.
 
-A copy is taken at once, since the next operator may write into the same memory. One tensor that is met twice unchanged
-(one module's output, the next one's input, their container's output) is stored once.
+A copy is made at once, since the next operator may write into the same memory. A tensor that is recorded twice and not
+changed (as one module's output and the next one's input) is stored once.
 """
 
 from __future__ import annotations
@@ -67,25 +67,26 @@ class Capture:
     def __init__(self, plan: Plan, writer: Writer | None) -> None:
         self.plan, self.writer = plan, writer
         self.entries: list[Entry] = []
-        self.busy = threading.local()  # `now` is True while this thread copies: its operators are not recorded
-        self._ticks = 0
+        self._local = threading.local()  # `is_busy` is True while this thread copies: its operators are not recorded
+        self._last_order = 0
         self._names = FileNames()
-        self._seen: dict[int, tuple[TensorWeakRef, int, Entry]] = {}  # by id: tensor, its version, its entry
+        self._stored: dict[int, tuple[TensorWeakRef, int, Entry]] = {}  # by id: tensor, its version, its entry
         self._same: list[tuple[Entry, Entry]] = []  # an entry, and the entry that stored the same tensor before
         self._lock = threading.RLock()  # gradients come from one thread per device
 
     def next_order(self) -> int:
-        """Return the next number in execution order."""
         with self._lock:
-            self._ticks += 1
-            return self._ticks
+            self._last_order += 1
+            return self._last_order
 
     def add(self, entry: Entry, tensor: Tensor, owned: bool = False, anew: bool = False) -> Entry:
-        """Record one tensor. `owned`: no copy is needed. `anew`: store it even if it was stored before."""
+        """Record one tensor. `owned`: nobody else writes to it, so that no copy is needed. `anew`: store it even if it
+        was stored before.
+        """
         with self._lock, self.suspend_watching():
             entry.dtype, entry.shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
             self.entries.append(entry)
-            if reason := describe_unreadable(tensor):
+            if reason := explain_unreadable(tensor):
                 entry.fault = reason
             elif (stored_before := None if anew else self._find_stored(tensor)) is not None:
                 self._same.append((entry, stored_before))
@@ -99,36 +100,35 @@ class Capture:
             entry.statistics.update(tensor_statistics.summarise_tensor(tensor))
             return
         call = f".{entry.call}" if entry.call else ""
-        what = f"{entry.parameter}.{entry.role}" if entry.parameter else f"{entry.role}.{entry.index}"
-        entry.file = self._names.make_unique(f"{entry.op}.{what}{call}")
+        slot = f"{entry.parameter}.{entry.role}" if entry.parameter else f"{entry.role}.{entry.index}"
+        entry.file = self._names.make_unique(f"{entry.op}.{slot}{call}")
         self.writer.put(entry, tensor.numel() * tensor.element_size(), snapshot(tensor, owned))
 
     def _find_stored(self, tensor: Tensor) -> Entry | None:
         """Return the entry of the same tensor, if it has not been written to since."""
-        found = self._seen.get(id(tensor))
-        if found is None or tensor.is_inference():
+        if tensor.is_inference() or id(tensor) not in self._stored:
             return None
-        reference, version, entry = found
+        reference, version, entry = self._stored[id(tensor)]
         return entry if reference() is tensor and version == tensor._version else None
 
     def _remember(self, tensor: Tensor, entry: Entry) -> None:
         if not tensor.is_inference():
-            self._seen[id(tensor)] = (TensorWeakRef(tensor), tensor._version, entry)
+            self._stored[id(tensor)] = (TensorWeakRef(tensor), tensor._version, entry)
 
     @contextmanager
     def suspend_watching(self) -> Iterator[None]:
         """Suspend recording and gradients while our own copies are made."""
-        before, self.busy.now = getattr(self.busy, "now", False), True
+        before, self._local.is_busy = self.is_busy, True
         try:
             with torch.no_grad():
                 yield
         finally:
-            self.busy.now = before
+            self._local.is_busy = before
 
     @property
     def is_busy(self) -> bool:
         """Return True while this thread makes our own copies."""
-        return getattr(self.busy, "now", False)
+        return getattr(self._local, "is_busy", False)
 
     def finish_entries(self) -> list[Entry]:
         """Return all entries in execution order. Call it after the writer has finished: it fills in checksums."""
@@ -138,7 +138,7 @@ class Capture:
         return sorted(self.entries, key=lambda entry: entry.order)
 
 
-def describe_unreadable(tensor: Tensor) -> str:
+def explain_unreadable(tensor: Tensor) -> str:
     """Return why a tensor cannot be stored as a plain array; empty if it can."""
     if tensor.layout is not torch.strided:
         return f"its layout is {str(tensor.layout).removeprefix('torch.')}"

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from viaduct.comparison.tensors import Array
+
 Floats = NDArray[np.float64]
 
 # Long enough that calling NumPy costs little (at 8,192 it was 40 % of the time), short enough that the buffers, half a
@@ -25,18 +26,18 @@ COMPLEX = {"complex64": "float32", "complex128": "float64"}
 _HALF_TO_SINGLE = np.float32(2.0**112)  # moves the exponent's bias from 15 to 127; subnormals come out right too
 
 
-_HELD = threading.local()
+_LOCAL = threading.local()  # `buffers`: of this thread, by name and dtype
 
 
 def buffer(name: str, length: int, dtype: Any = np.float64) -> Array:
     """Return memory that is reused from one tensor to the next: fresh memory is slow, since the system zeroes it."""
-    if not hasattr(_HELD, "buffers"):
-        _HELD.buffers = {}
-    held: dict[tuple[str, Any], Array] = _HELD.buffers
-    found = held.get((name, dtype))
-    if found is None or found.size < length:
-        found = held[name, dtype] = np.empty(max(length, CHUNK), dtype)
-    return found[:length]
+    if not hasattr(_LOCAL, "buffers"):
+        _LOCAL.buffers = {}
+    buffers: dict[tuple[str, Any], Array] = _LOCAL.buffers
+    memory = buffers.get((name, dtype))
+    if memory is None or memory.size < length:
+        memory = buffers[name, dtype] = np.empty(max(length, CHUNK), dtype)
+    return memory[:length]
 
 
 def explain_refusal(dtype: str, array: Array) -> str:
@@ -108,22 +109,22 @@ class Flat:
 
 
 def single_of_bfloat16(bits: Array, out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """bfloat16 is the upper half of a float32."""
-    words = out.view(np.uint32)
-    np.copyto(words, bits.view(np.uint16))
-    np.left_shift(words, 16, out=words)
+    """Write bfloat16 as float32, of which it is the upper half, into `out`, and return it."""
+    bits32 = out.view(np.uint32)
+    np.copyto(bits32, bits.view(np.uint16))
+    np.left_shift(bits32, 16, out=bits32)
     return out
 
 
 def single_of_half(half: Array, out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """float16 as float32, three times as fast as NumPy's own cast before 2.0."""
-    words, bits = out.view(np.uint32), half.view(np.uint16)
-    np.copyto(words, bits)
-    sign = (words & 0x8000) << 16
-    np.left_shift(words & 0x7FFF, 13, out=words)
-    if words.max(initial=0) >= 0x7C00 << 13:  # Inf and NaN
+    """Write float16 as float32 into `out`, and return it; three times as fast as NumPy's own cast before 2.0."""
+    bits32, bits = out.view(np.uint32), half.view(np.uint16)
+    np.copyto(bits32, bits)
+    sign = (bits32 & 0x8000) << 16
+    np.left_shift(bits32 & 0x7FFF, 13, out=bits32)
+    if bits32.max(initial=0) >= 0x7C00 << 13:  # Inf and NaN
         np.copyto(out, half)
         return out
     np.multiply(out, _HALF_TO_SINGLE, out=out)
-    np.bitwise_or(words, sign, out=words)
+    np.bitwise_or(bits32, sign, out=bits32)
     return out

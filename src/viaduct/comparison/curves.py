@@ -1,4 +1,4 @@
-"""Two runs without dumps: where their loss curves part beyond noise.
+"""Comparison of two runs without dumps: the step from which their loss curves differ by more than noise.
 
 Each curve's noise is measured from its own steps, robustly and in a running window. The curves have parted at the first
 step from which their smoothed difference keeps its sign and stays beyond the noise of both. Runs that merely draw
@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
 
-Array = NDArray[Any]
 FILE = "metrics.jsonl"
-SMOOTH = 9  # steps whose median is taken of the difference
+SMOOTH = 9  # steps of the running median of the difference
 AROUND = 31  # steps around each from which the noise is measured
 BEYOND = 2.0  # times the noise of one step; a median of nine has less than half of it
 STAYS = 10  # steps in a row, or all that are left
@@ -91,15 +90,14 @@ class Curves:
 
     @property
     def headline(self) -> str:
-        """Return the answer in one or two sentences."""
         return " ".join(part for part in (self._describe_result(), self._describe_uncompared()) if part)
 
     def _describe_result(self) -> str:
-        at, lost = self.parting, self.nonfinite_steps
-        if at is None and lost.size:
+        at, nonfinite = self.parting, self.nonfinite_steps
+        if at is None and nonfinite.size:
             return (
-                f"the loss is NaN or infinite on both sides at {lost.size:,} of {len(self.steps):,} common steps, "
-                f"first at step {lost[0]}: the curves do not pass."
+                f"the loss is NaN or infinite on both sides at {nonfinite.size:,} of {len(self.steps):,} common steps, "
+                f"first at step {nonfinite[0]}: the curves do not pass."
             )
         if at is None:
             return f"the loss curves agree within noise over {len(self.steps):,} common steps."
@@ -201,16 +199,15 @@ def number(value: Any) -> float:
 
 def find_parting(steps: Array, left: Array, right: Array) -> Parting | None:
     """Return the first step from which the curves stay apart, or where only one of them is finite."""
-    raw, lost = (left, right), np.isfinite(left) != np.isfinite(right)
+    raw, is_one_sided = (left, right), np.isfinite(left) != np.isfinite(right)
     left, right = finite_or_nan(left), finite_or_nan(right)
     noise = np.hypot(running_noise(left), running_noise(right))
     difference = smooth_median(left - right)
     apart = np.where(np.abs(difference) > BEYOND * noise, np.sign(difference), 0)
     for index in range(len(steps)):
-        if lost[index] or stays_apart(apart[index : index + STAYS]):
-            values = [float(smooth_median(side)[index]) for side in (left, right)]
-            if lost[index]:
-                values = [float(side[index]) for side in raw]
+        if is_one_sided[index] or stays_apart(apart[index : index + STAYS]):
+            sides = raw if is_one_sided[index] else (smooth_median(left), smooth_median(right))
+            values = [float(side[index]) for side in sides]
             return Parting(int(steps[index]), values[0], values[1], float(noise[index]))
     return None
 
@@ -221,7 +218,6 @@ def stays_apart(signs: Sequence[float] | Array) -> bool:
 
 
 def finite_or_nan(values: Array) -> Array:
-    """Replace infinities by NaN."""
     return np.where(np.isfinite(values), values, np.nan)
 
 

@@ -1,4 +1,4 @@
-"""The page of two runs without dumps: both loss curves, and where they part."""
+"""The page of a comparison of two runs without dumps: both loss curves, and the step from which they differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from viaduct.comparison.curves import Curve, Curves
-from viaduct.comparison.report import short_names
+from viaduct.comparison.report import shorten_paths
 from viaduct.reporting import Callout, Facts, LineChart, Page, Remark, Section, Series, Tile, Tone, write_page
 from viaduct.reporting.line_chart import DECADES
 
@@ -18,20 +18,19 @@ ADVICE = (
 
 
 def write_curves_report(path: Path, curves: Curves) -> None:
-    """Write the page."""
     parting = curves.parting
     remarks = [] if parting is None else [Remark("What to try", ADVICE.format(step=max(0, parting.step - 1)))]
     tone: Tone = "good" if curves.exit_code == 0 else "bad"
     sections = [
-        Section("Loss", loss_text(curves), [loss_chart(curves), *difference_chart(curves)]),
-        *evaluation_sections(curves),
-        Section("Runs", "", [facts("left", curves.left), facts("right", curves.right)]),
+        Section("Loss", describe_losses(curves), [draw_losses(curves), *draw_difference(curves)]),
+        *make_evaluation_sections(curves),
+        Section("Runs", "", [make_facts("left", curves.left), make_facts("right", curves.right)]),
     ]
-    names = short_names(curves.left.path, curves.right.path)
+    names = shorten_paths(curves.left.path, curves.right.path)
     page = Page(
         f"{names[0]} against {names[1]}",
         f"Loss of the left run, {curves.left.path}, against the right one, {curves.right.path}",
-        tiles(curves),
+        make_tiles(curves),
         sections,
         [Callout(tone, curves.headline[:1].upper() + curves.headline[1:], remarks)],
         kind="comparison of loss curves",
@@ -39,35 +38,38 @@ def write_curves_report(path: Path, curves: Curves) -> None:
     write_page(page, path)
 
 
-def tiles(curves: Curves) -> list[Tile]:
+def make_tiles(curves: Curves) -> list[Tile]:
     last = f"at step {curves.steps[-1]:,}"
     return [
         Tile("common steps", f"{len(curves.steps):,}"),
-        Tile("part at step", parting_step(curves), "of the common steps", good=curves.exit_code == 0),
+        Tile("part at step", describe_parting(curves), "of the common steps", good=curves.exit_code == 0),
         Tile("last loss, left", f"{curves.left_loss[-1]:.4g}", last),
         Tile("last loss, right", f"{curves.right_loss[-1]:.4g}", last),
     ]
 
 
-def parting_step(curves: Curves) -> str:
+def describe_parting(curves: Curves) -> str:
     if curves.parting is not None:
         return f"{curves.parting.step:,}"
     return "no finite loss" if curves.nonfinite_steps.size else "none"
 
 
-def loss_text(curves: Curves) -> str:
+def describe_losses(curves: Curves) -> str:
     text = "Every step that both runs logged."
     equal = bool(np.isfinite(curves.left_loss).all() and (curves.difference == 0).all())
     return f"{text} The logged losses are equal in each of them: the two lines are one." if equal else text
 
 
-def loss_chart(curves: Curves) -> LineChart:
+def draw_losses(curves: Curves) -> LineChart:
     both = [Series("left", curves.steps, curves.left_loss), Series("right", curves.steps, curves.right_loss)]
     return LineChart("Loss", "step", "loss", both)
 
 
-def difference_chart(curves: Curves) -> list[LineChart]:
-    """The difference with its sign; where its size spans decades, its size alone, on a log scale."""
+def draw_difference(curves: Curves) -> list[LineChart]:
+    """Return the chart of the difference with its sign; where its size spans decades, of its size on a log scale.
+
+    Nothing where the curves are equal.
+    """
     difference = curves.difference
     size = np.abs(difference[np.isfinite(difference)])
     if not size.any():
@@ -78,7 +80,7 @@ def difference_chart(curves: Curves) -> list[LineChart]:
     return [LineChart("Difference", "step", "left − right", [Series("left − right", curves.steps, difference)])]
 
 
-def evaluation_sections(curves: Curves) -> list[Section]:
+def make_evaluation_sections(curves: Curves) -> list[Section]:
     if not (curves.left.evaluations and curves.right.evaluations):
         return []
     both = [make_evaluation_series("left", curves.left), make_evaluation_series("right", curves.right)]
@@ -91,7 +93,7 @@ def make_evaluation_series(name: str, curve: Curve) -> Series:
     return Series(name, steps, [100 * evaluation["top1"] for evaluation in curve.evaluations])
 
 
-def facts(name: str, curve: Curve) -> Facts:
+def make_facts(name: str, curve: Curve) -> Facts:
     values = {"run": str(curve.path), "steps": f"{curve.steps.min()} to {curve.steps.max()}"}
     skipped = {"lines that could not be read": str(curve.skipped_lines)} if curve.skipped_lines else {}
     return Facts({**values, **skipped}, caption=name)

@@ -11,18 +11,19 @@ from viaduct.comparison import readers
 from viaduct.comparison.align import align
 from viaduct.comparison.explain import explain
 from viaduct.comparison.judge import judge
-from viaduct.comparison.measures import Kld, Measures
+from viaduct.comparison.measures import Measures
 from viaduct.comparison.measuring import Measured, measure_pairs
 from viaduct.comparison.naming import Steps
+from viaduct.comparison.passes import Kld
 from viaduct.comparison.rounding_noise import flag_rounding_noise
-from viaduct.comparison.rows import Explanation, Row, counts
+from viaduct.comparison.rows import Explanation, Row
 from viaduct.comparison.rules import INSERTED
 from viaduct.comparison.tensors import Pair, Result, Side
 from viaduct.comparison.thresholds import Thresholds, judge_measures
 from viaduct.errors import BadData, BadValue
 
 LEVELS = {"op": "operators (level op)", "module": "modules (level module)"}
-Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]
+Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]  # gets the measured pairs and their number
 Limits = Callable[[Pair], Thresholds | None]
 
 
@@ -34,10 +35,10 @@ class Options:
     graph_right: Path | None = None
     rules: Path | None = None
     steps: Steps | None = None
-    only: str = ""
+    only: str = ""  # patterns of operator names, separated by commas
     thresholds: Thresholds | None = None
     kld: Kld = "book"
-    workers: int | None = None
+    workers: int | None = None  # processes that measure
     threshold_source: str = ""  # how the thresholds of each tensor were found, where they were measured
 
 
@@ -58,13 +59,12 @@ class Drift:
 
         Flagged tensors, and new ones that a compiler inserted or fused away, do not count.
         """
-        found = counts(self.rows)
         if not any(row.is_compared for row in self.rows):
             return 2
-        return 1 if found["bad"] or found["refused"] else 0
+        return 1 if any(row.result in ("bad", "refused") for row in self.rows) else 0
 
 
-def compare(left: Path, right: Path, options: Options, progress: Progress = lambda found, _: found) -> Drift:
+def compare(left: Path, right: Path, options: Options, progress: Progress = lambda measured, _: measured) -> Drift:
     """Compare two dumps. `progress` wraps the iteration over the measured pairs."""
     sides = readers.read(left), readers.read(right)
     if options.rules is None:
@@ -72,10 +72,9 @@ def compare(left: Path, right: Path, options: Options, progress: Progress = lamb
     alignment = align(*sides, graph=options.graph, rules=options.rules, graph_right=options.graph_right)
     swapped = readers.looks_swapped(*sides)
     notes = [*([swapped] if swapped else []), *prefix_notes("left", sides[0]), *prefix_notes("right", sides[1])]
-    found = compare_pairs(
-        *sides, select_pairs(alignment.pairs, options), options, edges=alignment.edges, progress=progress
-    )
-    return replace(found, notes=(*notes, *alignment.notes, *found.notes))
+    pairs = select_pairs(alignment.pairs, options)
+    drift = compare_pairs(*sides, pairs, options, edges=alignment.edges, progress=progress)
+    return replace(drift, notes=(*notes, *alignment.notes, *drift.notes))
 
 
 def compare_pairs(
@@ -86,30 +85,32 @@ def compare_pairs(
     *,
     edges: Mapping[str, tuple[str, ...]] | None = None,
     limits: Limits | None = None,
-    progress: Progress = lambda found, _: found,
+    progress: Progress = lambda measured, _: measured,
 ) -> Drift:
-    """Measure, judge and explain pairs of tensors; `limits` gives the thresholds of a pair where they were measured."""
+    """Measure, judge and explain pairs of tensors; `limits` gives the thresholds of a pair where they were measured.
+
+    `edges`: operator -> the operators that feed it, by the names of the left side.
+    """
     walk = progress(measure_pairs(pairs, options.workers, kld=options.kld), len(pairs))
     rows = [make_row(pair, answer, limits(pair) if limits else options.thresholds) for pair, answer in walk]
     if limits is None and (options.thresholds is None or options.thresholds.max_abs is None):
-        rows = flag_rounding_noise(rows)  # an absolute limit holds for zeros, too
+        rows = flag_rounding_noise(rows)  # not with an absolute limit, which judges noise as it is meant
     judgement = judge(rows, edges or {})
     explanation = explain(judgement, edges or {})
     return Drift(left, right, judgement.rows, explanation, options, explanation.notes)
 
 
 def refuse_levels(left: Side, right: Side) -> None:
-    """Refuse to compare operators with modules: alignment by shape would pair unrelated tensors."""
-    found = left.settings.get("level", ""), right.settings.get("level", "")
-    if all(found) and found[0] != found[1]:
+    """Refuse to compare a dump of operators with one of modules: alignment by shape would pair unrelated tensors."""
+    ours, theirs = left.settings.get("level", ""), right.settings.get("level", "")
+    if ours and theirs and ours != theirs:
         raise BadValue(
-            f"the left dump holds {LEVELS.get(found[0], found[0])}, the right one {LEVELS.get(found[1], found[1])}.",
+            f"the left dump holds {LEVELS.get(ours, ours)}, the right one {LEVELS.get(theirs, theirs)}.",
             "Dump both with the same --level (viaduct train: --dump-level), or say with --rules what belongs to what.",
         )
 
 
 def prefix_notes(name: str, side: Side) -> Iterator[str]:
-    """Yield a side's notes, each with the side's name in front."""
     return (f"{name}: {note}" for note in side.notes)
 
 
@@ -139,7 +140,10 @@ def matches_selection(pair: Pair, options: Options) -> bool:
 
 
 def make_row(pair: Pair, answer: object, thresholds: Thresholds | None) -> Row:
-    """Return a pair with its measures and verdict, or with the reason why there are none."""
+    """Return a pair with its measures and verdict, or with the reason why there are none.
+
+    `answer` is `Measures`, or has the `reason` (measuring.py).
+    """
     if isinstance(answer, Measures):
         result, reason = judge_measures(answer, thresholds)
         return Row(pair, answer, result, "; ".join(part for part in (pair.reason, reason) if part))

@@ -57,7 +57,7 @@ def make_plan(
 
 
 class StepDump:
-    """One step that is being dumped. Networks may be added while it runs: those of a script are found one by one."""
+    """One step that is being dumped. Networks may be added during the step: those of a script are found one by one."""
 
     def __init__(
         self,
@@ -108,9 +108,19 @@ class StepDump:
         if self.capture.plan.select(name, role):
             self.capture.add(Entry(name, kind, role, 0, self.capture.next_order()), tensor)
 
+    def begin_update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Record the gradients, and nothing else until `end_update`."""
+        self.modules.paused = True
+        self.parameters.record_gradients(optimizer)
+
+    def end_update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Record the updates of the weights."""
+        self.parameters.record_updates(optimizer)
+        self.modules.paused = False
+
     def finish(self, settings: Mapping[str, str]) -> None:
         """Remove the hooks, wait for the writer and write the index."""
-        self.modules.paused = True  # where a call ends the step, torch still asks the hooks about that call
+        self.modules.paused = True  # where a call ends the step, torch still runs the hooks of that call
         self.modules.close()
         self.writer.wait()
         edges = {op: tuple(feeders) for op, feeders in self.modules.edges.items()}
@@ -122,7 +132,33 @@ class StepDump:
         self.writer.abandon()
 
 
-class Dump(Watcher):
+class StepDumper(Watcher):
+    """What dumping a network and a script have in common: the step that is being dumped (`_current`, or None)."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.folder = plan, folder
+        self.written: list[int] = []
+        self._current: StepDump | None = None
+
+    def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        if self._current is not None:
+            self._current.begin_update(optimizer)
+
+    def on_update_end(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        if self._current is not None:
+            self._current.end_update(optimizer)
+
+    def take_current(self) -> StepDump | None:
+        """Return the step that is being dumped, and forget it."""
+        current, self._current = self._current, None
+        return current
+
+    def discard_current(self) -> None:
+        if (current := self.take_current()) is not None:
+            current.abandon()
+
+
+class Dump(StepDumper):
     """Dumps chosen steps of a network into `folder`, which is created if it does not exist.
 
     A step ends with the step of an optimizer that holds weights of the network. Without an optimizer `step()` ends it;
@@ -154,16 +190,14 @@ class Dump(Watcher):
     ) -> None:
         if not force:
             refuse_steps(Path(folder), rank, ranks)
-        self.plan = make_plan(steps, mode, only, level, statistics_only)
+        super().__init__(make_plan(steps, mode, only, level, statistics_only), Path(folder))
         self.model, self.weights = unwrap_module(model), unwrap_module(weights or model)
-        self.folder, self.rank, self.ranks = Path(folder), rank, ranks
+        self.rank, self.ranks = rank, ranks
         self.settings, self.evaluations = dict(settings or {}), evaluations
-        self.written: list[int] = []
         if compiled and level == "op":
             raise BadValue("a compiled network has fused its operators.", "Dump it at level module, or not compiled.")
         self._taps = Taps(self.model, self.plan) if compiled else None
-        self._now: StepDump | None = None
-        self._passes: list[Any] = []  # hooks that wait for the next pass, where several optimizers make a step
+        self._pass_hooks: list[Any] = []  # they wait for the next pass, where several optimizers make a step
         parameter_ids = {id(parameter) for parameter in self.weights.parameters()}
         self._steps = OptimizerSteps(
             self, first_step, lambda optimizer: any(id(p) in parameter_ids for p in iterate_parameters(optimizer))
@@ -176,10 +210,9 @@ class Dump(Watcher):
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Discard a step that was not ended, unless it is the first one: then write it."""
         self._steps.__exit__()
-        now = self._now
-        if kind is None and self._steps.step == 0 and now is not None and now.modules.edges:
-            self._now = None
-            self._write(now)
+        current = self._current
+        if kind is None and self._steps.step == 0 and current is not None and current.modules.edges:
+            self._write(current)
         self.close()
         if kind is None:
             self._warn()
@@ -189,16 +222,14 @@ class Dump(Watcher):
         if misses := self.plan.explain_no_match():
             warnings.warn(f"Dump recorded nothing: {misses}", stacklevel=3)
         elif missing := self.plan.steps.describe_missing(self.written):
-            taken = f"{self._steps.step} steps were taken, from 0" if self._steps.step else "no step was taken"
-            warnings.warn(f"Dump did not come to step {missing}: {taken}.", stacklevel=3)
+            progress = f"{self._steps.step} steps were taken, from 0" if self._steps.step else "no step was taken"
+            warnings.warn(f"Dump did not come to step {missing}: {progress}.", stacklevel=3)
 
     def close(self) -> None:
         """Remove all hooks, and discard a step that is not finished."""
         self._steps.__exit__()
-        self._stop_waiting()
-        now, self._now = self._now, None
-        if now is not None:
-            now.abandon()
+        self._remove_pass_hooks()
+        self.discard_current()
 
     def step(self) -> None:
         """End the current step; the training loop calls it."""
@@ -207,7 +238,7 @@ class Dump(Watcher):
     @property
     def is_recording(self) -> bool:
         """Return True if the current step is dumped."""
-        return self._now is not None
+        return self._current is not None
 
     def through(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         """Return what to call instead of the compiled network `plain`.
@@ -215,33 +246,23 @@ class Dump(Watcher):
         In dumped steps the network runs compiled anew with taps in it, in all others `plain` runs. Needs `compiled`."""
 
         def run(*args: Any) -> Any:
-            dumped = self.is_recording and self._taps is not None and torch.is_grad_enabled()
-            return self._taps.run(*args) if dumped and self._taps is not None else plain(*args)
+            is_dumped = self._taps is not None and self.is_recording and torch.is_grad_enabled()
+            return self._taps.run(*args) if is_dumped and self._taps is not None else plain(*args)
 
         return run
 
     def record(self, name: str, tensor: Tensor, role: Role = "output", kind: str = "") -> None:
         """Add a tensor that no module sees: labels, the loss."""
-        if self._now is not None:
-            self._now.record(name, tensor, role, kind)
+        if self._current is not None:
+            self._current.record(name, tensor, role, kind)
 
     def on_step_begin(self, step: int) -> None:
         if step not in self.plan.steps:
             return
-        passes = self._steps.primary is None if self.evaluations is None else self.evaluations
-        self._now = StepDump(self.plan, self.folder, step, self.rank, self.ranks, passes, self._taps)
-        names = name_modules(self.model)
-        self._now.watch(names, name_modules(self.weights) if self.weights is not self.model else None)
-
-    def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        if self._now is not None:
-            self._now.modules.paused = True
-            self._now.parameters.record_gradients(optimizer)
-
-    def on_update_end(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        if self._now is not None:
-            self._now.parameters.record_updates(optimizer)
-            self._now.modules.paused = False
+        evaluations = self._steps.primary is None if self.evaluations is None else self.evaluations
+        self._current = StepDump(self.plan, self.folder, step, self.rank, self.ranks, evaluations, self._taps)
+        weights = name_modules(self.weights) if self.weights is not self.model else None
+        self._current.watch(name_modules(self.model), weights)
 
     def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
         """Return True if another optimizer may follow in this step: parameters outside this one have gradients.
@@ -253,34 +274,31 @@ class Dump(Watcher):
         if has_others and self._taps is None:
             for module, name in name_modules(self.model).items():
                 hook = partial(self._on_pass, name)
-                self._passes.append(module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
-        return bool(self._passes)
+                self._pass_hooks.append(module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
+        return bool(self._pass_hooks)
 
     def _on_pass(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         """End the step at the first call after the optimizers, and report that call by hand to the next step.
 
         The hooks that the next step registers come too late for the call.
         """
-        if self._passes and self._steps.settle() and self._now is not None:
-            self._now.modules.on_enter(name, module, args, kwargs)
+        if self._pass_hooks and self._steps.settle() and self._current is not None:
+            self._current.modules.on_enter(name, module, args, kwargs)
 
-    def _stop_waiting(self) -> None:
-        for handle in self._passes:
+    def _remove_pass_hooks(self) -> None:
+        for handle in self._pass_hooks:
             handle.remove()
-        self._passes.clear()
+        self._pass_hooks.clear()
 
     def on_step_end(self, step: int) -> None:
-        self._stop_waiting()
-        now, self._now = self._now, None
-        if now is not None:
-            self._write(now)
+        self._remove_pass_hooks()
+        if self._current is not None:
+            self._write(self._current)
 
-    def _write(self, now: StepDump) -> None:
-        now.finish(self._describe_settings())
-        self.written.append(now.step)
-
-    def _describe_settings(self) -> dict[str, str]:
-        return {**describe_settings(self.plan, self.model, self._taps is not None), **self.settings}
+    def _write(self, current: StepDump) -> None:
+        self._current = None
+        current.finish({**describe_settings(self.plan, self.model, self._taps is not None), **self.settings})
+        self.written.append(current.step)
 
 
 def describe_settings(plan: Plan, model: nn.Module | None, compiled: bool = False) -> dict[str, str]:

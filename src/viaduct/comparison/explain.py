@@ -31,7 +31,7 @@ GROWING = (
     "norm or with a large gain, and at the first layers' precision; use float32 there, scale the branches down, or "
     "compare fewer layers at a time, each from equal inputs."
 )
-SEVERITY: dict[Result, int] = {"bad": 4, "refused": 3, "flag": 2, "new": 1, "good": 0}
+SEVERITY: tuple[Result, ...] = ("good", "new", "flag", "refused", "bad")  # the worst last
 
 
 def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: Opener = open_tensor) -> Explanation:
@@ -41,11 +41,10 @@ def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: O
     origin, *further = judgement.origins
     scene = Scene(judgement.rows, origin, open_)
     causes = find_causes(scene)
-    around = neighbourhood(judgement.rows, origin, feeders)
-    drawing = draw_neighbours(judgement.rows, origin, around, feeders)
-    return Explanation(
-        make_headline(origin, causes), origin, tuple(further), causes, *drawing, notes=tuple(scene.failures)
-    )
+    hops = find_neighbourhood(judgement.rows, origin, feeders)
+    neighbours, edges = describe_neighbourhood(judgement.rows, origin, hops, feeders)
+    headline, notes = make_headline(origin, causes), tuple(scene.failures)
+    return Explanation(headline, origin, tuple(further), causes, neighbours, edges, notes)
 
 
 def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
@@ -55,14 +54,14 @@ def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
     why = f"; the first: {refused[0].reason.rstrip('.')}" if refused and refused[0].reason else ""
     if not compared:
         return Explanation(f"nothing could be compared{why}.", None)
-    good = "the one compared tensor is" if compared == 1 else f"all {compared:,} compared tensors are"
-    passed = f"{good} within {'its' if compared == 1 else 'their'} thresholds"
+    compared_tensors = "the one compared tensor is" if compared == 1 else f"all {compared:,} compared tensors are"
+    passed = f"{compared_tensors} within {'its' if compared == 1 else 'their'} thresholds"
     if flagged := sum(row.result == "flag" for row in rows):  # a flag may be beyond a threshold, with a harmless reason
         passed += f" or flagged ({flagged:,})"
     if not refused:
         return Explanation(f"{passed}.", None)
-    lacking = f"{len(refused):,} could not be compared, so the sides do not pass (exit code 1)"
-    return Explanation(f"{passed}, but {lacking}{why}.", None)
+    uncompared = f"{len(refused):,} could not be compared, so the sides do not pass (exit code 1)"
+    return Explanation(f"{passed}, but {uncompared}{why}.", None)
 
 
 def explain_accumulation(judgement: Judgement) -> Explanation:
@@ -98,36 +97,35 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
     return Cause(amplifying_structure.NAME, 0.85, evidence, GROWING)
 
 
-def explain_drift(apart: WeightDrift, grown: str) -> Explanation:
+def explain_drift(drift: WeightDrift, growth: str) -> Explanation:
     """Return the explanation where training carried the weights apart between dumped steps."""
-    steps = f"{apart.before} to {apart.after}"
+    steps = f"{drift.before} to {drift.after}"
     evidence = (
-        f"{apart.weights} of {apart.of} weights differ as step {apart.after} begins, none as {apart.before} began"
+        f"{drift.weights} of {drift.of} weights differ as step {drift.after} begins, none as {drift.before} began"
     )
-    advice = f"Dump every step from {steps} (--dump-steps {apart.before}-{apart.after}) to see where they part."
-    cause = Cause(ACCUMULATED, 0.6, f"{evidence}; {grown}", f"{advice} {ADVICE}")
+    advice = f"Dump every step from {steps} (--dump-steps {drift.before}-{drift.after}) to see where they part."
+    cause = Cause(ACCUMULATED, 0.6, f"{evidence}; {growth}", f"{advice} {ADVICE}")
     return Explanation(f"no single origin: the sides drift apart over steps {steps}.", None, causes=(cause,))
 
 
 def describe_formats(rows: Sequence[Row]) -> str:
     """Return the most common pair of different dtypes; empty if all are equal."""
-    met = Counter(
-        (row.pair.left.dtype, row.pair.right.dtype)
-        for row in rows
-        if row.pair.left is not None and row.pair.right is not None and row.pair.left.dtype != row.pair.right.dtype
-    )
-    return f"; the left side is {met.most_common(1)[0][0][0]}, the right {met.most_common(1)[0][0][1]}" if met else ""
+    pairs = [(row.pair.left.dtype, row.pair.right.dtype) for row in rows if row.pair.left and row.pair.right]
+    different = Counter(pair for pair in pairs if pair[0] != pair[1])
+    return "".join(f"; the left side is {left}, the right {right}" for (left, right), _ in different.most_common(1))
 
 
 def make_headline(origin: Origin, causes: Sequence[Cause]) -> str:
-    """Return the answer in one sentence."""
     what = {"operator": "the sides part at", "parameter": "a weight differs:", "input": "what goes in differs at"}
     cause = f"; it looks like {causes[0].name}" if causes else "; no known cause fits"
     return f"{what[origin.kind]} {origin.op} (step {origin.step}){cause}."
 
 
-def neighbourhood(rows: Sequence[Row], origin: Origin, feeders: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return operators within two hops of the origin with their distance; by order if there are no edges."""
+def find_neighbourhood(rows: Sequence[Row], origin: Origin, feeders: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return the operators within two hops of the origin, with their hops (Neighbour.hops).
+
+    Without edges the calls just before and after the origin are taken.
+    """
     readers: dict[str, list[str]] = defaultdict(list)
     for op, others in feeders.items():
         for other in others:
@@ -141,7 +139,7 @@ def neighbourhood(rows: Sequence[Row], origin: Origin, feeders: Mapping[str, Seq
 def spread_neighbours(
     around: dict[str, int], front: Iterable[str], links: Mapping[str, Sequence[str]], direction: int
 ) -> None:
-    """Add the operators that are up to two links away."""
+    """Add the operators that are up to HOPS links away, from `front` on; `direction`: the sign of their hops."""
     for hop in range(1, HOPS + 1):
         front = [op for known in front for op in links.get(known, ()) if op not in around]
         for op in front[: MOST_NEIGHBOURS // 2]:
@@ -158,10 +156,10 @@ def neighbours_by_order(rows: Sequence[Row], origin: Origin) -> dict[str, int]:
     return {origin.op: 0} | {ops[index]: index - position for index in span}
 
 
-def draw_neighbours(
+def describe_neighbourhood(
     rows: Sequence[Row], origin: Origin, around: Mapping[str, int], feeders: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[Neighbour, ...], tuple[tuple[str, str], ...]]:
-    """Return the neighbours with their verdicts, and the edges among them."""
+    """Return the neighbours with their verdicts, and the edges among them; without edges a chain in order."""
     rows_by_op: dict[str, list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
         if row.op in around and (row.stored.step, row.stored.rank) == (origin.step, origin.rank):
@@ -170,8 +168,7 @@ def draw_neighbours(
     found = tuple(make_neighbour(rows, op, hops, rows_by_op[op]) for op, hops in nearest)
     links = tuple((other, op) for op in around for other in feeders.get(op, ()) if other in around)
     if not links:
-        chain = [entry.op for entry in found]
-        links = tuple(itertools.pairwise(chain))
+        links = tuple(itertools.pairwise(neighbour.op for neighbour in found))
     return found, links
 
 
@@ -180,6 +177,6 @@ def make_neighbour(rows: Sequence[Row], op: str, hops: int, row_indices: Sequenc
     outputs = [index for index in row_indices if rows[index].stored.role == "output"] or list(row_indices)
     if not outputs:
         return Neighbour(op, "", hops, "refused", None, None)
-    worst = max(outputs, key=lambda place: (SEVERITY[rows[place].result], error_of(rows[place])))
+    worst = max(outputs, key=lambda index: (SEVERITY.index(rows[index].result), error_of(rows[index])))
     measured = [error_of(rows[index]) for index in outputs if rows[index].measures is not None]
     return Neighbour(op, rows[worst].stored.op_type, hops, rows[worst].result, max(measured, default=None), worst)

@@ -1,13 +1,16 @@
-"""Originals of a compiled graph's tensors, by the rules of the accelerator's own tool.
+"""Originals of a compiled graph's tensors: which tensor of the original network each one should equal.
+
+The rules are those of the accelerator's own tool:
 
 1. Operators that share an L1 fusion number, an original name or a list of original names are one group.
 2. Of the parts of a split operator, those without a named origin are inner ones; of an L1 group the first and the last
-   dumped count.
+   dumped are compared.
 3. Output k equals the original that its description names, not the first of the operator's originals.
-4. Input k equals the original of what feeds it, looked for through Cast and TransData. Their own outputs likewise.
+4. Input k equals the original of what feeds it; a Cast or TransData on the way is skipped. Their own outputs likewise.
 5. An operator that was only renamed has its original's outputs.
-6. Layouts are those the graph names; where the original's shape and the file disagree by NCHW and NHWC, the file wins.
-7. With a second graph, originals are translated into the other side's operators.
+6. Layouts are those that the graph names; where the original's shape is NCHW and the file's NHWC, or the other way
+   round, the file's counts.
+7. With a graph of the right side too, originals are translated into its operators.
 """
 
 from __future__ import annotations
@@ -19,11 +22,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from viaduct.comparison.graph import Graph, Node, Output
-from viaduct.comparison.tensors import Pair, Stored
+from viaduct.comparison.tensors import Layout, Pair, Stored
 
-PASSING = ("Cast", "TransData")
-INSERTED = "*"
+PASSING = ("Cast", "TransData")  # types of operators that convert a tensor and compute nothing
+INSERTED = "*"  # shown in place of an original's name: the compiler inserted the operator
 _FLAT = re.compile(r"[/\\.:\s]")
+# Layout and axes of a transposition -> the layout after it.
 SWAPS = {("NCHW", (0, 2, 3, 1)): "NHWC", ("NHWC", (0, 3, 1, 2)): "NCHW"}
 
 
@@ -54,7 +58,6 @@ class Group(NamedTuple):
 
     @property
     def left_op(self) -> str:
-        """Return the names of the group's operators, joined by commas."""
         return ",".join(node.name for node in self.nodes)
 
     @property
@@ -64,12 +67,15 @@ class Group(NamedTuple):
 
 
 def group_nodes(graph: Graph) -> dict[str, Group]:
-    """Return the group of each operator, numbered in order of execution (rule 1)."""
+    """Return the group of each operator, numbered in order of execution (rule 1).
+
+    What `originals`, `stands_for`, `multi` and `l1` of a node mean: graph.Node.
+    """
     members: dict[tuple[str, ...], list[Node]] = defaultdict(list)
     for node in graph.nodes.values():
         members[_key(node)].append(node)
-    made = [Group(number, tuple(nodes)) for number, nodes in enumerate(members.values())]
-    return {node.name: group for group in made for node in group.nodes}
+    groups = [Group(number, tuple(nodes)) for number, nodes in enumerate(members.values())]
+    return {node.name: group for group in groups for node in group.nodes}
 
 
 def _key(node: Node) -> tuple[str, ...]:
@@ -79,11 +85,11 @@ def _key(node: Node) -> tuple[str, ...]:
 
 
 @dataclass
-class Truth:
+class Golden:
     """The right side's outputs by name, and the original names that a file's name may stand for."""
 
-    tensors: Mapping[tuple[str, int], Stored]  # flattened name and output
-    exact: Mapping[tuple[str, int], Stored]
+    tensors: Mapping[tuple[str, int], Stored]  # by flattened name and output
+    exact: Mapping[tuple[str, int], Stored]  # by name and output, where the dump has unflattened names
     names: Mapping[str, set[str]]  # flattened name -> the original names that become it
     shapes: Mapping[tuple[str, int], tuple[int, ...]]  # original name and output -> its shape, where the graph says
     translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # rule 7
@@ -106,17 +112,13 @@ class Truth:
     def _fits_only(self, name: str, index: int, rivals: set[str], stored: Stored) -> bool:
         """Return True if the shape shows which of the rival names the file means."""
         shapes = {rival: self.shapes.get((rival, index)) for rival in rivals}
-        fitting = [rival for rival, shape in shapes.items() if shape is None or _same_size(shape, stored.shape)]
+        fitting = [rival for rival, shape in shapes.items() if shape is None or sorted(shape) == sorted(stored.shape)]
         return fitting == [name]
 
 
-def _same_size(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return sorted(shape) == sorted(other)
-
-
-def index_truth(
+def index_golden(
     tensors: Iterable[Stored], graph: Graph, graph_right: Graph | None, groups: Mapping[str, Group]
-) -> Truth:
+) -> Golden:
     """Index the right side's outputs by name, with the names and shapes that the graph gives."""
     outputs = [tensor for tensor in tensors if tensor.role == "output" and tensor.call == 0]
     names: dict[str, set[str]] = defaultdict(set)
@@ -125,10 +127,10 @@ def index_truth(
         for name in (*node.stands_for, *(output.origin for output in node.outputs if output.origin)):
             names[flatten_name(name)].add(name)
         for index in range(len(node.outputs)):
-            origin = own_origin(node, index, groups[node.name])
+            origin = read_origin(node, index, groups[node.name])
             if origin and origin.shape:
                 shapes[origin.op, origin.output] = origin.shape
-    return Truth(
+    return Golden(
         {(flatten_name(tensor.op), tensor.index): tensor for tensor in outputs},
         {(tensor.op, tensor.index): tensor for tensor in outputs if flatten_name(tensor.op) != tensor.op},
         names,
@@ -143,14 +145,15 @@ def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
     found: dict[tuple[str, int], tuple[str, int]] = {}
     for node in graph.nodes.values():
         for index in range(max(1, len(node.outputs))):
-            origin = own_origin(node, index, groups[node.name])
+            origin = read_origin(node, index, groups[node.name])
             if origin and node.type not in PASSING:
                 found.setdefault((origin.op, origin.output), (node.name, index))
     return found
 
 
-def own_origin(node: Node, index: int, group: Group) -> Origin | None:
+def read_origin(node: Node, index: int, group: Group) -> Origin | None:
     """Return the original that output `index` of an operator equals by its own description (rules 3 and 5)."""
+    # Without an origin in the description an operator that kept its name, or was only renamed, equals its original.
     renamed = len(group.nodes) == 1 and not node.l1 and len(node.stands_for) == 1
     default = node.stands_for[0] if node.originals is None or renamed else ""
     desc = node.outputs[index] if index < len(node.outputs) else Output() if not node.outputs or default else None
@@ -161,12 +164,12 @@ def own_origin(node: Node, index: int, group: Group) -> Origin | None:
 
 
 @dataclass
-class Fusion:
-    """The rules, over one graph and the right side's tensors."""
+class Originals:
+    """The originals of one graph's tensors among the right side's tensors."""
 
     graph: Graph
     groups: Mapping[str, Group]
-    truth: Truth
+    golden: Golden
 
     def origin_of_output(self, node: Node, index: int) -> Origin | str:
         """Return the original of an output, or why there is none (rules 3 to 5).
@@ -174,8 +177,8 @@ class Fusion:
         It is in the operator's own description, or in that of the producer before Casts and TransDatas.
         """
         for _ in range(len(self.graph.nodes)):
-            own = own_origin(node, index, self.groups[node.name])
-            if node.type not in PASSING or (not node.is_inserted and own and isinstance(self.truth.find(own), Stored)):
+            own = read_origin(node, index, self.groups[node.name])
+            if node.type not in PASSING or (not node.is_inserted and own and isinstance(self.golden.find(own), Stored)):
                 return own or f"the graph names no original for output {index} of {node.name}"
             if index >= len(node.inputs):
                 return own or f"the graph does not say what feeds {node.name}"
@@ -195,7 +198,10 @@ class Fusion:
         return self.origin_of_output(self.graph.nodes[producer], output)
 
     def pair(self, tensor: Stored, node: Node, inner: str) -> Pair:
-        """Return the pair of one dumped tensor; without a right tensor `reason` says why."""
+        """Return the pair of one dumped tensor; without a right tensor `reason` says why.
+
+        `inner`: what `explain_inner` said of its operator; if it is not empty there is no right tensor.
+        """
         group = self.groups[node.name]
         several = len(group.nodes) > 1
         left = replace(tensor, op=node.name, op_type=node.type or tensor.op_type, layout=left_layout(tensor, node))
@@ -205,32 +211,31 @@ class Fusion:
             return Pair(group.number, left, None, left_op, INSERTED, "none", reason=inner)
         find = self.origin_of_input if tensor.role == "input" else self.origin_of_output
         origin = find(node, tensor.index)
-        found = origin if isinstance(origin, str) else self.truth.find(origin)
+        found = origin if isinstance(origin, str) else self.golden.find(origin)
         if isinstance(origin, str) or isinstance(found, str):
             if right_op == INSERTED:
                 found = "inserted by the compiler; nothing in the original network corresponds"
             return Pair(group.number, left, None, left_op, right_op, "none", reason=str(found))
-        return Pair(
-            group.number, left, found, left_op, right_op, "graph", layout=layout_between(left, found, origin)
-        )  # fmt: skip
+        layout = layout_between(left, found, origin)
+        return Pair(group.number, left, found, left_op, right_op, "graph", layout=layout)
 
-    def inner_reason(self, node: Node, dumped: Mapping[str, int]) -> str:
+    def explain_inner(self, node: Node, first_order: Mapping[str, int]) -> str:
         """Return why nothing of the original network corresponds to this operator; empty if something does (rule 2)."""
         group = self.groups[node.name]
         if len(group.nodes) == 1:
             return ""
         if node.l1:
-            return (
-                "" if node.name in _ends(group, dumped) else f"within L1 fusion group {node.l1}: its ends are compared"
-            )
+            is_end = node.name in _find_ends(group, first_order)
+            return "" if is_end else f"within L1 fusion group {node.l1}: its ends are compared"
         if any(output.origin for output in node.outputs) or (node.type in PASSING and not node.multi):
             return ""
         return f"an inner part of {group.right_op}, which was split; nothing in the original network corresponds"
 
 
-def _ends(group: Group, dumped: Mapping[str, int]) -> set[str]:
+def _find_ends(group: Group, first_order: Mapping[str, int]) -> set[str]:
     """Return the first and the last dumped operator; only the last if both stand for the same originals."""
-    members = sorted((node for node in group.nodes if node.name in dumped), key=lambda node: dumped[node.name])
+    dumped = [node for node in group.nodes if node.name in first_order]
+    members = sorted(dumped, key=lambda node: first_order[node.name])
     same = members and members[0].stands_for == members[-1].stands_for
     return {node.name for node in (members[-1:] if same else members[:1] + members[-1:])}
 
@@ -243,8 +248,11 @@ def left_layout(tensor: Stored, node: Node) -> str:
     return layouts[tensor.index] if tensor.index < len(layouts) else ""
 
 
-def layout_between(left: Stored, right: Stored, origin: Origin) -> tuple[str, str, tuple[int, ...]] | None:
-    """Return left layout, right layout and right shape (rule 6); None if both files have the same layout."""
+def layout_between(left: Stored, right: Stored, origin: Origin) -> Layout | None:
+    """Return left layout, right layout and right shape (rule 6); None if both files have the same layout.
+
+    The layouts and the shape of `origin` are the graph's, those of `left` and `right` the files'.
+    """
     theirs = origin.layout.upper()
     for (layout, axes), other in SWAPS.items():
         swapped = tuple(origin.shape[axis] for axis in axes) if len(origin.shape) == 4 else ()
@@ -265,15 +273,17 @@ def transposes_to(shape: tuple[int, ...], ours: str, theirs: str, wanted: tuple[
 
 
 def _as_stored(left: Stored, right: Stored, theirs: str) -> str:
-    """Return the left's layout: the graph's, unless the file's number of axes contradicts it."""
+    """Return the left's layout: the graph's, unless the file's number of axes contradicts it.
+
+    NC1HWC0 is NCHW with the channels in blocks of 16 or 32 along a fifth axis.
+    """
     ours = left.layout.upper()
     blocked = len(left.shape) == 5 and left.shape[-1] in (16, 32) and len(right.shape) <= 4
     if blocked and (not ours or len(ours) == 4):
         return "NC1HWC0"
     if ours == "NC1HWC0" and len(left.shape) == 4:  # converted when it was written
-        return next(
-            (plain for plain in ("NCHW", "NHWC") if transposes_to(left.shape, plain, theirs, right.shape)), theirs
-        )
+        fitting = (plain for plain in ("NCHW", "NHWC") if transposes_to(left.shape, plain, theirs, right.shape))
+        return next(fitting, theirs)
     return ours
 
 
@@ -295,11 +305,6 @@ def find_node(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str |
         listed = " and ".join(node.name for node in candidates[:4])
         return f"ambiguous: {listed} are all written as {flatten_name(tensor.op)} in file names"
     return candidates[0] if candidates else None
-
-
-def map_originals(graph: Graph, groups: Mapping[str, Group]) -> dict[str, Group]:
-    """Return the group that computes each original, by the original's flattened name."""
-    return {flatten_name(name): groups[node.name] for node in graph.nodes.values() for name in node.stands_for}
 
 
 def find_edges(graph: Graph, dumped: set[str]) -> dict[str, tuple[str, ...]]:

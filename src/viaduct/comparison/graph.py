@@ -2,8 +2,10 @@
 
     graph = read_graph(Path("ge_proto_00292_Build.txt"))     the text form of ModelDef, or the same content as JSON
 
-Only what comparing needs is kept; everything else is skipped, whatever it is called. The text form is read operator by
-operator over a map of the file, so its size does not matter much.
+Only the fields that the comparison needs are kept; all others are skipped. The text form is read operator by operator
+from a memory map, so that a large file takes little memory.
+
+A message, whichever form it is read from, is a tree: field name -> value, or list of values.
 """
 
 from __future__ import annotations
@@ -60,12 +62,11 @@ class Node:
 
     @property
     def is_inserted(self) -> bool:
-        """Return True if the compiler inserted this operator."""
         return self.originals == ()
 
     @property
     def stands_for(self) -> tuple[str, ...]:
-        """Return the names of the original operators."""
+        """Return the names of the original operators that this one computes."""
         return (self.name,) if self.originals is None else self.originals
 
 
@@ -86,11 +87,11 @@ def read_graph(path: Path) -> Graph:
             beginning = file.read(4096)
             start = beginning.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
             if start in (b"{", b"["):
-                return _graph(path, _tree_from_json(load_json(path), path))
+                return _make_graph(path, _tree_from_json(load_json(path), path))
             if not start and len(beginning) < 4096:
                 raise BadData(f"{path.name} is empty.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-                return _graph(path, _Text(text, path).message(0))
+                return _make_graph(path, _Text(text, path).message(0))
     except OSError as error:
         raise BadData(f"the graph {str(path)!r} cannot be read: {error.strerror}.") from None
 
@@ -99,13 +100,13 @@ def _tree_from_json(record: Any, path: Path) -> Tree:
     if not isinstance(record, dict):
         raise BadData(f"{path.name} is JSON, but not a graph: it has no 'graph' list.")
     graphs = [graph for graph in _many(record, "graph") if isinstance(graph, dict)]
-    made = [{"op": [_node(op) for op in _many(graph, "op") if isinstance(op, dict)]} for graph in graphs]
-    own = [_node(op) for op in _many(record, "op") if isinstance(op, dict)]
-    return {"name": _many(record, "name"), "graph": made, "op": own}
+    subgraphs = [{"op": [_make_node(op) for op in _many(graph, "op") if isinstance(op, dict)]} for graph in graphs]
+    operators = [_make_node(op) for op in _many(record, "op") if isinstance(op, dict)]
+    return {"name": _many(record, "name"), "graph": subgraphs, "op": operators}
 
 
-def _graph(path: Path, tree: Tree) -> Graph:
-    """All operators of all its subgraphs in order of execution; of two with one name the first."""
+def _make_graph(path: Path, tree: Tree) -> Graph:
+    """Return the operators of all subgraphs in order of execution; of two with one name the first."""
     found = [node for graph in (tree, *_many(tree, "graph")) for node in _many(graph, "op")]
     nodes = [node for node in found if isinstance(node, Node) and node.name]
     if not nodes:
@@ -117,11 +118,11 @@ def _graph(path: Path, tree: Tree) -> Graph:
     for node in sorted(nodes, key=lambda node: node.order):
         by_name.setdefault(node.name, node)
     twice = len(nodes) - len(by_name)
-    notes = (f"{path.name}: {twice} operators bear a name that another one has; the first counts",) if twice else ()
+    notes = (f"{path.name}: {twice} operators have a name that another one has; the first is used",) if twice else ()
     return Graph(path, _text(_first(tree, "name")), by_name, notes)
 
 
-def _node(tree: Tree) -> Node:
+def _make_node(tree: Tree) -> Node:
     attributes = _attributes(tree)
     return Node(
         name=_text(_first(tree, "name")),
@@ -146,14 +147,14 @@ def _inputs(tree: Tree) -> Iterator[tuple[str, int]]:
 def _originals(attributes: Mapping[str, Tree]) -> tuple[str, ...] | None:
     if ORIGINALS not in attributes:
         return None
-    held = _first(attributes[ORIGINALS], "list")
-    return tuple(name for text in _many(held, "s") if (name := _text(text))) if isinstance(held, dict) else ()
+    names = _first(attributes[ORIGINALS], "list")
+    return tuple(name for text in _many(names, "s") if (name := _text(text))) if isinstance(names, dict) else ()
 
 
 def _output(desc: Tree) -> Output:
     attributes = _attributes(desc)
     shape = _first(desc, "shape")
-    held = _first(attributes.get(ORIGIN_SHAPE, {}), "list")
+    origin_shape = _first(attributes.get(ORIGIN_SHAPE, {}), "list")
     return Output(
         layout=_text(_first(desc, "layout")),
         shape=_dims(shape, "dim"),
@@ -162,17 +163,17 @@ def _output(desc: Tree) -> Output:
         origin_layout=_text(
             _first(attributes.get(ORIGIN_FORMAT, {}), "s") or _first(attributes.get(GE_FORMAT, {}), "s")
         ),
-        origin_shape=_dims(held, "i"),
+        origin_shape=_dims(origin_shape, "i"),
     )
 
 
-def _dims(held: Any, key: str) -> tuple[int, ...]:
-    numbers = [_to_int(dim) for dim in _many(held, key)] if isinstance(held, dict) else []
+def _dims(shape: Any, key: str) -> tuple[int, ...]:
+    numbers = [_to_int(dim) for dim in _many(shape, key)] if isinstance(shape, dict) else []
     return tuple(dim for dim in numbers if dim is not None)
 
 
 def _attributes(tree: Tree) -> dict[str, Tree]:
-    """JSON has a list of key and value, or an object; the text form repeats the field."""
+    """Return the attributes by key. JSON has a list of key and value, or an object; the text form repeats the field."""
     found: dict[str, Tree] = {}
     for entry in _many(tree, "attr"):
         if isinstance(entry, dict) and "key" in entry:
@@ -228,7 +229,7 @@ OPENING, CLOSING = (b"{", b"<"), (b"}", b">")
 
 
 class _Text:
-    """Protocol buffers in their text form: `name: value`, `name { … }`, again and again."""
+    """Parser of protocol buffers in their text form: `name: value` and `name { … }`."""
 
     def __init__(self, text: mmap.mmap | bytes, path: Path) -> None:
         self.text, self.path, self.position = text, path, 0
@@ -249,7 +250,7 @@ class _Text:
         return BadData(f"{self.path.name} stops being a graph at line {line}: {why}.")
 
     def message(self, depth: int) -> dict[str, list[Any]]:
-        """Up to its closing bracket, or to the end of the file for the outermost one."""
+        """Parse a message up to its closing bracket; the outermost one (depth 0) up to the end of the file."""
         if depth > DEEPEST:
             raise self.damaged_error(f"messages lie more than {DEEPEST} deep within each other")
         tree: dict[str, list[Any]] = {}
@@ -275,7 +276,7 @@ class _Text:
             self.operators += 1
             if self.operators > MOST_OPERATORS:
                 raise self.damaged_error(f"there are more than {MOST_OPERATORS:,} operators")
-            value = _node(value)
+            value = _make_node(value)
         tree.setdefault(name, []).extend(value if isinstance(value, list) else [value])
         return None
 
@@ -297,7 +298,7 @@ class _Text:
         return self.join_strings(token) if kind == 2 else token.decode()
 
     def join_strings(self, token: bytes) -> str:
-        """Strings that follow each other are one."""
+        """Return a string with those that follow it: the text form writes long ones in pieces."""
         text = _unescape(token)
         while _ANOTHER.match(self.text, self.position):
             text += _unescape(self.token()[1])
@@ -321,7 +322,7 @@ class _Text:
                 raise self.damaged_error("the file ends within a list")
 
     def skip_value(self) -> None:
-        """Past a value of any depth without keeping anything of it."""
+        """Skip a value of any depth."""
         kind, token = self.token()
         if kind == 3 and token == b":":
             kind, token = self.token()

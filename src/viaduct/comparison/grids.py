@@ -1,19 +1,25 @@
-"""The numbers that a shorter floating-point format can represent, and their spacing."""
+"""Grids of numbers: those that a shorter floating-point format can represent, and those of equal steps.
+
+Fixed-point and quantised numbers have equal steps.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from viaduct.comparison.tensors import Array
+
+FEWEST_VALUES = 5  # different ones; fewer lie on some grid of equal steps by chance
+MOST_VALUES = 1 << 16  # different ones that are looked at
+NEAR = 0.02  # distance of a value from the grid that is allowed, in steps
+STORAGE_ERROR = 2.0**-22  # relative error of storing step * number as float32
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A format by its fraction bits, its smallest normal exponent and its largest number."""
+    """A floating-point format by its fraction bits, its smallest normal exponent and its largest number."""
 
     name: str
     bits: int  # of the fraction, without the leading one
@@ -33,8 +39,8 @@ class Grid:
     def round(self, values: Array) -> Array:
         """Round to the nearest number of this format, ties to even; what is too large becomes infinite."""
         spacing = self.spacing(values)
-        near = np.rint(values / spacing) * spacing
-        return np.where(np.abs(near) > self.largest, np.copysign(np.inf, near), near)
+        rounded = np.rint(values / spacing) * spacing
+        return np.where(np.abs(rounded) > self.largest, np.copysign(np.inf, rounded), rounded)
 
     def contains_all(self, values: Array) -> bool:
         """Return True if every finite value is a number of this format."""
@@ -50,10 +56,41 @@ HALVES = (BFLOAT16, FLOAT16)  # the coarser first: what lies on bfloat16's grid 
 
 
 def is_one_rounding(left: Array, right: Array, grid: Grid) -> bool:
-    """Return True if the left lies on the grid, 98 % of it within one rounding of the right, which does not."""
+    """Return True if the left lies on the grid and the right does not, and 98 % of both differ by one rounding."""
     finite = np.isfinite(left) & np.isfinite(right)
     left, right = left[finite], right[finite]
     if left.size < 8 or not grid.contains_all(left) or grid.contains_all(right):
         return False
     steps = np.abs(left - right) / grid.spacing(right)
     return float(np.mean(steps <= 0.55)) > 0.98
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Values at `start` + a whole number of `step`s; `levels` are those between the smallest and the largest."""
+
+    step: float
+    start: float
+    levels: int
+
+    def on_grid(self, values: Array) -> Array:
+        """Return a mask of the values that lie on the grid."""
+        numbers = (values - self.start) / self.step
+        slack = NEAR + STORAGE_ERROR * np.abs(values) / self.step
+        is_near: Array = np.abs(numbers - np.rint(numbers)) <= np.minimum(slack, 0.25)
+        return is_near
+
+
+def find_uniform(values: Array) -> Uniform | None:
+    """Return the grid of equal steps on which all values lie; None if there is none, or too few values to tell."""
+    levels = np.unique(values[np.isfinite(values)])
+    if not FEWEST_VALUES <= levels.size <= MOST_VALUES:
+        return None
+    gaps = np.diff(levels)
+    gaps = gaps[gaps > 4 * STORAGE_ERROR * float(np.max(np.abs(levels)))]  # smaller ones: one level, rounded two ways
+    if not gaps.size:
+        return None
+    extent = float(levels[-1] - levels[0])
+    step = extent / max(1, round(extent / float(np.min(gaps))))
+    grid = Uniform(step, float(levels[0]), round(extent / step) + 1)
+    return grid if bool(grid.on_grid(levels).all()) and grid.levels >= FEWEST_VALUES else None

@@ -1,4 +1,4 @@
-"""The index of one dumped step: what the folder beside it holds.
+"""The index of one dumped step: the list of the tensors in its folder.
 
     DUMP/step_000005/index.json         one rank
     DUMP/step_000005/rank_1/index.json  several
@@ -21,15 +21,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from viaduct.errors import BadData
 
 FILE = "index.json"
 FORMAT = "viaduct dump"
 VERSION = 1
+TEXTS = ("op", "type", "role", "parameter", "dtype", "fault")  # fields of an entry
+NUMBERS = ("index", "order", "call", "bytes", "crc32")
 TRY = "Was the copy cut short? Copy the folder again, or dump again."
 LARGEST = 256 << 20  # bytes; an index of a million tensors is below it
+Value = TypeVar("Value")
 
 
 @dataclass
@@ -65,7 +68,7 @@ class Index:
 
 
 def write_index(folder: Path, index: Index) -> None:
-    """One tensor a line, so that a person can read and grep it."""
+    """Write an index, one tensor a line, so that a person can read and grep it."""
     head = {"format": FORMAT, "version": VERSION, "step": index.step, "rank": index.rank, "ranks": index.ranks}
     lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
     lines.append(f' "settings": {json.dumps(dict(index.settings))}')
@@ -98,7 +101,10 @@ def read_index(path: Path) -> Index:
             f"{path} has version {record.get('version')!r} of the dump format; this viaduct reads {VERSION}.",
             "Dump again with this version, or compare with the one that made it.",
         )
-    numbers = {name: require_count(record.get(name), name, path) for name in ("step", "rank", "ranks")}
+    try:
+        numbers = {name: require_number(record.get(name), name) for name in ("step", "rank", "ranks")}
+    except BadEntry as reason:
+        raise BadData(f"{path} is damaged: {reason}.", TRY) from None
     settings, edges, tensors = record.get("settings", {}), record.get("edges", {}), record.get("tensors")
     if not isinstance(settings, dict) or not isinstance(edges, dict) or not isinstance(tensors, list):
         raise BadData(f"{path} is damaged: its settings, edges or tensors are missing or not what they should be.", TRY)
@@ -127,49 +133,35 @@ def load_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def require_count(value: object, name: str, path: Path) -> int:
-    """Return a number of the index; raise BadData where it is none."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadData(f"{path} is damaged: {name} is {shorten_json(value)}.", TRY)
-    return value
-
-
 def to_entry(item: object, number: int, path: Path) -> Entry:
     """Return one tensor's entry; raise BadData where a field is wrong."""
     try:
-        record = require_mapping(item, "the entry")
-        texts = {name: require_text(record, name) for name in ("op", "type", "role", "parameter", "dtype", "fault")}
-        numbers = {
-            name: require_number(record.get(name, 0), name) for name in ("index", "order", "call", "bytes", "crc32")
-        }
-        if not isinstance(sizes := record.get("shape"), list):
-            raise BadEntry(f"shape is {shorten_json(sizes)}")
-        shape = tuple(require_number(size, "a size in shape") for size in sizes)
-        figures = require_mapping(record.get("statistics") or {}, "statistics")
-        statistics = {str(name): require_float(value, f"the statistic {name}") for name, value in figures.items()}
-        values: dict[str, Any] = {**texts, **numbers, "shape": shape, "statistics": statistics}
-        return Entry(**values, file=None if record.get("file") is None else require_text(record, "file"))
-    except BadEntry as odd:
-        raise BadData(f"{path} is damaged: of tensor {number} {odd}.", TRY) from None
+        record = require(dict, item, "the entry")
+        texts = {name: require(str, record.get(name, ""), name) for name in TEXTS}
+        numbers = {name: require_number(record.get(name, 0), name) for name in NUMBERS}
+        shape = tuple(require_number(size, "a size in shape") for size in require(list, record.get("shape"), "shape"))
+        named = require(dict, record.get("statistics") or {}, "statistics")
+        statistics = {str(name): require_float(value, f"the statistic {name}") for name, value in named.items()}
+        file = None if record.get("file") is None else require(str, record["file"], "file")
+        values: dict[str, Any] = {**texts, **numbers, "shape": shape, "statistics": statistics, "file": file}
+        return Entry(**values)
+    except BadEntry as reason:
+        raise BadData(f"{path} is damaged: of tensor {number} {reason}.", TRY) from None
 
 
 class BadEntry(Exception):
-    """A field of an entry that is not as it should be."""
+    """A field of an index that is not as it should be."""
 
 
-def require_mapping(value: object, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise BadEntry(f"{name} is {shorten_json(value)}")
-    return value
-
-
-def require_text(record: Mapping[str, Any], name: str) -> str:
-    if not isinstance(value := record.get(name, ""), str):
+def require(kind: type[Value], value: object, name: str) -> Value:
+    """Return a value of that type; raise BadEntry for any other."""
+    if not isinstance(value, kind):
         raise BadEntry(f"{name} is {shorten_json(value)}")
     return value
 
 
 def require_number(value: object, name: str) -> int:
+    """Return a count; raise BadEntry for anything but an int from 0."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise BadEntry(f"{name} is {shorten_json(value)}")
     return value

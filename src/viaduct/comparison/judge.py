@@ -1,11 +1,12 @@
 """The first divergence: the first operator that is bad while all its inputs are good.
 
-The steps are searched in order, and in each step the parameters, the forward pass, the backward pass and the updates. A
+The first step with a bad row is searched: its parameters, then the forward pass, the backward pass and the updates. A
 module whose inner modules are all good while its output is bad is itself the origin: its own code is wrong. A small
 error may grow before it crosses a threshold: if a call before the first bad one turns inputs that agree up to rounding
 into an output that is off by far more than rounding, that call is the origin. Everything else that is bad in the
-origin's step or later is marked as following from it. Rounding that grows from layer to layer until it crosses a
-threshold has no origin. If the dump shows no inputs, the first bad tensor in execution order is the origin.
+origin's step or later is marked as following from it, except further origins. Rounding that grows from layer to layer
+until it crosses a threshold has no origin. If the dump shows no inputs, the first bad tensor in execution order is the
+origin.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from viaduct.comparison.calls import BACKWARD, FORWARD, ROOT, Call, Moment, contains_module, error_of, group_moments
+from viaduct.comparison.calls import BACKWARD, FORWARD, Call, Moment, contains_module, error_of, group_moments
 from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32
+from viaduct.comparison.naming import ROOT
 from viaduct.comparison.rows import Origin, OriginKind, Row
 from viaduct.comparison.tensors import Role, Stored
 
@@ -42,40 +44,40 @@ class Judgement:
 class WeightDrift:
     """Weights that were equal in one dumped step and mostly differ in a later one."""
 
-    before: int
-    after: int
-    weights: int
-    of: int
+    before: int  # the last dumped step that began with equal weights
+    after: int  # the step in which they differ
+    weights: int  # number of those that differ
+    of: int  # number of all
 
 
 def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgement:
     """Find the origins, and mark what follows from them; `feeders`: operator -> those it reads from."""
     if not any(row.result == "bad" for row in rows):
         return Judgement(tuple(rows))
-    gradual = False
-    apart: WeightDrift | None = None
-    equal: dict[int, int] = {}  # of each rank, the last step that began with equal weights
-    first = min(row.stored.step for row in rows if row.result == "bad")
+    is_gradual = False
+    weight_drift: WeightDrift | None = None
+    equal_step: dict[int, int] = {}  # of each rank, the last step that began with equal weights
+    first_bad = min(row.stored.step for row in rows if row.result == "bad")
     for moment in group_moments(rows, feeders):
-        if moment.step > first:
+        if moment.step > first_bad:
             break  # that step had no origin of its own; what is bad later follows from it
-        if moment.rank in equal and (parted := find_weight_drift(moment, equal[moment.rank])):
-            gradual, apart = True, apart or parted
+        if moment.rank in equal_step and (drift := find_weight_drift(moment, equal_step[moment.rank])):
+            is_gradual, weight_drift = True, weight_drift or drift
             continue
         if moment.parameters and not find_wrong_parameters(moment):
-            equal[moment.rank] = moment.step
-        found = find_candidates(moment)
-        sudden = [made for made in found if made.jump]
-        gradual = gradual or bool(found)
-        if sudden:
-            # Behind the first origin nothing is exact any more: what has exact inputs all the same is on its own.
-            origins = [sudden[0].origin, *(made.origin for made in sudden[1:] if made.clean)][: 1 + MOST_FURTHER]
+            equal_step[moment.rank] = moment.step
+        candidates = find_candidates(moment)
+        is_gradual = is_gradual or bool(candidates)
+        if jumps := [candidate for candidate in candidates if candidate.is_jump]:
+            # After the first origin few inputs are exact: an operator that has exact ones is an origin of its own.
+            further = [candidate.origin for candidate in jumps[1:] if candidate.has_exact_inputs]
+            origins = [jumps[0].origin, *further[:MOST_FURTHER]]
             return Judgement(mark_followers(rows, origins), tuple(origins))
-    if gradual:
-        until = [row for row in rows if row.stored.step <= first]
-        errors = [error_of(row) for row in until if row.stored.role == "output"] or [error_of(row) for row in until]
-        seen = [error for error in errors if 0 < error < math.inf] or [0.0]
-        return Judgement(tuple(rows), growth=(min(seen), max(seen)), weight_drift=apart)
+    if is_gradual:
+        before = [row for row in rows if row.stored.step <= first_bad]
+        errors = [error_of(row) for row in before if row.stored.role == "output"] or [error_of(row) for row in before]
+        finite = [error for error in errors if 0 < error < math.inf] or [0.0]
+        return Judgement(tuple(rows), growth=(min(finite), max(finite)), weight_drift=weight_drift)
     origin = find_first_bad(rows)
     return Judgement(mark_followers(rows, [origin]), (origin,))
 
@@ -90,52 +92,55 @@ def find_weight_drift(moment: Moment, before: int) -> WeightDrift | None:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible origin with the error of its inputs and its own."""
+    """A possible origin, with the error of its inputs and its own."""
 
     origin: Origin
-    coming: float  # the largest error of its inputs
-    made: float  # the largest error of its bad tensors
+    input_error: float  # the largest of its inputs
+    own_error: float  # the largest of its bad tensors
     rounding: float  # relative error of one rounding in its format
-    order: float
+    order: float  # in execution; parts of 0.5 put it before or after a call
 
     @property
-    def clean(self) -> bool:
+    def has_exact_inputs(self) -> bool:
         """Return True if its inputs are equal up to a few roundings."""
-        return self.coming <= ROUNDINGS * self.rounding
+        return self.input_error <= ROUNDINGS * self.rounding
 
     @property
-    def jump(self) -> bool:
+    def is_jump(self) -> bool:
         """Return True if its error is its own, and not a growth of its inputs' error."""
-        return self.made >= JUMP * self.coming
+        return self.own_error >= JUMP * self.input_error
 
 
 def find_candidates(moment: Moment) -> list[Candidate]:
-    """Return the candidates of the first phase of one step that has any, in execution order."""
+    """Return the candidates of the first phase of one step that has any, in execution order.
+
+    Unless these are parameters, a hidden origin is put before them, if there is one: of wrong outputs a call before the
+    first of them, of wrong gradients and updates any call.
+    """
     for phase in (find_wrong_parameters, find_wrong_outputs, find_wrong_gradients, find_wrong_updates):
-        found = sorted(phase(moment), key=lambda candidate: candidate.order)
-        if found and phase is not find_wrong_parameters:
-            before = found[0].order if phase is find_wrong_outputs else math.inf
-            return [*find_hidden_origin(moment, before), *found]
-        if found:
-            return found
+        if candidates := sorted(phase(moment), key=lambda candidate: candidate.order):
+            if phase is find_wrong_parameters:
+                return candidates
+            before = candidates[0].order if phase is find_wrong_outputs else math.inf
+            return [*find_hidden_origin(moment, before), *candidates]
     return []
 
 
 def find_hidden_origin(moment: Moment, before: float) -> list[Candidate]:
     """Return the first call that turns equal inputs into an output far beyond rounding, within thresholds."""
     for call in moment.calls:
-        outputs, inputs = call.row_indices.get("output", []), given_inputs(moment, call)
-        parts = [index for part in moment.calls_within(call) for index in part.row_indices.get("output", ())]
+        outputs, inputs = call.row_indices.get("output", []), input_rows(moment, call)
         if call.order >= before or not outputs or not inputs:
             continue
-        coming, made = moment.largest_error([*inputs, *parts]), moment.largest_error(outputs)
-        limit = rounding(moment.rows[outputs[0]])
-        if coming <= ROUNDINGS * limit and made >= QUIET * limit and not moment.bad_rows(call, "output"):
+        input_error = moment.largest_error([*inputs, *output_rows(moment.calls_within(call))])
+        own_error, unit = moment.largest_error(outputs), rounding(moment.rows[outputs[0]])
+        if input_error <= ROUNDINGS * unit and own_error >= QUIET * unit and not moment.bad_rows(call, "output"):
             why = (
-                f"its output differs by {made:.2g} of the golden size: within the thresholds, but far beyond rounding, "
-                f"while its inputs agree up to rounding (largest difference {coming:.2g}); what is bad grows from it"
+                f"its output differs by {own_error:.2g} of the golden size: within the thresholds, but far beyond "
+                f"rounding, while its inputs agree up to rounding (largest difference {input_error:.2g}); what is bad "
+                "grows from it"
             )
-            return [make_candidate(moment, outputs, "operator", why, coming=coming, order=call.order)]
+            return [make_candidate(moment, outputs, "operator", why, input_error=input_error, order=call.order)]
     return []
 
 
@@ -155,16 +160,16 @@ def find_wrong_updates(moment: Moment) -> list[Candidate]:
 
 
 def explain_update(moment: Moment, update: Stored) -> str:
-    """Describe the gradient that an update was computed from."""
-    made_of = [
+    """Return how an update differs, and what is known of the gradient that it was computed from."""
+    gradients = [
         moment.rows[index]
         for call in moment.by_op.get(update.op, ())
         for index in call.row_indices.get("gradient", ())
         if moment.rows[index].stored.index == update.index
     ]
-    if not made_of:
+    if not gradients:
         return "its update differs, while the weight itself agrees; its gradient was not dumped"
-    for row in made_of:
+    for row in gradients:
         for side, stored in (("left", row.pair.left), ("right", row.pair.right)):
             if stored is None:
                 return f"its update differs: it has no gradient on the {side}, while the weight itself agrees"
@@ -174,7 +179,6 @@ def explain_update(moment: Moment, update: Stored) -> str:
 
 
 def is_bad(moment: Moment, index: int) -> bool:
-    """Return True if a row is bad."""
     return moment.rows[index].result == "bad"
 
 
@@ -185,26 +189,28 @@ def make_candidate(
     why: str,
     *,
     op: str = "",
-    coming: float = 0.0,
+    input_error: float = 0.0,
     order: float | None = None,
 ) -> Candidate:
-    """Return the candidate for some bad rows."""
+    """Return the candidate for some bad rows; operator and order are those of the first row, unless given."""
     row = moment.rows[row_indices[0]]
     origin = Origin(op or row.op, kind, moment.step, moment.rank, row_indices[0], why)
-    return Candidate(
-        origin, coming, moment.largest_error(row_indices), rounding(row), row.stored.order if order is None else order
-    )
+    position = row.stored.order if order is None else order
+    return Candidate(origin, input_error, moment.largest_error(row_indices), rounding(row), position)
 
 
 def find_wrong_outputs(moment: Moment) -> list[Candidate]:
     """Return calls with a bad output from good inputs, and the first bad input."""
-    found = [made for call in moment.calls if (made := check_output(moment, call)) is not None]
-    first = find_wrong_input(moment, min((made.order for made in found), default=math.inf))
-    return [*found, *([first] if first else [])]
+    candidates = [candidate for call in moment.calls if (candidate := check_output(moment, call)) is not None]
+    first = find_wrong_input(moment, min((candidate.order for candidate in candidates), default=math.inf))
+    return [*candidates, *([first] if first else [])]
 
 
 def check_output(moment: Moment, call: Call) -> Candidate | None:
-    """Return a call with a bad output although its inputs and all its parts are good."""
+    """Return the candidate if the call's output is bad although its inputs and all modules within it are good.
+
+    Without dumped inputs the outputs of the calls that feed it count; without edges all that ran before it.
+    """
     bad = moment.bad_rows(call, "output")
     if not bad or moment.bad_rows(call, "input"):
         return None
@@ -215,36 +221,32 @@ def check_output(moment: Moment, call: Call) -> Candidate | None:
     inputs = call.row_indices.get("input", [])
     if not inputs and any(moment.bad_rows(other, "output") for other in feeding):
         return None
-    if not inputs and not feeding and has_earlier_mismatch(moment, call):
+    earlier = (other for other in moment.calls if other.order < call.order)
+    if not inputs and not feeding and any(moment.bad_rows(other, "input", "output") for other in earlier):
         return None
-    known = given_inputs(moment, call)
-    coming = moment.largest_error([*known, *(index for part in parts for index in part.row_indices.get("output", ()))])
+    known = input_rows(moment, call)
+    input_error = moment.largest_error([*known, *output_rows(parts)])
     order = max([call.order, *(part.order for part in parts)]) + (0.5 if parts else 0.0)
     why = describe_output(moment, bad[0], known, bool(parts))
-    return make_candidate(moment, bad, "operator", why, coming=coming, order=order)
+    return make_candidate(moment, bad, "operator", why, input_error=input_error, order=order)
 
 
-def given_inputs(moment: Moment, call: Call) -> list[int]:
+def input_rows(moment: Moment, call: Call) -> list[int]:
     """Return the rows of its dumped inputs; else those of the outputs that feed it."""
     return call.row_indices.get("input") or output_rows(moment.feeding_calls(call))
 
 
-def has_earlier_mismatch(moment: Moment, call: Call) -> bool:
-    """Return True if anything before a call is bad; used where there are no inputs or edges."""
-    return any(other.order < call.order and moment.bad_rows(other, "input", "output") for other in moment.calls)
-
-
 def describe_output(moment: Moment, index: int, known: Sequence[int], parts: bool) -> str:
-    """Describe the error of an output beside its inputs'."""
-    said = f"its {moment.rows[index].stored.role} differs by {error_of(moment.rows[index]):.2g} of the golden size"
+    """Describe the error of an output and of its inputs. `parts`: there are modules within the call."""
+    differs = f"its {moment.rows[index].stored.role} differs by {error_of(moment.rows[index]):.2g} of the golden size"
     if not known:
-        return f"{said}; it is the first in execution order"
+        return f"{differs}; it is the first in execution order"
     inside = " and all modules within it" if parts else ""
-    return f"{said}, while its inputs{inside} agree (largest difference {moment.largest_error(known):.2g})"
+    return f"{differs}, while its inputs{inside} agree (largest difference {moment.largest_error(known):.2g})"
 
 
 def rounding(row: Row) -> float:
-    """Return one rounding in the coarser of the two formats."""
+    """Return the relative error of one rounding in the coarser of a row's two formats."""
     dtypes = [stored.dtype for stored in (row.pair.left, row.pair.right) if stored is not None]
     return max(EPSILONS.get(dtype, FLOAT32.epsilon) for dtype in dtypes)
 
@@ -263,7 +265,8 @@ def find_wrong_input(moment: Moment, before: float) -> Candidate | None:
 def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
     """Return where a bad input comes from: what feeds it, the module around it, or the network's input."""
     feeding = sorted(moment.feeding_calls(call), key=lambda other: other.order)
-    unseen = [other for other in feeding if not has_measured_outputs(moment, other)]
+    measured = [any(moment.rows[index].measures is not None for index in output_rows([other])) for other in feeding]
+    unseen = [other for other, is_measured in zip(feeding, measured, strict=True) if not is_measured]
     around = [other for other in moment.calls if contains_module(other.op, call.op)]
     healthy = [other for other in around if other.row_indices.get("input") and not moment.bad_rows(other, "input")]
     differs = f"the input of {call.op} differs by {moment.largest_error(bad):.2g} of the golden size"
@@ -274,15 +277,19 @@ def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
     elif healthy:
         op = max(healthy, key=lambda other: len(other.op) if other.op != ROOT else 0).op
         why = (
-            f"{differs}, though {op} was given good inputs and no module before {call.op} is bad: it happens in {op}'s"
+            f"{differs}, though {op} was given good inputs and no module before {call.op} is bad: it happens in {op}'s "
+            f"own code, just before {call.op}"
         )
-        why += f" own code, just before {call.op}"
     elif feeding:
         op, why = call.op, f"{differs}, though all that feeds it agrees: something between them is different"
     else:
         return explain_network_input(moment, call, around, bad)
-    coming = moment.largest_error(output_rows(feeding)) if output_rows(feeding) else error_before(moment, call)
-    return make_candidate(moment, bad, "operator", why, op=op, coming=coming, order=call.order - 0.5)
+    outputs = output_rows(feeding)
+    if not outputs:  # those of the last call before
+        before = [other for other in moment.calls if other.order < call.order and output_rows([other])]
+        outputs = output_rows(before[-1:])
+    error = moment.largest_error(outputs)
+    return make_candidate(moment, bad, "operator", why, op=op, input_error=error, order=call.order - 0.5)
 
 
 def explain_network_input(moment: Moment, call: Call, around: Sequence[Call], bad: Sequence[int]) -> Candidate:
@@ -294,38 +301,31 @@ def explain_network_input(moment: Moment, call: Call, around: Sequence[Call], ba
 
 
 def is_after_network(moment: Moment, call: Call) -> bool:
-    """Return True if the network had ended before this call, as for a loss. Dumps number a module when it ends."""
+    """Return True if the network had ended before this call, as for a loss. A module's number is that of its end.
+
+    A name with a dot is taken for that of a module within another, not for a loss.
+    """
     ended = [root for root in moment.by_op.get(ROOT, ()) if root.order < call.order]
     return any(part.order < root.order for root in ended for part in moment.calls_within(root)) and "." not in call.op
 
 
 def explain_loss_input(moment: Moment, call: Call, bad: Sequence[int], differs: str) -> Candidate:
     """Return the candidate for labels, or for what the loop computes from the output."""
-    number = moment.rows[bad[0]].stored.index
-    why = f"{differs} (number {number} of what enters it), though all that the network computed agrees: look at the "
-    why += "input pipeline and the training loop"
+    why = (
+        f"{differs} (number {moment.rows[bad[0]].stored.index} of what enters it), though all that the network "
+        "computed agrees: look at the input pipeline and the training loop"
+    )
     return make_candidate(moment, bad, "input", why, order=call.order - 0.5)
 
 
-def has_measured_outputs(moment: Moment, call: Call) -> bool:
-    """Return True if an output of the call was measured."""
-    return any(moment.rows[index].measures is not None for index in call.row_indices.get("output", ()))
-
-
-def output_rows(feeding: Sequence[Call]) -> list[int]:
-    """Return the rows of the outputs of some calls."""
-    return [index for other in feeding for index in other.row_indices.get("output", ())]
-
-
-def error_before(moment: Moment, call: Call) -> float:
-    """Return the error of the last outputs before a call."""
-    before = [other for other in moment.calls if other.order < call.order and other.row_indices.get("output")]
-    return moment.largest_error(before[-1].row_indices["output"]) if before else 0.0
+def output_rows(calls: Sequence[Call]) -> list[int]:
+    return [index for call in calls for index in call.row_indices.get("output", ())]
 
 
 def find_wrong_gradients(moment: Moment) -> list[Candidate]:
-    """Return the first bad gradient, the forward pass being good."""
+    """Return the candidate for the first bad gradient of a step whose forward pass is good; none if all are good."""
     calls = sort_backward(moment, [call for call in moment.calls if any(map(call.row_indices.get, BACKWARD))])
+    # Of the operators with bad gradients only the innermost modules count.
     ops = {call.op for call in calls if moment.bad_rows(call, *BACKWARD)}
     bad = [call for call in calls if call.op in ops and not any(part.op in ops for part in moment.calls_within(call))]
     if not bad:
@@ -334,13 +334,13 @@ def find_wrong_gradients(moment: Moment) -> list[Candidate]:
     before = [call for call in calls[: calls.index(first)] if not contains_module(call.op, first.op)]
     if moment.bad_rows(first, "grad_output") or not first.row_indices.get("grad_output"):
         return [explain_arriving_gradient(moment, first, before)]
-    made = moment.bad_rows(first, "grad_input", "gradient")
-    differs = f"the gradient it hands on differs by {moment.largest_error(made):.2g}"
+    sent = moment.bad_rows(first, "grad_input", "gradient")
+    differs = f"the gradient it hands on differs by {moment.largest_error(sent):.2g}"
     why = f"{differs}, while the one it was given and the forward pass agree"
-    coming = max(moment.largest_error(first.row_indices.get("grad_output", ())), relu_error(moment, [first]))
+    error = max(moment.largest_error(first.row_indices.get("grad_output", ())), estimate_relu_error(moment, [first]))
     if not moment.bad_rows(first, "grad_input"):
-        coming *= CANCELLED
-    return [make_candidate(moment, made, "operator", why, coming=coming)]
+        error *= CANCELLED
+    return [make_candidate(moment, sent, "operator", why, input_error=error)]
 
 
 def explain_arriving_gradient(moment: Moment, first: Call, before: Sequence[Call]) -> Candidate:
@@ -349,17 +349,20 @@ def explain_arriving_gradient(moment: Moment, first: Call, before: Sequence[Call
     differs = f"the gradient at {first.op} differs by {moment.largest_error(bad):.2g}, while the forward pass agrees"
     if not before:
         return make_candidate(moment, bad, "input", f"{differs}, and it is the first of all gradients: labels or loss")
+    # The calls that read what `first` computes: backward they hand it the gradient.
     handing = [call for call in before if first.op in moment.feeders.get(call.op, ())] or before[-1:]
-    coming = moment.largest_error(index for call in handing for index in call.row_indices.get("grad_input", ()))
-    why = f"{differs}, and so do the gradients before it (largest difference {coming:.2g})"
-    return make_candidate(moment, bad, "operator", why, coming=max(coming, relu_error(moment, [first, *handing])))
+    error = moment.largest_error(index for call in handing for index in call.row_indices.get("grad_input", ()))
+    why = f"{differs}, and so do the gradients before it (largest difference {error:.2g})"
+    error = max(error, estimate_relu_error(moment, [first, *handing]))
+    return make_candidate(moment, bad, "operator", why, input_error=error)
 
 
-def relu_error(moment: Moment, calls: Sequence[Call]) -> float:
+def estimate_relu_error(moment: Moment, calls: Sequence[Call]) -> float:
     """Estimate the gradient error that a ReLU makes of a small difference in its input.
 
-    Of normal values about a share e lies within e of the kink: there the gradient is passed on by one side and not by
-    the other, so that its relative error is the root of that share. Seen on a GPU: 8e-5 forward, 5.5e-3 backward.
+    If the input differs by e, about a share e of normally distributed values changes its sign. There one side passes
+    the gradient on and the other does not, so that its relative error is the root of e. Seen on a GPU: 8e-5, then
+    5.5e-3.
     """
     return math.sqrt(
         moment.largest_error(index for call in calls for role in FORWARD for index in call.row_indices.get(role, ()))
@@ -387,7 +390,7 @@ def find_first_bad(rows: Sequence[Row]) -> Origin:
     """Return the first bad row; used if no row's inputs are known to be good."""
     index = min(
         (index for index, row in enumerate(rows) if row.result == "bad"),
-        key=lambda place: (rows[place].stored.step, rows[place].stored.order),
+        key=lambda index: (rows[index].stored.step, rows[index].stored.order),
     )
     stored = rows[index].stored
     why = "it is the first bad one in execution order; whether its inputs were still good the dump does not tell"
@@ -396,7 +399,7 @@ def find_first_bad(rows: Sequence[Row]) -> Origin:
 
 def mark_followers(rows: Sequence[Row], origins: Sequence[Origin]) -> tuple[Row, ...]:
     """Mark bad rows that are no origin with the operator from which they follow."""
-    own = {(origin.op, origin.step, origin.rank) for origin in origins}
+    origin_calls = {(origin.op, origin.step, origin.rank) for origin in origins}
     origin_rows = {origin.row for origin in origins}
     main = origins[0]
     return tuple(
@@ -404,7 +407,7 @@ def mark_followers(rows: Sequence[Row], origins: Sequence[Origin]) -> tuple[Row,
         if row.result == "bad"
         and row.stored.step >= main.step
         and index not in origin_rows
-        and (row.op, row.stored.step, row.stored.rank) not in own
+        and (row.op, row.stored.step, row.stored.rank) not in origin_calls
         else row
         for index, row in enumerate(rows)
     )

@@ -1,30 +1,25 @@
 """Conversion from the layout an accelerator computes in to the layout of the other side.
 
-    layout = (left's layout, right's layout, the shape before padding, in the right's order of axes)
-
-Device layouts split an axis into blocks of 16 (or 32) and pad the last block. Here the blocks are joined, the axes are
-put into the right's order, and the padding is cut off. Only these blocked layouts are cut; any other tensor that is
-larger than the other side is refused.
+Device layouts split an axis into blocks of 16 (or 32) and pad the last block. The blocks are joined, the axes are put
+into the right's order, and the padding is cut off. Tensors in other layouts are not cut: one that is larger than the
+right side is refused.
 """
 
 from __future__ import annotations
 
 import math
 from itertools import permutations
-from typing import Any
 
-from numpy.typing import NDArray
-
+from viaduct.comparison.tensors import Array, Layout
 from viaduct.errors import BadData
 
-Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN")  # a letter an axis
-ORDERLESS = ("", "ND", "FORMAT_ND", "NC", "RESERVED")  # says nothing of the order of axes
+ORDERLESS = ("", "ND", "FORMAT_ND", "NC", "RESERVED")  # these say nothing about the order of axes
 
 
-def convert_layout(array: Array, layout: tuple[str, str, Shape]) -> Array:
+def convert_layout(array: Array, layout: Layout) -> Array:
     """Return the left array with the right's axes, cut to `shape`; raise BadData if the layouts do not explain it."""
     left, right, shape = layout[0].upper(), layout[1].upper(), layout[2]
     if left == "NC1HWC0":
@@ -49,19 +44,19 @@ def _convert_plain(array: Array, left: str, right: str, shape: Shape) -> Array:
 def _join_blocks(array: Array, axes: tuple[int, ...], letters: str, right: str, shape: Shape) -> Array:
     """Return an array whose blocks of channels are joined; the number of real channels follows from the other axes."""
     if array.ndim != len(axes):
-        raise _mismatch(array, f"{len(axes)} axes", shape)
+        raise _mismatch_error(array, f"{len(axes)} axes", shape)
     moved = array.transpose(axes)
     channel = letters.index("C")
     dims = (*moved.shape[:channel], moved.shape[channel] * moved.shape[channel + 1], *moved.shape[channel + 2 :])
     others = math.prod(dims) // dims[channel] if dims[channel] else 0
     channels, remainder = divmod(math.prod(shape), others) if others else (0, 0)
     if remainder or channels > dims[channel]:
-        raise _mismatch(array, letters, shape)
+        raise _mismatch_error(array, letters, shape)
     cut = moved.reshape(dims)[(slice(None),) * channel + (slice(channels),)]
-    return _fit_shape(_reorder_axes(cut, letters, _order(cut.shape, letters, right, shape)), shape, letters, right)
+    return _fit_shape(_reorder_axes(cut, letters, _find_order(cut.shape, letters, right, shape)), shape, letters, right)
 
 
-def _order(dims: Shape, letters: str, right: str, shape: Shape) -> str:
+def _find_order(dims: Shape, letters: str, right: str, shape: Shape) -> str:
     """Return the right's order of axes; if it is not stated, an order that explains the shape."""
     if sorted(right) == sorted(letters):
         return right
@@ -71,12 +66,12 @@ def _order(dims: Shape, letters: str, right: str, shape: Shape) -> str:
 
 
 def _convert_fractal_z(array: Array, right: str, shape: Shape) -> Array:
-    """FRACTAL_Z: (C1·H·W, N1, N0, C0), the blocks of a convolution's kernel."""
+    """Convert FRACTAL_Z, (C1·H·W, N1, N0, C0): the blocks of a convolution's kernel."""
     for order in (right,) if right in PLAIN and len(right) == 4 else ("HWCN", "NCHW", "NHWC"):
         sizes = dict(zip(order, shape, strict=True)) if len(shape) == 4 else {}
         if array.ndim == 4 and sizes and _blocks_fit(array.shape, sizes):
             return _fit_shape(_unblock_weights(array, sizes, order), shape, "FRACTAL_Z", right)
-    raise _mismatch(array, "FRACTAL_Z", shape)
+    raise _mismatch_error(array, "FRACTAL_Z", shape)
 
 
 def _blocks_fit(dims: Shape, sizes: dict[str, int]) -> bool:
@@ -92,11 +87,11 @@ def _unblock_weights(array: Array, sizes: dict[str, int], order: str) -> Array:
 
 
 def _convert_fractal_nz(array: Array, shape: Shape) -> Array:
-    """FRACTAL_NZ: (…, N1, M1, M0, N0), the blocks of a matrix (…, M, N)."""
+    """Convert FRACTAL_NZ, (…, N1, M1, M0, N0): the blocks of a matrix (…, M, N)."""
     rows, columns = (1, *shape)[-2:] if shape else (1, 1)
     *batch, n1, m1, m0, n0 = (1,) * (4 - array.ndim) + array.shape
     if array.ndim < 4 or n1 != -(-columns // n0) or m1 != -(-rows // m0):
-        raise _mismatch(array, "FRACTAL_NZ", shape)
+        raise _mismatch_error(array, "FRACTAL_NZ", shape)
     first = len(batch)
     moved = array.transpose(*range(first), first + 1, first + 2, first, first + 3)
     return _fit_shape(moved.reshape(*batch, m1 * m0, n1 * n0)[..., :rows, :columns], shape, "FRACTAL_NZ", "ND")
@@ -119,7 +114,7 @@ def _fit_shape(array: Array, shape: Shape, left: str, right: str) -> Array:
     flat = _flat_is_meant(left, right) and sorted(ours) != sorted(theirs)
     if array.size == math.prod(shape) and (ours == theirs or flat):
         return array.reshape(shape)
-    raise _mismatch(array, left or "ND", shape)
+    raise _mismatch_error(array, left or "ND", shape)
 
 
 def _flat_is_meant(left: str, right: str) -> bool:
@@ -127,7 +122,7 @@ def _flat_is_meant(left: str, right: str) -> bool:
     return any(layout and layout in ORDERLESS for layout in (left, right))
 
 
-def _mismatch(array: Array, left: str, shape: Shape) -> BadData:
+def _mismatch_error(array: Array, left: str, shape: Shape) -> BadData:
     swapped = array.ndim == len(shape) <= 6 and tuple(shape) in set(permutations(array.shape))
     hint = " The axes seem to be in another order." if swapped else ""
     return BadData(f"{tuple(array.shape)} in the layout {left} cannot become {tuple(shape)}.{hint}")

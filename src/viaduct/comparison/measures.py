@@ -12,44 +12,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
-from .chunks import Array, Flat, explain_refusal
-from .passes import (
+from viaduct.comparison.chunks import Flat, explain_refusal
+from viaduct.comparison.passes import (
     EPSILON,
     UNSCALED,
     FirstPass,
-    FirstPassResults,
     Kld,
-    Nonfinite,
-    Scales,
     SecondPass,
     SideTotals,
+    Tolerated,
     exact_sum,
 )
-from .ulps import Ulps, coarser_dtype
-
-__all__ = [
-    "EPSILON",
-    "MEASURES",
-    "TOLERANCES",
-    "ElementIndex",
-    "Figures",
-    "Histogram",
-    "Kld",
-    "LargeError",
-    "Measures",
-    "Ulps",
-    "Unmeasurable",
-    "format_measure",
-    "measure",
-    "measure_statistics",
-]
+from viaduct.comparison.tensors import Array
+from viaduct.comparison.ulps import Ulps, coarser_dtype
 
 Overflow = Literal["YES", "NO", "NaN"]
-Two = tuple[float, float]  # left and right
-TOP = 10
+TOP = 10  # largest errors that are kept
 # Twice the rounding of one operation in the coarser type; float32 and float64 leave room for sums in another order.
 TOLERANCES = {"bfloat16": 8e-3, "float16": 1e-3, "float32": 1e-5, "float64": 1e-12}
 # The column's name -> the attribute, in the table's order.
@@ -75,7 +56,7 @@ class Unmeasurable(Exception):
 class ElementIndex:
     """An element: its number in C order, and its index in the tensor's shape."""
 
-    flat: int
+    flat: int  # of a complex tensor real and imaginary parts count one by one
     index: tuple[int, ...]
 
 
@@ -133,8 +114,8 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
-    """Result of comparing two tensors. `cosine` None: a single element has no direction."""
+class Errors:
+    """Nine of the ten measures; the tenth is Measures.standard_deviation. `cosine` None: one element has none."""
 
     cosine: float | None
     max_absolute: float
@@ -145,12 +126,23 @@ class Measures:
     root_mean_square: float
     max_relative: float
     mean_relative: float
+
+    @classmethod
+    def all(cls, error: float, cosine: float | None) -> Errors:
+        """Return errors that all have one value, but for the cosine, and for the KL divergence: NaN."""
+        return Errors(cosine, error, error, error, math.nan, error, error, error, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures(Errors):
+    """Result of comparing two tensors."""
+
     left: Figures
     right: Figures
-    count: int  # elements of the tensor
+    count: int  # elements of the tensor; here and below real and imaginary parts count one by one
     compared: int  # finite on both sides
     kld_reading: Kld = "book"
-    differing: int = 0  # compared elements that are not equal
+    differing: int = 0  # compared elements that are not equal; of statistics alone 1 if any differs
     paired: int = 0  # NaN, or Inf of one sign, on both sides
     mismatched: int = 0  # NaN or Inf on one side only, or Inf of both signs
     first_mismatch: ElementIndex | None = None
@@ -165,13 +157,13 @@ class Measures:
 
     @property
     def standard_deviation(self) -> str:
-        """(mean;std),(mean;std) of left and right, as the table writes it."""
+        """Return (mean;std),(mean;std) of left and right, as the table writes it."""
         sides = (self.left, self.right)
         return ",".join(f"({format_short(side.mean)};{format_short(side.std)})" for side in sides)
 
     @property
     def scaled_max(self) -> float:
-        """The largest error in units of the golden side's size; never of a mean near 0."""
+        """Return the largest error in units of the golden side's size (Figures.size); its mean may be 0."""
         return scale_error(self.max_absolute, self.right.size)
 
     @property
@@ -180,7 +172,7 @@ class Measures:
         return not self.differing and not self.mismatched and not self.statistics_only
 
     def columns(self) -> dict[str, str]:
-        """The ten measures as the table shows them."""
+        """Return the ten measures as the table shows them."""
         values = {column: getattr(self, name) for column, name in MEASURES.items()}
         return {column: value if isinstance(value, str) else format_measure(value) for column, value in values.items()}
 
@@ -195,7 +187,12 @@ def measure(
     tolerance: float | None = None,
     top: int = TOP,
 ) -> Measures:
-    """Compare two arrays of the same number of elements; raises Unmeasurable, with the reason, where that cannot be."""
+    """Compare two arrays of the same number of elements; raise Unmeasurable, with the reason, where that is impossible.
+
+    `left_dtype`, `right_dtype`: the dtypes in the dump; needed for bfloat16, which is stored as its bits. `kld`: how
+    the KL divergence is read ("floored": values below passes.FLOOR are raised to it). `tolerance`: what Measures.within
+    counts by; None: that of the coarser dtype. `top`: the number of largest errors that are kept.
+    """
     left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
     _refuse(left, right, left_dtype, right_dtype)
     sides = Flat(left, left_dtype, "left"), Flat(right, right_dtype, "right")
@@ -223,31 +220,12 @@ def _shape(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) or "scalar"
 
 
-class Errors(NamedTuple):
-    """The nine numbers among the ten measures, in the order of Measures' first fields."""
-
-    cosine: float | None
-    max_absolute: float
-    accumulated_relative: float
-    relative_euclidean: float
-    kld: float
-    mean_absolute: float
-    root_mean_square: float
-    max_relative: float
-    mean_relative: float
-
-    @classmethod
-    def all(cls, error: float, cosine: float | None, kld: float = math.nan) -> Errors:
-        """Return the errors with one value for all of them."""
-        return cls(cosine, error, error, error, kld, error, error, error, error)
-
-
 class FinalMeasures:
     """Computes the measures from what the two passes added up."""
 
     def __init__(self, first: FirstPass, kld: Kld, tolerance: float) -> None:
         self.first, self.kld, self.tolerance = first, kld, tolerance
-        self.scales: Scales = first.scales
+        self.scales = first.scales
         self.n = first.count
         left, right = first.left, first.right
         # Norms and products of the scaled sides; a scale is a power of two, so dividing by it is exact.
@@ -262,21 +240,14 @@ class FinalMeasures:
         first = self.first
         if not self.n:
             return self._assemble((math.nan, math.nan), math.nan, 1.0, None)
-        needs = [self._needs_deviations(side) for side in (0, 1)]
         rms = self.norms[1] / math.sqrt(self.n) / self.scales.right
-        allowed = self.tolerance * rms
-        all_within = self._max_absolute() <= allowed
-        known = FirstPassResults(
-            *(first.left.low, first.left.high, first.right.low, first.right.high),
-            self.means[0] if needs[0] else None,
-            self.means[1] if needs[1] else None,
-            None if all_within else allowed,
-            self.tolerance,
+        allowed = self.tolerance * rms  # any element may be off by this; if none is off by more, none is counted
+        second = SecondPass(
+            first,
+            (self._inexact_mean(0), self._inexact_mean(1)),
+            None if self._max_absolute() <= allowed else Tolerated(self.tolerance, allowed),
             None if self._known_kld() is not None else self.kld,
-            self.scales.left,
-            self.scales.right,
-        )
-        second = SecondPass(first, known).run()
+        ).run()
         divergence = second.divergence.result() if second.divergence else self._known_kld() or 0.0
         variances = [deviations.variance(self.n) for deviations in second.deviations]
         stds = self._std(0, variances[0]), self._std(1, variances[1])
@@ -284,14 +255,14 @@ class FinalMeasures:
         return self._assemble(stds, divergence, within, Histogram(*second.histogram()))
 
     def _known_kld(self) -> float | None:
-        """0 for identical sides that are not all zero: no logarithm needed."""
+        """Return 0 for identical sides that are not all zero (all zero is allowed for "floored"), else None."""
         zero = self.first.right.low == self.first.right.high == 0.0
         return 0.0 if not self.first.differing and (self.kld == "floored" or not zero) else None
 
-    def _needs_deviations(self, side: int) -> bool:
-        """Return True if E[x²] - E[x]² would lose more than two digits."""
+    def _inexact_mean(self, side: int) -> float | None:
+        """Return the mean of a side for which E[x²] - E[x]² would lose more than two digits; None for other sides."""
         square = self.norms[side] ** 2 / self.n
-        return square - self.means[side] ** 2 < 0.01 * square
+        return self.means[side] if square - self.means[side] ** 2 < 0.01 * square else None
 
     def _std(self, side: int, variance: float | None) -> float:
         if variance is None:
@@ -302,13 +273,15 @@ class FinalMeasures:
     def _max_absolute(self) -> float:
         return self.first.max_absolute / self.scales.halved
 
-    def _assemble(self, stds: Two, divergence: float, within: float, bins: Histogram | None) -> Measures:
+    def _assemble(
+        self, stds: tuple[float, float], divergence: float, within: float, bins: Histogram | None
+    ) -> Measures:
         first = self.first
         left = self._figures(0, first.left, stds[0])
         right = self._figures(1, first.right, stds[1])
         count, mismatch = first.flats[0].count, first.first_mismatch
         return Measures(
-            *self._replace_errors(self._errors(left.norm, right.norm, divergence)),
+            **asdict(self._replace_errors(self._errors(left.norm, right.norm, divergence))),
             left=left,
             right=right,
             count=count,
@@ -329,8 +302,7 @@ class FinalMeasures:
 
     def _figures(self, side: int, totals: SideTotals, std: float) -> Figures:
         flat, scale = self.first.flats[side], (self.scales.left, self.scales.right)[side]
-        odd: Nonfinite = totals.nonfinite
-        empty = not self.n
+        nonfinite, empty = totals.nonfinite, not self.n
         return Figures(
             *(flat.dtype if flat.parts == 1 else f"complex of {flat.dtype}", tuple(flat.shape)),
             mean=self.means[side] / scale,
@@ -339,14 +311,15 @@ class FinalMeasures:
             max=math.nan if empty else totals.high,
             norm=math.nan if empty else self.norms[side] / scale,
             rms=math.nan if empty else self.norms[side] / math.sqrt(self.n) / scale,
-            nan=odd.nan,
-            plus_inf=odd.plus,
-            minus_inf=odd.minus,
-            nonfinite=tuple(ElementIndex(flat_index, flat.index_of(flat_index)) for flat_index in odd.positions),
+            nan=nonfinite.nan,
+            plus_inf=nonfinite.plus,
+            minus_inf=nonfinite.minus,
+            nonfinite=tuple(ElementIndex(position, flat.index_of(position)) for position in nonfinite.positions),
             saturated=totals.saturated,
         )
 
     def _errors(self, left: float, right: float, divergence: float) -> Errors:
+        """Return the errors of the finite elements; `left` and `right` are the norms without scales."""
         first, n = self.first, self.n
         cosine = self._cosine(left, right)
         if not n:
@@ -358,7 +331,8 @@ class FinalMeasures:
             cosine,
             self._max_absolute(),
             accumulated,
-            0.0 if right <= EPSILON else self._distance_ratio(distance, scale),
+            # The scales are taken out in an order that does not overflow.
+            0.0 if right <= EPSILON else distance / self.norms[1] * (self.scales.right / scale),
             divergence,
             exact_sum(first.absolutes) / n / scale,
             distance / math.sqrt(n) / scale,
@@ -366,22 +340,16 @@ class FinalMeasures:
             accumulated / n,
         )
 
-    def _distance_ratio(self, distance: float, scale: float) -> float:
-        """‖x − y‖ / ‖y‖ with both scales taken out in an order that does not overflow."""
-        return distance / self.norms[1] * (self.scales.right / scale)
-
     def _cosine(self, left: float, right: float) -> float | None:
-        if self._single():
+        if self._is_single_element():
             return None
         if left <= EPSILON and right <= EPSILON:
             return 1.0
-        if left <= EPSILON or right <= EPSILON:
-            return math.nan
-        if not self.n:
+        if left <= EPSILON or right <= EPSILON or not self.n:
             return math.nan
         return max(-1.0, min(1.0, exact_sum(self.first.products) / self.norms[0] / self.norms[1]))
 
-    def _single(self) -> bool:
+    def _is_single_element(self) -> bool:
         return self.first.flats[0].count == self.first.flats[0].parts
 
     def _replace_errors(self, errors: Errors) -> Errors:
@@ -408,7 +376,7 @@ class FinalMeasures:
         notes = []
         if self.first.flats[0].parts == 2:
             notes.append("complex: real and imaginary parts are compared side by side")
-        if self._single():
+        if self._is_single_element():
             notes.append("a single element: no cosine similarity")
         return tuple(notes)
 
@@ -458,10 +426,12 @@ def measure_statistics(
         raise Unmeasurable("the two sides have no finite statistic in common")
     ours, theirs = _from_statistics(left, left_dtype, shapes[0]), _from_statistics(right, right_dtype, shapes[1])
     gaps = [abs(left[name] - right[name]) for name in finite if name != "norm"]
-    gap = _norm_gap(ours.norm, theirs.norm) if "norm" in finite else math.nan
+    gap = math.nan
+    if "norm" in finite:
+        gap = 0.0 if ours.norm == theirs.norm else scale_error(abs(ours.norm - theirs.norm), theirs.norm)
     count = math.prod(shapes[1])
     return Measures(
-        *Errors.all(math.nan, None)._replace(max_absolute=max(gaps, default=math.nan), relative_euclidean=gap),
+        **asdict(replace(Errors.all(math.nan, None), max_absolute=max(gaps, default=math.nan), relative_euclidean=gap)),
         left=ours,
         right=theirs,
         count=count,
@@ -479,10 +449,6 @@ def _same(left: float, right: float) -> bool:
     return left == right or (math.isnan(left) and math.isnan(right))
 
 
-def _norm_gap(left: float, right: float) -> float:
-    return 0.0 if left == right else scale_error(abs(left - right), right)
-
-
 def _from_statistics(values: Mapping[str, float], dtype: str, shape: tuple[int, ...]) -> Figures:
     get = values.get
     return Figures(
@@ -491,5 +457,5 @@ def _from_statistics(values: Mapping[str, float], dtype: str, shape: tuple[int, 
         norm=get("norm", math.nan),
         rms=get("norm", math.nan) / math.sqrt(math.prod(shape) or 1),
         nan=int(get("nan", 0)),
-        plus_inf=int(get("inf", 0)),
+        plus_inf=int(get("inf", 0)),  # of both signs: statistics do not tell them apart
     )

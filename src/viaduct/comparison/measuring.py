@@ -1,9 +1,9 @@
 """Measurement of many pairs, in order, on all cores.
 
-Few pairs are measured in this process. Many go to processes of their own (worker.py) that are started afresh, since a
-fork of a process with threads is not safe, and that import nothing but NumPy. A worker holds one pair at a time as
-memory maps. If one dies (out of memory, a file cut short while it was mapped), the pair it was at is refused with that
-reason, and another worker goes on with the rest.
+Few pairs are measured in this process, many in worker processes. Those are started afresh, since a fork of a process
+with threads is not safe. They import NumPy and no torch, so that they are ready in a fifth of a second. A worker opens
+one pair at a time, as memory maps. If it dies (out of memory, a file cut short while it was mapped), that pair is
+refused with the reason, and another worker goes on with the rest.
 """
 
 from __future__ import annotations
@@ -13,28 +13,33 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing.connection import Pipe, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
+from viaduct.comparison import tensor_statistics
+from viaduct.comparison.formats import stamp
+from viaduct.comparison.layouts import convert_layout
+from viaduct.comparison.measures import Measures, Unmeasurable, measure, measure_statistics
+from viaduct.comparison.passes import Kld
+from viaduct.comparison.storage import open_tensor
+from viaduct.comparison.tensors import Array, Layout, Pair, Stored
 from viaduct.errors import BadData, ViaductError
 
-from . import storage
-from .chunks import Array
-from .formats import stamp
-from .measures import Kld, Measures, Unmeasurable, measure, measure_statistics
-from .tensors import Pair, Stored
-
-BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # what a worker gets at once
-CHECKED = 1 << 20  # bytes of a file at once, for its checksum
-PATIENCE = 0.5  # seconds of work in one process from which starting others pays
-# The worker looks for modules where we do, not in the folder it happens to be started in.
-START = "import sys; sys.path[:] = sys.argv[2].split('\\n'); from viaduct.comparison.worker import main; main()"
-_SECONDS_PER_PAIR, _SECONDS_PER_ELEMENT = 5e-4, 1.5e-8
+BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # of one message to a worker, at most
+CHECKSUM_CHUNK = 1 << 20  # bytes that are read at a time
+PATIENCE = 0.5  # seconds of work in one process from which starting workers pays
+# Code of a worker. It looks for modules where this process does, not in the current folder.
+START = (
+    "import sys; sys.path[:] = sys.argv[2].split('\\n'); from viaduct.comparison.measuring import serve; "
+    "serve(int(sys.argv[1]))"
+)
+_SECONDS_PER_PAIR, _SECONDS_PER_ELEMENT = 5e-4, 1.5e-8  # measured; to estimate the work
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A worker met an error that is ours: its traceback."""
+    """A mistake of ours, met by a worker."""
 
-    text: str
+    traceback: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ def measure_pair(pair: Pair, options: Options) -> Answer:
                 return Refusal(f"{side}: {stored.fault}")
         return Refusal(pair.reason or f"the {'left' if pair.left is None else 'right'} side has no such tensor")
     try:
-        return compare_stored(pair.left, pair.right, pair, options)
+        return compare_stored(pair.left, pair.right, pair.layout, options)
     except ViaductError as error:
         return Refusal(error.what)
     except MemoryError:
@@ -133,8 +138,8 @@ def measure_pair(pair: Pair, options: Options) -> Answer:
         return Refusal(str(error))
 
 
-def compare_stored(left: Stored, right: Stored, pair: Pair, options: Options) -> Measures:
-    """Measure two stored tensors; raise Unmeasurable where that is impossible."""
+def compare_stored(left: Stored, right: Stored, layout: Layout | None, options: Options) -> Measures:
+    """Measure two stored tensors, the left one converted from its layout; raise Unmeasurable where impossible."""
     for side, stored in (("left", left), ("right", right)):
         if stored.fault:
             raise Unmeasurable(f"{side}: {stored.fault}")
@@ -143,8 +148,8 @@ def compare_stored(left: Stored, right: Stored, pair: Pair, options: Options) ->
     if left.path is None or right.path is None:
         return compare_statistics(left, right)
     ours, theirs = open_checked("left", left), open_checked("right", right)
-    if pair.layout is not None:
-        ours = storage.convert_layout(ours, pair.layout)
+    if layout is not None:
+        ours = convert_layout(ours, layout)
     else:
         refuse_shapes(ours.shape, theirs.shape)
     types = dtype_of(left, ours), dtype_of(right, theirs)
@@ -154,7 +159,7 @@ def compare_stored(left: Stored, right: Stored, pair: Pair, options: Options) ->
 def open_checked(side: str, stored: Stored) -> Array:
     """Open a tensor; one of a viaduct dump (with a checksum field) is checked against its index."""
     try:
-        array = storage.open_tensor(stored)
+        array = open_tensor(stored)
         if stored.crc32 is not None:
             check_file(stored, array)
         return array
@@ -167,29 +172,27 @@ def open_checked(side: str, stored: Stored) -> Array:
 def check_file(stored: Stored, array: Array) -> None:
     """Check dtype, shape and, if the index states one, checksum of a file against its index; raise BadData."""
     path = Path(str(stored.path))
-    kind = str(array.dtype)
-    if (stored.dtype, kind) != ("bfloat16", "uint16") and kind != ("uint8" if is_eight_bit(stored) else stored.dtype):
-        raise BadData(f"{path.name} is damaged: it holds {kind}, its index says {stored.dtype}")
+    # NumPy has neither bfloat16 nor eight-bit floats, which are stored as their bits.
+    as_bits = "uint16" if stored.dtype == "bfloat16" else "uint8" if stored.dtype.startswith("float8") else stored.dtype
+    if str(array.dtype) not in (as_bits, stored.dtype):
+        raise BadData(f"{path.name} is damaged: it holds {array.dtype}, its index says {stored.dtype}")
     if array.shape != stored.shape:
         shapes = f"it has the shape {list(array.shape)}, its index says {list(stored.shape)}"
         raise BadData(f"{path.name} is damaged: {shapes}")
-    if stored.crc32 and (found := checksum(path, stamp(path))) != stored.crc32:
-        raise BadData(f"{path.name} is damaged: its checksum is {found:08x}, its index says {stored.crc32:08x}")
-
-
-def is_eight_bit(stored: Stored) -> bool:
-    """Return True for eight-bit floats, which NumPy does not have and which are stored as bits."""
-    return stored.dtype.startswith("float8")
+    if stored.crc32 and (crc32 := checksum(path, stamp(path))) != stored.crc32:
+        raise BadData(f"{path.name} is damaged: its checksum is {crc32:08x}, its index says {stored.crc32:08x}")
 
 
 @lru_cache(maxsize=4096)
 def checksum(path: Path, changed: tuple[int, int]) -> int:
-    """Return the CRC-32 of a file. It is cached while the file does not change: several tensors may share a file."""
-    found = 0
+    """Return the CRC-32 of a file, cached: several tensors may share a file. `changed`: its stamp, so that a changed
+    file is read again.
+    """
+    crc32 = 0
     with path.open("rb") as file:
-        while chunk := file.read(CHECKED):
-            found = zlib.crc32(chunk, found)
-    return found
+        while chunk := file.read(CHECKSUM_CHUNK):
+            crc32 = zlib.crc32(chunk, crc32)
+    return crc32
 
 
 def dtype_of(stored: Stored, array: Array) -> str:
@@ -223,12 +226,28 @@ def read_statistics(side: str, stored: Stored) -> dict[str, float]:
     array = open_checked(side, stored)
     dtype = dtype_of(stored, array)
     figures = measure(array, array, dtype, dtype).left
-    names = ("min", "max", "mean", "std", "norm", "nan", "inf")
-    return {name: float(getattr(figures, name)) for name in names}
+    return {name: float(getattr(figures, name)) for name in tensor_statistics.NAMES}
+
+
+def serve(descriptor: int) -> None:
+    """Answer the jobs of a connection until it is closed: the main function of a worker process."""
+    connection = Connection(descriptor)
+    while True:
+        try:
+            jobs: list[Job] = connection.recv()
+        except EOFError:
+            return
+        for job in jobs:
+            try:
+                connection.send((job.number, measure_pair(job.pair, job.options)))
+            except BrokenPipeError:
+                return
+            except Exception:
+                connection.send((job.number, Bug(traceback.format_exc())))
 
 
 class Worker:
-    """One process, and the jobs that it has not answered yet."""
+    """A worker process, and the jobs that it has not answered yet."""
 
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
@@ -239,19 +258,13 @@ class Worker:
             [sys.executable, "-c", START, str(descriptor), "\n".join(sys.path)],
             pass_fds=(descriptor,),
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # a terminal's Ctrl-C is for us; a worker ends when we close the connection
+            start_new_session=True,  # Ctrl-C reaches this process alone; a worker ends when its connection is closed
             env={**os.environ, **threads},
         )
         theirs.close()
         self.waiting: deque[Job] = deque()
 
-    def send_batch(self, batch: list[Job]) -> None:
-        """Send a batch to the process."""
-        self.connection.send(batch)
-        self.waiting.extend(batch)
-
     def stop(self) -> None:
-        """Close the connection and kill the process."""
         self.connection.close()
         self.process.kill()
         self.process.wait()
@@ -306,21 +319,21 @@ class WorkerPool:
         """
         try:
             while self.batches and len(worker.waiting) <= 1:
-                worker.send_batch(self.batches[0])
-                self.batches.popleft()
+                worker.connection.send(self.batches[0])
+                worker.waiting.extend(self.batches.popleft())
         except ConnectionError:
             self._replace_worker(worker)
 
     def _receive(self, worker: Worker) -> None:
         try:
-            number, found = worker.connection.recv()
+            number, answer = worker.connection.recv()
         except (EOFError, ConnectionError):
             self._replace_worker(worker)
             return
-        if isinstance(found, Bug):
-            raise RuntimeError(f"measuring {self.jobs[number].pair.left_op} failed:\n{found.text}")
+        if isinstance(answer, Bug):
+            raise RuntimeError(f"measuring {self.jobs[number].pair.left_op} failed:\n{answer.traceback}")
         worker.waiting.popleft()
-        self.answers[number] = found
+        self.answers[number] = answer
 
     def _replace_worker(self, worker: Worker) -> None:
         """Remove a dead worker. The pair that it was measuring is refused; its other jobs go to another worker."""

@@ -1,6 +1,6 @@
-"""Watches the modules of a network during one step: inputs, outputs and gradients.
+"""Records the modules of a network during one step by hooks: inputs, outputs and gradients.
 
-Gradients are caught by hooks on tensors and on autograd's nodes. Module.register_full_backward_hook is not used: it
+Gradients are recorded by hooks on tensors and on autograd's nodes. Module.register_full_backward_hook is not used: it
 wraps inputs and outputs, and so forbids modules that work in place and changes what autograd sees.
 """
 
@@ -142,9 +142,9 @@ class ModuleWatch:
 
     def follow_gradients(self, call: Call, outputs: list[tuple[Tensor, Edge | None]]) -> None:
         """Register hooks for the gradients of a call's inputs and outputs."""
-        taken, given = dict.fromkeys(call.edges), dict.fromkeys(edge for _, edge in outputs)
-        inputs, ends = [edge for edge in taken if edge is not None], [edge for edge in given if edge is not None]
-        mixed = {*inputs, *find_used_within(ends, inputs)}
+        inputs = [edge for edge in dict.fromkeys(call.edges) if edge is not None]
+        ends = [edge for edge in dict.fromkeys(edge for _, edge in outputs) if edge is not None]
+        mixed = {*inputs, *find_used_within(ends, inputs)}  # their gradients include what others contribute
         for index, (tensor, edge) in enumerate(outputs):
             if edge is not None and self.can_record_gradient(call, "grad_output", index, edge, mixed):
                 mixed.add(edge)  # what is returned twice is recorded once
@@ -172,7 +172,6 @@ class ModuleWatch:
         listeners.append((call, role, index))
 
     def record_gradient(self, listeners: list[tuple[Call, Role, int]], gradient: Tensor) -> None:
-        """Record a gradient for every call that waits for it."""
         for call, role, index in listeners:
             self.write_gradient(call, role, index, gradient)
 
@@ -183,13 +182,13 @@ class ModuleWatch:
             if edge is None or not self.can_record_gradient(call, "grad_input", index, edge, mixed):
                 continue
             mixed.add(edge)  # what is taken twice is recorded once
-            parts = Parts(len(leaving[edge]))
+            parts = GradientSum(len(leaving[edge]))
             for node, output_index in leaving[edge]:
                 hook = partial(self.add_gradient_part, parts, call, index, output_index)
                 self._handles.append(node.register_hook(hook))
 
     def add_gradient_part(
-        self, parts: Parts, call: Call, index: int, output_index: int, gradients: Iterable[Tensor | None], _: Any
+        self, parts: GradientSum, call: Call, index: int, output_index: int, gradients: Iterable[Tensor | None], _: Any
     ) -> None:
         """Add one node's part of an input gradient; record the sum once it is complete."""
         gradient = tuple(gradients)[output_index]
@@ -211,7 +210,7 @@ def version_of(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-class Parts:
+class GradientSum:
     """The sum of a gradient that leaves a module through several of autograd's nodes."""
 
     def __init__(self, expected: int) -> None:

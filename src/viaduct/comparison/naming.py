@@ -1,7 +1,7 @@
 """Names of steps, modules, operators and files in a dump.
 
-Two dumps meet by name, so a name must not tell of the device, of a wrapper (`module.` of data parallel, `_orig_mod.` of
-torch.compile) or of which kernel a library happened to choose.
+Tensors of two dumps are paired by name. So a name must not depend on the device, on a wrapper (`module.` of data
+parallel, `_orig_mod.` of torch.compile) or on the kernel that a library has chosen.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import difflib
 import fnmatch
 import hashlib
 import re
+import urllib.parse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from viaduct.errors import BadValue
 
 ROOT = "network"  # name of the outermost module, which has none in PyTorch
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-MAX_ENTRIES = 100  # of a list of steps, as in DumpConfig's dump_step
+MAX_ENTRIES = 100  # of a list of steps, as in dump_step of npu_bridge's DumpConfig
 MAX_NAME_CHARACTERS = 160  # of a file's name; file systems allow 255 bytes
 STEP = re.compile(r"step_(\d{6,})")
 RANK = re.compile(r"rank_(\d+)")
@@ -35,7 +36,6 @@ class Steps:
 
     @property
     def last(self) -> int:
-        """Return the last step."""
         return max(last for _, last in self.ranges)
 
     def describe_missing(self, seen: Iterable[int]) -> str:
@@ -66,7 +66,6 @@ def parse_steps(text: str | int | Iterable[int], flag: str = "steps") -> Steps:
 
 
 def parse_entry(entry: str, text: str, flag: str) -> tuple[int, int]:
-    """Parse a number or range."""
     match = re.fullmatch(r"(\d{1,12})(?:-(\d{1,12}))?", entry, re.ASCII)
     if match is None:
         wrong = f": {entry!r} is not a step" if entry else ": an entry is empty" if text.strip() else ""
@@ -91,7 +90,6 @@ EVERYTHING = Only(())
 
 
 def parse_only(text: str | None) -> Only:
-    """Parse comma-separated patterns."""
     patterns = tuple(part.strip() for part in (text or "").split(",") if part.strip())
     if text is not None and text.strip() and not patterns:
         raise BadValue(f"the pattern {text!r} names nothing.", "Write names with * and ?, as 'layer3.*'.")
@@ -108,7 +106,6 @@ def explain_no_match(patterns: Iterable[str], names: Iterable[str]) -> str:
 
 
 def step_folder(step: int) -> str:
-    """Return the name of a step's folder."""
     return f"step_{step:06d}"
 
 
@@ -117,51 +114,42 @@ def plain_path(name: str) -> str:
     return ".".join(part for part in name.split(".") if part not in WRAPPERS)
 
 
-# Kernels of one meaning that devices and releases of torch name differently.
-SAME_OPERATOR = {
-    "convolution_overrideable": "convolution",
-    "_convolution": "convolution",
-    "cudnn_convolution": "convolution",
-    "mkldnn_convolution": "convolution",
-    "thnn_conv2d": "convolution",
-    "slow_conv2d_forward": "convolution",
-    "_conv_depthwise2d": "convolution",
-    "convolution_backward_overrideable": "convolution_backward",
-    "cudnn_batch_norm": "batch_norm",
-    "miopen_batch_norm": "batch_norm",
-    "native_batch_norm": "batch_norm",
-    "_native_batch_norm_legit": "batch_norm",
-    "_native_batch_norm_legit_functional": "batch_norm",
-    "_native_batch_norm_legit_no_training": "batch_norm",
-    "_batch_norm_with_update": "batch_norm",
-    "_batch_norm_with_update_functional": "batch_norm",
-    "_batch_norm_no_update": "batch_norm",
-    "cudnn_batch_norm_backward": "batch_norm_backward",
-    "miopen_batch_norm_backward": "batch_norm_backward",
-    "native_batch_norm_backward": "batch_norm_backward",
-    "native_layer_norm": "layer_norm",
-    "native_layer_norm_backward": "layer_norm_backward",
-    "native_group_norm": "group_norm",
-    "native_group_norm_backward": "group_norm_backward",
-    "mkldnn_max_pool2d": "max_pool2d",
-    "max_pool2d_with_indices": "max_pool2d",
-    "max_pool2d_with_indices_backward": "max_pool2d_backward",
-    "mkldnn_linear": "linear",
-    "mkldnn_linear_backward": "linear_backward",
-    "_adaptive_avg_pool2d": "adaptive_avg_pool2d",
-    "_adaptive_avg_pool2d_backward": "adaptive_avg_pool2d_backward",
-    "_scaled_dot_product_flash_attention": "scaled_dot_product_attention",
-    "_scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
-    "_scaled_dot_product_efficient_attention": "scaled_dot_product_attention",
-    "_scaled_dot_product_cudnn_attention": "scaled_dot_product_attention",
-    "_scaled_dot_product_fused_attention_overrideable": "scaled_dot_product_attention",
-    "_scaled_dot_product_flash_attention_backward": "scaled_dot_product_attention_backward",
-    "_scaled_dot_product_flash_attention_for_cpu_backward": "scaled_dot_product_attention_backward",
-    "_scaled_dot_product_efficient_attention_backward": "scaled_dot_product_attention_backward",
-    "_scaled_dot_product_cudnn_attention_backward": "scaled_dot_product_attention_backward",
+# Kernels that devices and releases of torch name differently, by the name that they share here.
+KERNELS = {
+    "convolution": (
+        "convolution_overrideable _convolution cudnn_convolution mkldnn_convolution thnn_conv2d "
+        "slow_conv2d_forward _conv_depthwise2d"
+    ),
+    "convolution_backward": "convolution_backward_overrideable",
+    "batch_norm": (
+        "cudnn_batch_norm miopen_batch_norm native_batch_norm _native_batch_norm_legit "
+        "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_with_update "
+        "_batch_norm_with_update_functional _batch_norm_no_update"
+    ),
+    "batch_norm_backward": "cudnn_batch_norm_backward miopen_batch_norm_backward native_batch_norm_backward",
+    "layer_norm": "native_layer_norm",
+    "layer_norm_backward": "native_layer_norm_backward",
+    "group_norm": "native_group_norm",
+    "group_norm_backward": "native_group_norm_backward",
+    "max_pool2d": "mkldnn_max_pool2d max_pool2d_with_indices",
+    "max_pool2d_backward": "max_pool2d_with_indices_backward",
+    "linear": "mkldnn_linear",
+    "linear_backward": "mkldnn_linear_backward",
+    "adaptive_avg_pool2d": "_adaptive_avg_pool2d",
+    "adaptive_avg_pool2d_backward": "_adaptive_avg_pool2d_backward",
+    "scaled_dot_product_attention": (
+        "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+        "_scaled_dot_product_fused_attention_overrideable"
+    ),
+    "scaled_dot_product_attention_backward": (
+        "_scaled_dot_product_flash_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward "
+        "_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward"
+    ),
 }
+SAME_OPERATOR = {kernel: name for name, kernels in KERNELS.items() for kernel in kernels.split()}
 
-# The first outputs that all kernels of one operator share. Further ones are workspace, random state or indices.
+# How many outputs all kernels of an operator share. Further ones are workspace, random state or indices.
 OUTPUTS = {
     "batch_norm": 1,
     "max_pool2d": 1,
@@ -169,7 +157,7 @@ OUTPUTS = {
     "batch_norm_backward": 3,
     "scaled_dot_product_attention_backward": 3,
 }
-# The first inputs that mean the same on every device.
+# How many inputs mean the same on every device.
 INPUTS = {
     "batch_norm": 3,
     "batch_norm_backward": 2,
@@ -179,7 +167,7 @@ INPUTS = {
 
 
 def operator_name(name: str) -> str:
-    """Return the name that all devices share, for `aten::cudnn_batch_norm` and similar; in-place ones included."""
+    """Return the name that all devices share: batch_norm for `aten::cudnn_batch_norm`, add for `aten::add_.Tensor`."""
     bare = name.rsplit("::", 1)[-1].split(".")[0]
     if bare.endswith("_") and not bare.endswith("__"):
         bare = bare[:-1]
@@ -194,7 +182,7 @@ class FileNames:
 
     def make_unique(self, name: str) -> str:
         """Return a file name for a tensor that no other has."""
-        safe = "".join(char if re.match(r"[A-Za-z0-9._-]", char) else escape_char(char) for char in name)
+        safe = urllib.parse.quote(name, safe="", errors="surrogatepass").replace("~", "%7E")
         if safe.startswith("."):
             safe = "%2E" + safe[1:]
         if len(safe) > MAX_NAME_CHARACTERS:
@@ -206,11 +194,6 @@ class FileNames:
             unique = f"{safe}~{number}"
         self._taken.add(unique.lower())
         return f"{unique}.npy"
-
-
-def escape_char(char: str) -> str:
-    """Return a character as percent-encoded bytes."""
-    return "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogatepass"))
 
 
 def is_plain_file_name(name: object) -> bool:

@@ -1,4 +1,4 @@
-"""Watches every operator of a step, forward and backward: aten calls below modules and autograd.
+"""Records every operator of a step, forward and backward: the aten calls that modules and autograd make.
 
 An operator is named after the module that it runs in, its aten name as all devices share it, and the number of the
 call: `layer1.0.conv1.convolution.0`. An operator of the backward pass belongs to the module whose forward pass created
@@ -87,29 +87,25 @@ class OperatorWatch:
     def observe(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator and record its inputs and outputs."""
         kind = operator_name(function.name())
-        if self.paused or self.capture.is_busy or not (self.evaluations or self.is_training_pass()):
+        is_training = torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1  # the latter: backward pass
+        if self.paused or self.capture.is_busy or not (self.evaluations or is_training):
             return function(*args, **kwargs)
         inputs = find_tensors([args, kwargs])
         if is_silent(function, kind):
-            made = function(*args, **kwargs)
-            self.propagate_makers(inputs, find_tensors(made))
-            return made
+            result = function(*args, **kwargs)
+            self.propagate_makers(inputs, find_tensors(result))
+            return result
         op = self.name_operator(kind)
         entries = self.write(op, kind, "input", inputs[: INPUTS.get(kind)])
         self.edges[op] = dict.fromkeys(self._makers[key] for key in map(storage_key, inputs) if key in self._makers)
-        made = function(*args, **kwargs)
-        outputs = find_tensors(made)
-        written = outputs if outputs else inputs[:1]
+        result = function(*args, **kwargs)
+        written = find_tensors(result) or inputs[:1]
         entries += self.write(op, kind, "output", written[: OUTPUTS.get(kind)])
         self._makers.update(dict.fromkeys(map(storage_key, written), op))
         order = self.capture.next_order()
         for entry in entries:
             entry.order = order
-        return made
-
-    def is_training_pass(self) -> bool:
-        """Return True if gradients are enabled or being computed."""
-        return torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1
+        return result
 
     def name_operator(self, kind: str) -> str:
         """Return the operator's name: module, kind and number."""
@@ -166,5 +162,4 @@ def storage_key(tensor: Tensor) -> int:
 
 
 def next_sequence() -> int:
-    """Return autograd's next sequence number."""
     return int(torch._C._autograd._get_sequence_nr())

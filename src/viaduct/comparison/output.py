@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from viaduct.comparison.drift import Drift
+from viaduct.comparison.report import write_report
 from viaduct.comparison.summary import KIND
-from viaduct.errors import BadValue, DiskFull
+from viaduct.comparison.table import make_csv
+from viaduct.errors import BadValue, DiskFull, ViaductError
 
 SUMMARY = "summary.json"
-Writer = Callable[[Path], None]
+Writer = Callable[[Path], object]  # writes one file; what it returns is ignored
 
 
 def check_output_folder(out: Path, force: bool) -> None:
@@ -36,6 +39,15 @@ def is_comparison_output(folder: Path) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(record, dict) and record.get("kind") == KIND
+
+
+def write_drift(drift: Drift, record: dict[str, Any], out: Path) -> None:
+    """Write the page, the table and the summary (`record`) of a comparison of tensors."""
+    files = {
+        "drift.csv": lambda path: path.write_bytes(make_csv(drift.rows)),
+        "report.html": lambda path: write_report(path, drift),
+    }
+    write_output(out, record, files)
 
 
 def write_output(out: Path, summary: Mapping[str, Any], writers: Mapping[str, Writer]) -> None:
@@ -66,8 +78,7 @@ def move_files(draft: Path, out: Path) -> None:
         os.replace(path, out / path.name)
 
 
-def output_error(out: Path, error: OSError) -> Exception:
-    """Return the error for a folder that cannot be written."""
+def output_error(out: Path, error: OSError) -> ViaductError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"the disk is full: {str(out)!r} was not written.", "Free some space, or give another --out.")
     return BadValue(f"--out {str(out)!r} cannot be written: {error.strerror or error}.", "Give another folder.")

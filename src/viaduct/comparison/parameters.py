@@ -23,18 +23,17 @@ class ParameterKey:
     index: int
 
     def entry(self, role: Role, order: int) -> Entry:
-        """Return an index entry for this parameter."""
         return Entry(self.op, self.type, role, self.index, order, parameter=self.name)
 
 
 class ParameterWatch:
-    """Records parameters, gradients and updates of one step."""
+    """Records parameters, gradients and updates of one step. Its dictionaries are by id of the parameter."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
-        self._keys: dict[int, tuple[Tensor, ParameterKey]] = {}
-        self._before: dict[int, Tensor] = {}
-        self._done: set[tuple[str, int]] = set()
+        self._keys: dict[int, tuple[Tensor, ParameterKey]] = {}  # with the tensor, so that its id is not used again
+        self._before: dict[int, Tensor] = {}  # copies of the trained weights
+        self._done: set[tuple[str, int]] = set()  # role and id: each is recorded once a step
 
     def watch(self, names: dict[nn.Module, str], parameters: bool = True, buffers: bool = True) -> None:
         """Record the selected weights and buffers, and keep copies of those that are trained."""
@@ -59,27 +58,23 @@ class ParameterWatch:
         self._record_each(optimizer, "update")
 
     def _record_each(self, optimizer: torch.optim.Optimizer, role: Role) -> None:
+        """Record the gradient or the update of each watched weight of an optimizer, once a step."""
         order = self.capture.next_order()
         for parameter in iterate_parameters(optimizer):
-            key = id(parameter)
-            if key not in self._before or (role, key) in self._done:
+            identity = id(parameter)
+            if identity not in self._before or (role, identity) in self._done:
                 continue
-            self._done.add((role, key))
-            parameter_key = self._keys[key][1]
+            self._done.add((role, identity))
+            entry = self._keys[identity][1].entry(role, order)
             if role == "update":
                 with self.capture.suspend_watching():
-                    change = parameter.detach() - self._before[key]
-                self.capture.add(parameter_key.entry(role, order), change, owned=True)
+                    change = parameter.detach() - self._before[identity]
+                self.capture.add(entry, change, owned=True)
             elif parameter.grad is not None:
-                self.capture.add(parameter_key.entry(role, order), parameter.grad)
-
-    def has_parameters_of(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Return True if the optimizer holds a watched parameter."""
-        return any(id(parameter) in self._keys for parameter in iterate_parameters(optimizer))
+                self.capture.add(entry, parameter.grad)
 
 
 def iterate_parameters(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
-    """Yield the parameters of an optimizer."""
     for group in optimizer.param_groups:
         yield from group["params"]
 
@@ -88,8 +83,8 @@ def own_tensors(
     module: nn.Module, op: str, parameters: bool = True, buffers: bool = True
 ) -> Iterator[tuple[Tensor, ParameterKey]]:
     """Yield a module's own parameters, then its buffers; they are numbered together."""
-    found: list[tuple[bool, str, Tensor]] = [(parameters, *named) for named in module.named_parameters(recurse=False)]
-    found += [(buffers, *named) for named in module.named_buffers(recurse=False)]
-    for index, (wanted, name, tensor) in enumerate(found):
-        if wanted:
+    own: list[tuple[bool, str, Tensor]] = [(parameters, *named) for named in module.named_parameters(recurse=False)]
+    own += [(buffers, *named) for named in module.named_buffers(recurse=False)]
+    for index, (is_wanted, name, tensor) in enumerate(own):
+        if is_wanted:
             yield tensor, ParameterKey(op, type(module).__name__, name, index)

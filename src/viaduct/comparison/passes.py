@@ -14,18 +14,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .chunks import CHUNK, FLOATS, LARGE_INTEGERS, Array, Flat, Floats, Piece, buffer
-from .ulps import UlpCount
+from viaduct.comparison.chunks import CHUNK, FLOATS, LARGE_INTEGERS, Flat, Floats, Piece, buffer
+from viaduct.comparison.tensors import Array
+from viaduct.comparison.ulps import UlpCount
 
-Kld = Literal["book", "floored"]
+Kld = Literal["book", "floored"]  # readings of the KL divergence ("book": the CANN book's): see Divergence and Scaling
 Extremes = tuple[float, float, float, float]  # left low and high, right low and high
 EPSILON = 2.22e-16  # a value or norm at or below it counts as zero
 FLOOR = 1.1920929e-07  # smallest value in the floored reading of KLD: float32's epsilon
 HALF_LIMIT = 65504.0  # the largest float16
 BINS = 40  # of the histogram of values
 SAMPLE = 16384  # about as many values make that histogram
-_SMALLEST = 5e-324  # the least number above 0
-_SAFE = (1e-140, 1e140)  # squares of these, and their sums, are float64
+_SMALLEST = 5e-324  # the smallest float64 above 0
+_SAFE = (1e-140, 1e140)  # between these, squares and their sums stay within float64
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class Nonfinite:
     positions: list[int] = field(default_factory=list)
 
     def add(self, values: Array, start: int, keep: int) -> None:
-        """Count NaN and Inf of a piece."""
+        """Count NaN and Inf of a piece that begins at `start`; keep the first `keep` positions of all pieces."""
         bad = np.flatnonzero(~np.isfinite(values))
         nan = int(np.count_nonzero(np.isnan(values)))
         plus = int(np.count_nonzero(values == np.inf))
@@ -61,13 +62,13 @@ UNSCALED = Scales()
 
 @dataclass(slots=True)
 class SideTotals:
-    """The sums of one side."""
+    """The sums of one side: of each piece, scaled; extremes are not scaled."""
 
     sums: list[float] = field(default_factory=list)
     squares: list[float] = field(default_factory=list)
     low: float = math.inf
     high: float = -math.inf
-    saturated: int = 0
+    saturated: int = 0  # values at or beyond HALF_LIMIT
     nonfinite: Nonfinite = field(default_factory=Nonfinite)
 
     def add(self, wide: Floats, low: float, high: float) -> None:
@@ -78,12 +79,16 @@ class SideTotals:
 
     @property
     def size(self) -> float:
-        """The largest magnitude."""
+        """Return the largest magnitude (Figures.size is another size)."""
         return max(abs(self.low), abs(self.high))
 
 
 class FirstPass:
-    """Sums, extremes and the largest errors of both tensors, from reading them once."""
+    """Sums, extremes and the largest errors of both tensors, from reading them once.
+
+    `keep`: how many of the largest errors, and of the positions of NaN and Inf, are kept. A piece has three forms:
+    `raw` as stored, `narrow` in float32 for floats of 32 bits or fewer, else in float64, `wide` in float64.
+    """
 
     def __init__(self, left: Flat, right: Flat, keep: int, scales: Scales = UNSCALED) -> None:
         self.flats, self.keep, self.scales = (left, right), keep, scales
@@ -95,7 +100,7 @@ class FirstPass:
         self.max_absolute = self.max_relative = 0.0
         self.count = self.differing = self.mismatched = 0
         self.first_mismatch: int | None = None
-        self.ragged: set[int] = set()  # where pieces with NaN or Inf begin
+        self.pieces_with_nonfinite: set[int] = set()  # where they begin
         self.top = LargestErrors(keep)
         length = min(CHUNK, left.count)
         self.ulps = UlpCount(left.dtype, right.dtype, left.count)
@@ -105,7 +110,6 @@ class FirstPass:
         self._integers = left.dtype == right.dtype and left.dtype in LARGE_INTEGERS
 
     def run(self) -> FirstPass:
-        """Read both tensors once."""
         left, right = self.flats
         with np.errstate(all="ignore"):
             for start in range(0, left.count, CHUNK):
@@ -116,40 +120,40 @@ class FirstPass:
         extremes = (*low_and_high(left), *low_and_high(right))
         positions = None
         if not all(map(math.isfinite, extremes)):
-            left, right, positions = self._finite(left, right, start)
+            left, right, positions = self._select_finite(left, right, start)
             if not positions.size:
                 return
             extremes = (*low_and_high(left), *low_and_high(right))
-        self._saturation(left, right, extremes)
+        self._count_saturated(left, right, extremes)
         self.count += left.wide.size
-        self._add(left, right, extremes, start, positions)
+        self._add_piece(left, right, extremes, start, positions)
 
-    def _finite(self, left: Piece, right: Piece, start: int) -> tuple[Piece, Piece, Array]:
+    def _select_finite(self, left: Piece, right: Piece, start: int) -> tuple[Piece, Piece, Array]:
         """Count NaN and Inf; return the elements that are finite on both sides, and their positions."""
         self.left.nonfinite.add(left.narrow, start, self.keep)
         self.right.nonfinite.add(right.narrow, start, self.keep)
         ours, theirs = left.narrow, right.narrow
         valid = np.isfinite(ours) & np.isfinite(theirs)
         alike = valid | (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)
-        other = np.flatnonzero(~alike)
-        self.mismatched += other.size
-        if other.size and self.first_mismatch is None:
-            self.first_mismatch = start + int(other[0])
+        mismatched = np.flatnonzero(~alike)
+        self.mismatched += mismatched.size
+        if mismatched.size and self.first_mismatch is None:
+            self.first_mismatch = start + int(mismatched[0])
         self.left.saturated += count_saturated(ours[~valid])
         self.right.saturated += count_saturated(theirs[~valid])
-        self.ragged.add(start)
+        self.pieces_with_nonfinite.add(start)
         return select_valid(left, valid), select_valid(right, valid), np.flatnonzero(valid) + start
 
-    def _saturation(self, left: Piece, right: Piece, extremes: Extremes) -> None:
+    def _count_saturated(self, left: Piece, right: Piece, extremes: Extremes) -> None:
         if self._floats[0] and max(map(abs, extremes[:2])) >= HALF_LIMIT:
             self.left.saturated += count_saturated(left.wide)
         if self._floats[1] and max(map(abs, extremes[2:])) >= HALF_LIMIT:
             self.right.saturated += count_saturated(right.wide)
 
-    def _add(self, left: Piece, right: Piece, extremes: Extremes, start: int, positions: Array | None) -> None:
+    def _add_piece(self, left: Piece, right: Piece, extremes: Extremes, start: int, positions: Array | None) -> None:
         ours, theirs = self._scale(left.wide, self.scales.left), self._scale(right.wide, self.scales.right)
         self.left.add(ours, *extremes[:2])
-        if same_bits(left.raw, right.raw):  # then all errors are 0
+        if self.scales.left == self.scales.right and same_bits(left.raw, right.raw):  # then all errors are 0
             self.right.add(ours, *extremes[:2])
             self.products.append(self.left.squares[-1])
             self.ulps.add_equal(ours.size)
@@ -157,12 +161,12 @@ class FirstPass:
         self.right.add(theirs, *extremes[2:])
         self.products.append(float(np.dot(ours, theirs)))
         self.ulps.add(left, right)
-        self._errors(left, right, start, positions)
+        self._add_errors(left, right, start, positions)
 
     def _scale(self, wide: Floats, scale: float) -> Floats:
         return wide if scale == 1.0 else wide * scale
 
-    def _errors(self, left: Piece, right: Piece, start: int, positions: Array | None) -> None:
+    def _add_errors(self, left: Piece, right: Piece, start: int, positions: Array | None) -> None:
         difference, ratio = self._difference[: left.wide.size], self._ratio[: left.wide.size]
         self._subtract(left, right, difference)
         np.abs(difference, out=difference)
@@ -177,7 +181,7 @@ class FirstPass:
         self.max_absolute = max(self.max_absolute, largest)
         if largest > self.top.least:
             self.top.add(difference, left.wide, right.wide, start, positions)
-        self._relative(difference, right.wide, ratio)
+        self._add_relative(difference, right.wide, ratio)
 
     def _subtract(self, left: Piece, right: Piece, out: Floats) -> None:
         if self._integers:  # exact beyond 2^53
@@ -188,7 +192,7 @@ class FirstPass:
         else:
             np.subtract(left.wide * self.scales.halved, right.wide * self.scales.halved, out=out)
 
-    def _relative(self, difference: Floats, right: Floats, ratio: Floats) -> None:
+    def _add_relative(self, difference: Floats, right: Floats, ratio: Floats) -> None:
         """Add |x - y| / |y|, and 0 where the golden value y counts as zero."""
         mask = self._mask[: ratio.size]
         np.abs(right, out=ratio)
@@ -214,7 +218,7 @@ class LargestErrors:
     def __init__(self, keep: int) -> None:
         self.keep = keep
         self.least = -1.0  # an error must exceed it to enter
-        self.entries: list[tuple[float, int, float, float]] = []
+        self.entries: list[tuple[float, int, float, float]] = []  # error, flat index, left and right value
 
     def add(self, difference: Floats, left: Floats, right: Floats, start: int, positions: Array | None) -> None:
         """Add the largest errors of a piece."""
@@ -232,7 +236,10 @@ class LargestErrors:
             self.least = self.entries[-1][0]
 
     def _entry_bound(self, difference: Floats) -> float:
-        """Return a lower bound of the errors that can still enter the list."""
+        """Return a lower bound of the errors that can still enter the list.
+
+        As many errors as are kept reach the `keep`-th largest of the maxima of 64 neighbours each.
+        """
         bound = max(self.least, _SMALLEST)
         rows = difference.size // 64
         if self.least > 0.0 or rows <= self.keep:
@@ -242,7 +249,6 @@ class LargestErrors:
 
 
 def low_and_high(piece: Piece) -> tuple[float, float]:
-    """Return the smallest and largest value of a piece."""
     return float(np.minimum.reduce(piece.narrow)), float(np.maximum.reduce(piece.narrow))
 
 
@@ -252,7 +258,6 @@ def count_saturated(values: Array) -> int:
 
 
 def select_valid(piece: Piece, valid: NDArray[np.bool_]) -> Piece:
-    """Return the valid elements of a piece."""
     return Piece(piece.raw[valid], piece.narrow[valid], piece.wide[valid])
 
 
@@ -279,43 +284,33 @@ def scale_for(size: float) -> float:
     return math.ldexp(1.0, -max(min(math.frexp(size)[1], 1022), -1022))
 
 
-@dataclass(frozen=True, slots=True)
-class FirstPassResults:
-    """Results of the first pass that the second needs."""
-
-    left_low: float
-    left_high: float
-    right_low: float
-    right_high: float
-    left_mean: float | None  # given only where the deviations have to be added up anew
-    right_mean: float | None
-    allowed: float | None  # tolerance times the golden side's root mean square; None: no need to count
-    tolerance: float
-    kld: Kld | None  # None: known already
-    left_scale: float = 1.0
-    right_scale: float = 1.0
-
-
 class SecondPass:
-    """KL divergence, deviations from a mean that is far from zero, the share within tolerance, a histogram."""
+    """KL divergence, deviations from a mean that is far from zero, the share within tolerance, a histogram.
 
-    def __init__(self, first: FirstPass, known: FirstPassResults) -> None:
-        self.first, self.known = first, known
-        self.deviations = Deviations(known.left_mean, known.left_scale), Deviations(known.right_mean, known.right_scale)
+    `means`: those from which deviations are to be summed, else None; `tolerated`, `kld`: None where they are known.
+    """
+
+    def __init__(
+        self,
+        first: FirstPass,
+        means: tuple[float | None, float | None],
+        tolerated: Tolerated | None,
+        kld: Kld | None,
+    ) -> None:
+        self.first, self.tolerated = first, tolerated
+        self.deviations = Deviations(means[0], first.scales.left), Deviations(means[1], first.scales.right)
         self.samples: tuple[list[Floats], list[Floats]] = ([], [])
         length = min(CHUNK, first.flats[0].count)
         self._one = buffer("one", length)
-        self.tolerated = Tolerated(known.tolerance, known.allowed, length) if known.allowed is not None else None
-        self.divergence = Divergence(known, length) if known.kld else None
+        self.divergence = Divergence(first, kld == "floored", length) if kld else None
         self._stride = (first.flats[0].count // SAMPLE) | 1  # odd, lest it walks along one channel
 
     def run(self) -> SecondPass:
-        """Read both tensors a second time."""
         left, right = self.first.flats
         with np.errstate(all="ignore"):
             for start in range(0, left.count, CHUNK):
                 ours, theirs = left.piece(start), right.piece(start)
-                if start in self.first.ragged:
+                if start in self.first.pieces_with_nonfinite:
                     valid = np.isfinite(ours.narrow) & np.isfinite(theirs.narrow)
                     ours, theirs = select_valid(ours, valid), select_valid(theirs, valid)
                 if ours.wide.size:
@@ -335,8 +330,8 @@ class SecondPass:
 
     def histogram(self) -> tuple[float, float, tuple[int, ...], tuple[int, ...]]:
         """Return the range of both sides, and the counts of a sample of each in the bins between."""
-        known = self.known
-        low, high = min(known.left_low, known.right_low), max(known.left_high, known.right_high)
+        sides = self.first.left, self.first.right
+        low, high = min(side.low for side in sides), max(side.high for side in sides)
         left, right = (histogram_counts(np.concatenate(sample), low, high) for sample in self.samples)
         return low, high, left, right
 
@@ -353,13 +348,13 @@ def histogram_counts(sample: Floats, low: float, high: float) -> tuple[int, ...]
 
 
 class Tolerated:
-    """Count of elements within tolerance of the golden value, or of the golden side's size where that is larger.
+    """Count of elements within tolerance of the golden value, or of the golden side's RMS where that is larger.
 
     It computes in float32 if both sides are no wider: the result is a share, which needs no more.
     """
 
-    def __init__(self, tolerance: float, allowed: float, length: int) -> None:
-        self.tolerance, self.allowed, self.length = tolerance, allowed, length
+    def __init__(self, tolerance: float, allowed: float) -> None:
+        self.tolerance, self.allowed = tolerance, allowed  # relative to each value, and absolute
         self.count = 0
 
     def add(self, left: Array, right: Array) -> None:
@@ -374,7 +369,7 @@ class Tolerated:
 
 
 class Deviations:
-    """Sums for the variance around a mean that is much larger than it; nothing is summed if no mean is given."""
+    """Sums for the variance, around a mean far above the standard deviation; nothing is summed if no mean is given."""
 
     def __init__(self, mean: float | None, scale: float) -> None:
         self.mean, self.scale = mean, scale
@@ -404,11 +399,11 @@ class Divergence:
     That does not change when a or b is multiplied by a number, so the book's reading need not divide by the range.
     """
 
-    def __init__(self, known: FirstPassResults, length: int) -> None:
-        self.floored = known.kld == "floored"
-        self._left = Scaling(known.left_low, known.left_high, known.left_scale, self.floored)
-        self._right = Scaling(known.right_low, known.right_high, known.right_scale, self.floored)
-        self._logs = known.left_scale != 1.0 or known.right_scale != 1.0  # the quotient may leave float64's range
+    def __init__(self, first: FirstPass, floored: bool, length: int) -> None:
+        scales = first.scales
+        self._left = Scaling(first.left.low, first.left.high, scales.left, floored)
+        self._right = Scaling(first.right.low, first.right.high, scales.right, floored)
+        self._needs_logs = scales.left != 1.0 or scales.right != 1.0  # the quotient may leave float64's range
         self._a, self._b, self._ratio = buffer("one", length), buffer("two", length), buffer("four", length)
         self._sums: tuple[list[float], list[float], list[float]] = ([], [], [])
         self.infinite = False
@@ -424,12 +419,12 @@ class Divergence:
             sums.append(float(value))
 
     def _product(self, a: Floats, b: Floats, out: Floats) -> float:
-        """sum(a ln(a / b)); nothing is added where a is 0, and the sum is Inf where only b is 0."""
-        if not self._logs:
+        """Return sum(a ln(a / b)): nothing is added where a is 0, and the sum is Inf where only b is 0."""
+        if not self._needs_logs:
             np.log(np.divide(a, b, out=out), out=out)
             if not math.isnan(product := float(np.dot(a, out))):
                 return product
-        # a zero among the a, or quotients beyond float64
+        # A zero among the a, or quotients beyond float64.
         np.subtract(np.log(a), np.log(b), out=out)
         np.putmask(out, a == 0.0, 0.0)
         return float(np.dot(a, out))
@@ -446,14 +441,18 @@ class Divergence:
 
 
 class Scaling:
-    """Step one of the KL divergence for one side; a constant side keeps its raw values."""
+    """Brings one side of a KL divergence to 0 … 1, up to a factor that the division by the sum takes out.
+
+    In the floored reading the values are divided by the range and at least FLOOR. A constant side becomes all ones, or
+    all zeros if its values are 0 and nothing is floored.
+    """
 
     def __init__(self, low: float, high: float, scale: float, floored: bool) -> None:
         self.constant = low == high
         self.scale, self.floored = scale, floored
         self.low = low * scale
         self.zero = low == high == 0.0 and not floored
-        self.level = 0.0 if self.zero else 1.0  # any other constant gives the same shares, 1 / n each
+        self.level = 0.0 if self.zero else 1.0  # of a constant side; any constant gives the same shares, 1 / n each
         self.width = high * scale - low * scale
 
     def apply(self, values: Floats, out: Floats) -> Floats:

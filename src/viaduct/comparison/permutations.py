@@ -1,16 +1,13 @@
-"""Permutations: one tensor that is another with its slices reordered along one axis."""
+"""Permutations: finding that one tensor is another with its slices reordered along one axis."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from viaduct.comparison.scene import Both, explained_share
+from viaduct.comparison.scene import Both, explained_share, flatten_channels
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
-MOST_SLICES = 4096  # a distance of every slice to every other is kept
+MOST_SLICES = 4096  # the distance of every slice to every other is computed
 ENOUGH = 0.9  # share of the difference that the new order must explain
 
 
@@ -19,15 +16,15 @@ def find_order(both: Both, axis: int) -> Array | None:
     count = both.left.shape[axis] if axis < both.left.ndim else 0
     if not 2 <= count <= MOST_SLICES or both.left.size // count < 2:
         return None
-    order = match_slices(fingerprints(both.left, axis), fingerprints(both.right, axis))
+    order = match_slices(project_slices(both.left, axis), project_slices(both.right, axis))
     if order is None or explained_share(np.take(both.right, order, axis), both) < ENOUGH:
         return None
     return order
 
 
-def fingerprints(values: Array, axis: int) -> Array:
+def project_slices(values: Array, axis: int) -> Array:
     """Return three numbers per slice: its products with three fixed random directions."""
-    slices = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).astype(np.float64)
+    slices = flatten_channels(values, axis).astype(np.float64)
     directions = np.random.default_rng(0).standard_normal((slices.shape[1], 3))
     return np.nan_to_num(slices) @ directions
 
@@ -38,14 +35,14 @@ def match_slices(left: Array, right: Array) -> Array | None:
     for column in range(left.shape[1]):
         distance += np.abs(left[:, column, None] - right[None, :, column])
     scale = float(np.abs(right).mean()) or 1.0
-    distance[np.diag_indices(len(left))] -= 1e-6 * scale  # of equals, its own place
+    distance[np.diag_indices(len(left))] -= 1e-6 * scale  # of equal slices, the one in its own place is nearest
     order = distance.argmin(1)
     moves = (order != np.arange(len(order))).any()
     return order if moves and len(np.unique(order)) == len(order) else None
 
 
 def describe_order(order: Array) -> str:
-    """Describe a permutation in a few words."""
+    """Describe which slices moved."""
     moved = np.flatnonzero(order != np.arange(len(order)))
     if np.array_equal(order, np.arange(len(order))[::-1]):
         return f"all {len(order)} in reverse"

@@ -1,8 +1,10 @@
 """Recomputation of some outputs of a convolution or linear layer from its dumped input and weights.
 
-A wrong layout or padding cannot be read off the output, but it can be tried. First stride and padding are found that
-give the right side's numbers. Then each suspected cause is a changed weight, padding or input, which should give the
-left side's numbers. POSITIONS places of the output are computed.
+A wrong layout or padding does not show in the output itself, but can be tried. First the stride and padding are found
+that give the right side's numbers. Then each suspected cause is tried as a changed weight, padding or input, which
+should give the left side's numbers. Only POSITIONS places of the output are computed.
+
+Suffixes of names are the axes: N example, C channel, H row, W column; O and I are a weight's output and input channels.
 """
 
 from __future__ import annotations
@@ -10,14 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from viaduct.comparison.scene import Both, Scene, explained_share, rms
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
 Edge = Literal["zeros", "reflect", "replicate", "circular"]
 POSITIONS = 64  # of the output that are computed again
 FITS = 2e-3  # relative error up to which a replay counts as the same numbers
@@ -53,7 +54,7 @@ class Replay:
     def predict(
         self, *, x: Array | None = None, weight: Array | None = None, geometry: Geometry | None = None
     ) -> Array:
-        """Return the outputs at the positions, with something changed."""
+        """Return the outputs at the positions, with another input, weight or geometry where one is given."""
         patches = gather_windows(
             self.x_NCHW if x is None else x, self.weight_OIHW.shape[2:], self.positions, geometry or self.geometry
         )
@@ -65,20 +66,19 @@ class Replay:
 
 
 def replay_origin(scene: Scene) -> Replay | None:
-    """Return the origin's layer if it can be recomputed and gives the right side's numbers."""
+    """Return the origin's layer if it can be recomputed and gives the right side's numbers. It is computed once."""
     if "replay" not in scene.shared_results:
         scene.shared_results["replay"] = _replay_origin(scene)
-    found = scene.shared_results["replay"]
-    return found if isinstance(found, Replay) else None
+    replay = scene.shared_results["replay"]
+    return replay if isinstance(replay, Replay) else None
 
 
 def _replay_origin(scene: Scene) -> Replay | None:
-    bad = scene.load_origin()
-    source = next(iter(scene.find_rows("input", 0)), None)
-    x, weight = scene.load_row(source), scene.load_row(scene.find_weight())
-    if scene.role != "output" or bad is None or x is None or weight is None or source is None:
+    output, x = scene.load_origin(), scene.load_row(scene.find_row("input", 0))
+    weight = scene.load_row(scene.find_weight())
+    if scene.role != "output" or output is None or x is None or weight is None:
         return None
-    shaped = as_convolution(x.right, weight.right, bad)
+    shaped = as_convolution(x.right, weight.right, output)
     if shaped is None:
         return None
     x_NCHW, weight_OIHW, outputs = shaped
@@ -109,17 +109,16 @@ def solve_geometry(x_NCHW: Array, weight_OIHW: Array, bias: Array, outputs: Both
     """Return a replay with the geometry that gives the right side's numbers; None if none does."""
     extent = outputs.left.shape[2:]
     positions = choose_positions(outputs.left.shape[0], extent)
-    there = Both(*(side[positions[0], :, positions[1], positions[2]] for side in outputs))
-    draft = Replay(x_NCHW, weight_OIHW, bias, positions, there, Geometry((1, 1), (0, 0)), (extent[0], extent[1]))
-    scale = rms(there.right)
+    sampled = sample_outputs(outputs, positions)
+    draft = Replay(x_NCHW, weight_OIHW, bias, positions, sampled, Geometry((1, 1), (0, 0)), (extent[0], extent[1]))
     for geometry in iterate_geometries(draft):
-        if rms(draft.predict(geometry=geometry) - there.right) <= FITS * scale:
+        if rms(draft.predict(geometry=geometry) - sampled.right) <= FITS * rms(sampled.right):
             return replace(draft, geometry=geometry)
     return None
 
 
 def choose_positions(examples: int, extent: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Return positions of the output: half anywhere, half along the border, where paddings differ."""
+    """Return positions of the output: half at random, half along the border, where paddings differ."""
     draw = np.random.default_rng(1)
     example = draw.integers(0, examples, POSITIONS)
     row, column = draw.integers(0, extent[0], POSITIONS), draw.integers(0, extent[1], POSITIONS)
@@ -127,6 +126,12 @@ def choose_positions(examples: int, extent: tuple[int, ...]) -> tuple[Array, Arr
     row[:eighth], row[eighth : 2 * eighth] = 0, extent[0] - 1
     column[2 * eighth : 3 * eighth], column[3 * eighth : 4 * eighth] = 0, extent[1] - 1
     return example, row, column
+
+
+def sample_outputs(outputs: Both, positions: tuple[Array, Array, Array]) -> Both:
+    """Return both outputs at the positions, as (position, channel)."""
+    example, row, column = positions
+    return Both(*(side[example, :, row, column] for side in outputs))
 
 
 def iterate_geometries(replay: Replay) -> Iterator[Geometry]:
@@ -163,7 +168,7 @@ def gather_windows(
 
 
 def bring_inside(index: Array, size: int, edge: Edge) -> tuple[Array, Array]:
-    """Return indices inside the image, and a mask of those that hold a value."""
+    """Return indices moved inside the image as the kind of edge says, and a mask: False where the edge holds zeros."""
     real = (index >= 0) & (index < size)
     if edge == "circular":
         return index % size, np.ones_like(real)
@@ -176,7 +181,7 @@ def bring_inside(index: Array, size: int, edge: Edge) -> tuple[Array, Array]:
 
 
 def apply_kernels(patches: Array, weight_OIHW: Array) -> Array:
-    """Multiply windows with kernels, group by group."""
+    """Return the outputs (position, channel): windows times kernels, group by group as in a grouped convolution."""
     outputs, inputs = weight_OIHW.shape[:2]
     groups = patches.shape[1] // inputs
     parts = []

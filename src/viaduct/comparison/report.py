@@ -9,10 +9,16 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from viaduct.comparison.drift import Drift
+from viaduct.comparison.report_rows import SEVERITY, TONES, address, draw_distances, draw_values, make_row_table
+from viaduct.comparison.rows import RESULTS, Explanation, Neighbour, Row, count_results
+from viaduct.comparison.tensors import Side
+from viaduct.comparison.thresholds import Thresholds, default_thresholds
+from viaduct.comparison.ulps import coarser_dtype
 from viaduct.reporting import (
     Callout,
     Facts,
@@ -35,17 +41,10 @@ from viaduct.reporting import (
     write_page,
 )
 
-from .report_rows import SEVERITY, TONES, address, distance_bars, row_table, value_histogram
-from .rows import RESULTS, Explanation, Neighbour, Row, counts
-from .tensors import Side
-from .thresholds import Thresholds, default_thresholds
-from .ulps import coarser_dtype
-
-MOST_A_HOP = 4
-"""Neighbours drawn at one distance from the origin; a drawing with more is hard to read."""
-MOST_FURTHER = 6
-MOST_OF_ONE = 0.6
-"""A stage with a larger share of all operators than this is named too coarsely."""
+MOST_PER_HOP = 4  # neighbours drawn at one distance from the origin; a drawing with more is hard to read
+MOST_FURTHER = 6  # links to further origins
+MOST_PER_STAGE = 0.6  # share of all operators; a stage with more gets a longer, finer name
+CSV = "drift.csv"  # the table beside the page
 PHASES = {
     **dict.fromkeys(("grad_input", "grad_output"), "backward"),
     **dict.fromkeys(("parameter", "gradient", "update"), "parameters"),
@@ -60,44 +59,31 @@ MEANING = {
 }
 
 
-def write_report(
-    path: Path,
-    rows: Sequence[Row],
-    left: Side,
-    right: Side,
-    explanation: Explanation,
-    *,
-    thresholds: Thresholds | None = None,
-    threshold_source: str = "",
-    settings: Mapping[str, object] | None = None,
-    notes: Sequence[str] = (),
-    csv: str = "drift.csv",
-) -> None:
-    """Write the page. `thresholds` None: defaults by dtype, or `threshold_source` says how they were found.
-
-    `settings`: further options; `csv` is the table beside the page.
-    """
-    names = short_names(left.path, right.path)
-    compared = {
-        **describe_comparison(rows, thresholds, threshold_source),
-        **(settings or {}),
-        **number_notes(notes, left, right),
-    }
+def write_report(path: Path, drift: Drift) -> None:
+    """Write the page of a comparison."""
+    rows, left, right, explanation, options = drift.rows, drift.left, drift.right, drift.explanation, drift.options
+    names = shorten_paths(left.path, right.path)
+    levels = [] if options.threshold_source else list_threshold_levels(rows, options.thresholds)
     sections = [
-        *network_sections(rows, explanation, [] if threshold_source else threshold_levels(rows, thresholds)),
-        *step_sections(rows),
-        *origin_sections(rows, explanation, names),
-        all_rows(rows, explanation, names, csv),
-        both_sides(left, right, names, compared),
+        *make_network_sections(rows, explanation, levels),
+        *make_step_sections(rows),
+        *make_origin_sections(rows, explanation, names),
+        make_table_section(rows, explanation, names),
+        make_sides_section(drift, names),
     ]
     title = f"{names[0]} against {names[1]}"
     subtitle = f"Drift of the left side, {left.path}, from the right one, {right.path}"
-    lead = [make_answer(rows, explanation, csv)]
-    write_page(Page(title, subtitle, tiles(rows), sections, lead, kind="comparison of tensors"), path)
+    answer = Callout(
+        choose_overall_tone(rows),
+        explanation.headline[:1].upper() + explanation.headline[1:],
+        make_remarks(explanation),
+        make_links(rows, explanation),
+    )
+    write_page(Page(title, subtitle, make_tiles(rows), sections, [answer], kind="comparison of tensors"), path)
 
 
-def short_names(left: Path, right: Path) -> tuple[str, str]:
-    """Return the parts that differ: `npu` and `gpu` for runs/npu/dump and runs/gpu/dump."""
+def shorten_paths(left: Path, right: Path) -> tuple[str, str]:
+    """Return the last parts that differ: `npu` and `gpu` for runs/npu/dump and runs/gpu/dump."""
     ours, theirs = list(left.parts), list(right.parts)
     while len(ours) > 1 and len(theirs) > 1 and ours[-1] == theirs[-1]:
         ours.pop()
@@ -110,63 +96,53 @@ def short_names(left: Path, right: Path) -> tuple[str, str]:
 # The answer
 
 
-def make_answer(rows: Sequence[Row], explanation: Explanation, csv: str) -> Callout:
-    """Return the callout with headline, remarks and links."""
-    headline = explanation.headline[:1].upper() + explanation.headline[1:]
-    return Callout(overall_tone(rows), headline, remarks(explanation), links(rows, explanation, csv))
-
-
-def overall_tone(rows: Sequence[Row]) -> Tone:
-    """Return the tone of the worst result."""
-    found = counts(rows)
-    if found["bad"]:
+def choose_overall_tone(rows: Sequence[Row]) -> Tone:
+    """Return the tone of the worst result; without any good row "warn" at best."""
+    count = count_results(rows)
+    if count["bad"]:
         return "bad"
-    return "warn" if found["flag"] or found["refused"] or not found["good"] else "good"
+    return "warn" if count["flag"] or count["refused"] or not count["good"] else "good"
 
 
-def remarks(explanation: Explanation) -> list[Remark]:
+def make_remarks(explanation: Explanation) -> list[Remark]:
     """Return origin, likely cause and advice."""
-    found = []
+    remarks = []
     if explanation.origin:
-        found.append(Remark("Origin", f"{explanation.origin.op}: {explanation.origin.why}"))
+        remarks.append(Remark("Origin", f"{explanation.origin.op}: {explanation.origin.why}"))
     if explanation.causes:
         cause = explanation.causes[0]
-        found.append(Remark("Likely cause", f"{cause.name} ({format_confidence(cause.confidence)}): {cause.evidence}"))
-        found.append(Remark("What to try", cause.advice))
-    return found
+        confidence = format_confidence(cause.confidence)
+        remarks.append(Remark("Likely cause", f"{cause.name} ({confidence}): {cause.evidence}"))
+        remarks.append(Remark("What to try", cause.advice))
+    return remarks
 
 
 def format_confidence(share: float) -> str:
     return f"{100 * share:.0f} % sure"
 
 
-def links(rows: Sequence[Row], explanation: Explanation, csv: str) -> list[Link]:
+def make_links(rows: Sequence[Row], explanation: Explanation) -> list[Link]:
     """Return links to the origin's row, to further origins and to the table."""
     origin = [Link("the origin's row", address(explanation.origin.row))] if explanation.origin else []
     several_steps = has_several(row.stored.step for row in rows)
-    further = [
-        Link(f"also by itself: {name_row(rows[each.row], several_steps)}", address(each.row))
-        for each in explanation.further[:MOST_FURTHER]
-    ]
-    return [*origin, *further, Link(csv, csv)]
+    further = []
+    for other in explanation.further[:MOST_FURTHER]:
+        step = f", step {rows[other.row].stored.step}" if several_steps else ""
+        further.append(Link(f"also by itself: {rows[other.row].tensor_index}{step}", address(other.row)))
+    return [*origin, *further, Link(CSV, CSV)]
 
 
-def name_row(row: Row, several_steps: bool) -> str:
-    """Return the tensor's name, with its step where there are several."""
-    return f"{row.tensor_index}, step {row.stored.step}" if several_steps else row.tensor_index
-
-
-def tiles(rows: Sequence[Row]) -> list[Tile]:
-    """Return one tile per result."""
-    found = counts(rows)
-    judged = {"good": True if found["good"] and not found["bad"] else None, "bad": False if found["bad"] else None}
-    return [Tile(result, f"{found[result]:,}", MEANING[result], judged.get(result)) for result in SEVERITY]
+def make_tiles(rows: Sequence[Row]) -> list[Tile]:
+    """Return one tile per result; `good` and `bad` are coloured."""
+    count = count_results(rows)
+    colour = {"good": True if count["good"] and not count["bad"] else None, "bad": False if count["bad"] else None}
+    return [Tile(result, f"{count[result]:,}", MEANING[result], colour.get(result)) for result in SEVERITY]
 
 
 # Where it shows
 
 
-def threshold_levels(rows: Sequence[Row], thresholds: Thresholds | None) -> list[Level]:
+def list_threshold_levels(rows: Sequence[Row], thresholds: Thresholds | None) -> list[Level]:
     """Return the relative distances beyond which a row is bad: the given one, or the defaults of its dtype."""
     if thresholds is not None:
         return [Level(thresholds.euclid, "threshold")] if thresholds.euclid else []
@@ -175,7 +151,7 @@ def threshold_levels(rows: Sequence[Row], thresholds: Thresholds | None) -> list
     return [Level(limit, f"threshold of {dtype}") for dtype, limit in found.items() if dtype and limit]
 
 
-def network_sections(rows: Sequence[Row], explanation: Explanation, levels: Sequence[Level]) -> list[Section]:
+def make_network_sections(rows: Sequence[Row], explanation: Explanation, levels: Sequence[Level]) -> list[Section]:
     """Return the chart of errors along the network."""
     origin = explanation.origin
     shown = select_charted(rows, origin.row if origin else None)
@@ -183,26 +159,26 @@ def network_sections(rows: Sequence[Row], explanation: Explanation, levels: Sequ
         return []
     where = rows[shown[0]].stored
     rank = f", rank {where.rank}" if has_several(row.stored.rank for row in rows) else ""
-    order = positions([rows[n] for n in shown])
+    positions = number_positions([rows[n] for n in shown])
     chart = ScatterChart(
         f"Relative error, step {where.step}{rank}",
         "operators in the order they ran",
         "relative Euclidean distance",
-        [point(n, rows[n], position) for n, position in zip(shown, order, strict=True)],
+        [make_point(n, rows[n], position) for n, position in zip(shown, positions, strict=True)],
         levels,
-        spans([rows[n] for n in shown], order),
+        make_spans([rows[n] for n in shown], positions),
         LEGEND,
         marked=shown.index(origin.row) if origin and origin.row in shown else None,
         mark=f"origin: {origin.op}" if origin else "",
     )
-    return [Section("Along the network", network_text(rows, shown), [chart])]
+    return [Section("Along the network", describe_chart(rows, shown), [chart])]
 
 
-def network_text(rows: Sequence[Row], shown: Sequence[int]) -> str:
+def describe_chart(rows: Sequence[Row], shown: Sequence[int]) -> str:
     text = "Every point is a tensor; a click on it shows its row."
-    where = rows[shown[0]].stored
-    silent = sum(r.measures is None and (r.stored.step, r.stored.rank) == (where.step, where.rank) for r in rows)
-    return text if not silent else f"{text} Only in the table, since they have no measure: {silent:,}."
+    here = (rows[shown[0]].stored.step, rows[shown[0]].stored.rank)
+    unmeasured = sum(row.measures is None and (row.stored.step, row.stored.rank) == here for row in rows)
+    return f"{text} Only in the table, since they have no measure: {unmeasured:,}." if unmeasured else text
 
 
 def select_charted(rows: Sequence[Row], origin: int | None) -> list[int]:
@@ -213,43 +189,45 @@ def select_charted(rows: Sequence[Row], origin: int | None) -> list[int]:
     measured = [n for n, row in enumerate(rows) if row.measures is not None]
     if not measured:
         return []
-    where = rows[origin if origin is not None else measured[0]].stored
-    here = [n for n in measured if (rows[n].stored.step, rows[n].stored.rank) == (where.step, where.rank)]
+    first = rows[origin if origin is not None else measured[0]].stored
+    here = [n for n in measured if (rows[n].stored.step, rows[n].stored.rank) == (first.step, first.rank)]
     outputs = any(rows[n].stored.role == "output" for n in here)
-    kept = [n for n in here if n == origin or not (outputs and rows[n].stored.role in ("input", "grad_input"))]
-    return sorted(kept, key=lambda n: (rows[n].stored.order, n))
+    charted = [n for n in here if n == origin or not (outputs and rows[n].stored.role in ("input", "grad_input"))]
+    return sorted(charted, key=lambda n: (rows[n].stored.order, n))
 
 
-def point(number: int, row: Row, order: int) -> Point:
+def make_point(number: int, row: Row, position: int) -> Point:
     error = row.measures.relative_euclidean if row.measures else math.nan
-    return Point(order, error, TONES[row.result], row.tensor_index, address(number))
+    return Point(position, error, TONES[row.result], row.tensor_index, address(number))
 
 
-def positions(rows: Sequence[Row]) -> list[int]:
+def number_positions(rows: Sequence[Row]) -> list[int]:
     """Return each row's position on the axis: one per call and operator."""
     position_of: dict[tuple[int, str], int] = {}
     return [position_of.setdefault((row.stored.order, row.op), len(position_of)) for row in rows]
 
 
-def spans(rows: Sequence[Row], positions: Sequence[int]) -> list[Span]:
+def make_spans(rows: Sequence[Row], positions: Sequence[int]) -> list[Span]:
     """Return the spans of consecutive rows of one stage: layer1, layer2 … forward, then backward, then parameters."""
-    names = stage_names(rows)
-    runs = [
-        (name, [position for position, _ in group])
-        for name, group in groupby(zip(positions, names, strict=True), key=lambda entry: entry[1])
-    ]
-    return [Span(min(run) - 0.5, max(run) + 0.5, name) for name, run in runs]
+    spans = []
+    for name, group in groupby(zip(positions, name_stages(rows), strict=True), key=lambda entry: entry[1]):
+        numbers = [position for position, _ in group]
+        spans.append(Span(min(numbers) - 0.5, max(numbers) + 0.5, name))
+    return spans
 
 
-def stage_names(rows: Sequence[Row]) -> list[str]:
-    """Return name prefixes, long enough that no stage holds most operators."""
-    found: list[str] = []
+def name_stages(rows: Sequence[Row]) -> list[str]:
+    """Return each row's stage: backward, parameters, or the first one to three parts of its operator's name.
+
+    The names get longer until no stage of the forward pass holds most of its rows.
+    """
+    names: list[str] = []
     for depth in (1, 2, 3):
-        found = [PHASES.get(row.stored.role) or ".".join(re.split(r"[./]", row.op)[:depth]) for row in rows]
-        forward = Counter(name for name, row in zip(found, rows, strict=True) if row.stored.role not in PHASES)
-        if max(forward.values(), default=0) <= MOST_OF_ONE * forward.total():
+        names = [PHASES.get(row.stored.role) or ".".join(re.split(r"[./]", row.op)[:depth]) for row in rows]
+        forward = Counter(name for name, row in zip(names, rows, strict=True) if row.stored.role not in PHASES)
+        if max(forward.values(), default=0) <= MOST_PER_STAGE * forward.total():
             break
-    return found
+    return names
 
 
 def has_several(values: Iterable[int]) -> bool:
@@ -257,8 +235,7 @@ def has_several(values: Iterable[int]) -> bool:
     return len(set(values)) > 1
 
 
-def step_sections(rows: Sequence[Row]) -> list[Section]:
-    """Return the chart of errors by step."""
+def make_step_sections(rows: Sequence[Row]) -> list[Section]:
     if not has_several(row.stored.step for row in rows):
         return []
     by_step: dict[int, list[float]] = {}
@@ -277,83 +254,83 @@ def step_sections(rows: Sequence[Row]) -> list[Section]:
     return [Section("Along the steps", text, [chart])]
 
 
-def origin_sections(rows: Sequence[Row], explanation: Explanation, names: tuple[str, str]) -> list[Section]:
-    """Return the section about the origin."""
+def make_origin_sections(rows: Sequence[Row], explanation: Explanation, names: tuple[str, str]) -> list[Section]:
     if explanation.origin is None:
         return []
     parts: list[Part] = []
     if explanation.neighbours:
-        parts.append(neighbourhood(explanation))
+        parts.append(draw_neighbourhood(explanation))
     measures = rows[explanation.origin.row].measures
     if measures:
-        parts += [part for part in (value_histogram(measures, names), distance_bars(measures)) if part]
+        parts += [part for part in (draw_values(measures, names), draw_distances(measures)) if part]
     if len(explanation.causes) > 1:
-        parts.append(other_causes(explanation))
+        causes = [[c.name, format_confidence(c.confidence), c.evidence, c.advice] for c in explanation.causes]
+        columns = ["cause", "confidence", "evidence", "what to try"]
+        parts.append(Table(columns, causes, "Explanations, the likeliest first"))
     text = f"Both tensors of {rows[explanation.origin.row].tensor_index}, and the operators before and after it."
     return [Section("Around the origin", text, parts)]
 
 
-def neighbourhood(explanation: Explanation) -> GraphDrawing:
+def draw_neighbourhood(explanation: Explanation) -> GraphDrawing:
     drawn, hidden = select_nearest(explanation.neighbours)
     text = "What feeds the origin stands above it, what it feeds below; the number is the relative error of the output."
     if hidden:
         text += f" {hidden} further neighbours are not drawn."
-    return GraphDrawing("Producers and consumers", [node(each) for each in drawn], explanation.edges, text)
+    return GraphDrawing(
+        "Producers and consumers", [make_node(neighbour) for neighbour in drawn], explanation.edges, text
+    )
 
 
 def select_nearest(neighbours: Sequence[Neighbour]) -> tuple[list[Neighbour], int]:
     """Return a few neighbours of each distance, and how many are left out."""
     drawn: list[Neighbour] = []
-    for hops in sorted({each.hops for each in neighbours}):
-        drawn += [each for each in neighbours if each.hops == hops][:MOST_A_HOP]
+    for hops in sorted({neighbour.hops for neighbour in neighbours}):
+        drawn += [neighbour for neighbour in neighbours if neighbour.hops == hops][:MOST_PER_HOP]
     return drawn, len(neighbours) - len(drawn)
 
 
-def node(neighbour: Neighbour) -> Node:
+def make_node(neighbour: Neighbour) -> Node:
     error = "no measure" if neighbour.error is None else f"{neighbour.error:.2g}"
     note = ", ".join(filter(None, [neighbour.op_type, error]))
     link = "" if neighbour.row is None else address(neighbour.row)
     return Node(neighbour.op, TONES[neighbour.result], neighbour.op, note, link, focus=neighbour.hops == 0)
 
 
-def other_causes(explanation: Explanation) -> Table:
-    rows = [[each.name, format_confidence(each.confidence), each.evidence, each.advice] for each in explanation.causes]
-    return Table(["cause", "confidence", "evidence", "what to try"], rows, "Explanations, the likeliest first")
-
-
 # Every row, and the two sides
 
 
-def all_rows(rows: Sequence[Row], explanation: Explanation, names: tuple[str, str], csv: str) -> Section:
+def make_table_section(rows: Sequence[Row], explanation: Explanation, names: tuple[str, str]) -> Section:
     text = (
         "A click on a row, or Enter, shows both tensors: their values, distances and largest errors. "
         "The arrow keys go from row to row."
     )
     origin = explanation.origin.row if explanation.origin else None
-    return Section("Tensors", text, [row_table(rows, names, csv, origin)])
+    return Section("Tensors", text, [make_row_table(rows, names, CSV, origin)])
 
 
-def both_sides(left: Side, right: Side, names: tuple[str, str], settings: Mapping[str, object]) -> Section:
-    sides = [side_facts(f"Left: {names[0]}", left), side_facts(f"Right: {names[1]}", right)]
-    parts = [*sides, Facts(settings, "How they were compared")]
+def make_sides_section(drift: Drift, names: tuple[str, str]) -> Section:
+    """Return the section with the facts about both sides, and the options with which they were compared."""
+    options = drift.options
+    limits = options.thresholds.set_limits() if options.thresholds else {}
+    facts = {
+        "thresholds": options.threshold_source
+        or ", ".join(f"{name} {limit:g}" for name, limit in limits.items())
+        or "defaults of each type",
+        "KL divergence": options.kld,
+        **number_notes(drift.notes, drift.left, drift.right),
+    }
+    sides = [make_side_facts(f"Left: {names[0]}", drift.left), make_side_facts(f"Right: {names[1]}", drift.right)]
+    parts = [*sides, Facts(facts, "How they were compared")]
     return Section("The two sides", "Left is the accelerator's, right is taken for the truth.", parts)
-
-
-def describe_comparison(rows: Sequence[Row], thresholds: Thresholds | None, threshold_source: str) -> dict[str, object]:
-    """Return the thresholds and the KL divergence reading."""
-    readings = sorted({row.measures.kld_reading for row in rows if row.measures})
-    limits = ", ".join(f"{name} {limit:g}" for name, limit in thresholds.set_limits().items()) if thresholds else ""
-    return {"thresholds": threshold_source or limits or "defaults of each type", "KL divergence": ", ".join(readings)}
 
 
 def number_notes(notes: Sequence[str], *sides: Side) -> dict[str, object]:
     """Return notes as facts, without those that a side shows itself."""
-    known = [note for side in sides for note in side.notes]
-    fresh = [note for note in notes if not any(note.endswith(each) for each in known)]
-    return {f"note {number}": note for number, note in enumerate(fresh, 1)}
+    known = tuple(note for side in sides for note in side.notes)  # `notes` has them with "left: " or "right: " before
+    return {f"note {number}": note for number, note in enumerate((n for n in notes if not n.endswith(known)), 1)}
 
 
-def side_facts(caption: str, side: Side) -> Facts:
+def make_side_facts(caption: str, side: Side) -> Facts:
     facts: dict[str, object] = {
         "path": str(side.path),
         "kind": side.kind,

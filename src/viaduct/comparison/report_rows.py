@@ -9,37 +9,33 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from viaduct.comparison.measures import MEASURES, ElementIndex, Figures, Measures
+from viaduct.comparison.rows import Row
+from viaduct.comparison.tensors import Pair, Result
 from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair, Link, Table, Tone, VirtualTable
 from viaduct.reporting.figures import SUPERSCRIPTS
 
-from .measures import MEASURES, ElementIndex, Figures, Measures
-from .rows import Row
-from .tensors import Result
-
-NAME = "rows"
-KEPT = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}
-"""The measures that are shown where there is no room for all, and which of them first."""
-MOST_DETAILS = 1200
-SAMPLE = 300
-"""Good rows with details."""
-TOP = 8
+TABLE = "rows"  # the table's name on the page; links to its rows contain it
+KEEP = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}  # see DataColumn.keep
+MOST_DETAILS = 1200  # bad or flagged rows with details
+SAMPLE = 300  # good rows with details, about
+TOP = 8  # largest errors, and places of NaN or Inf, that are listed
 MOST_BARS = 11
 SEVERITY: tuple[Result, ...] = ("bad", "refused", "flag", "new", "good")
 TONES: dict[Result, Tone] = {"good": "good", "bad": "bad", "flag": "warn", "refused": "muted", "new": "new"}
 
 
 def address(row: int) -> str:
-    """Return the link to a row."""
-    return f"#{NAME}-{row}"
+    return f"#{TABLE}-{row}"
 
 
-def row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin: int | None) -> VirtualTable:
+def make_row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin: int | None) -> VirtualTable:
     """Return the table: the columns of the CSV in another order, with role, origin and way of matching added."""
     return VirtualTable(
-        NAME,
-        columns(rows),
+        TABLE,
+        make_columns(rows),
         caption="Every pair of tensors",
-        details={row: details(rows[row], names, link) for row, link in select_detailed(rows, origin).items()},
+        details={row: make_details(rows[row], names, lead) for row, lead in select_detailed(rows, origin).items()},
         download=csv,
         pinned=2,
         order=order_rows(rows, origin),
@@ -56,13 +52,12 @@ def order_rows(rows: Sequence[Row], origin: int | None) -> list[int]:
     return sorted(range(len(rows)), key=severity)
 
 
-def columns(rows: Sequence[Row]) -> list[DataColumn]:
-    """Return the columns of the table."""
+def make_columns(rows: Sequence[Row]) -> list[DataColumn]:
     tones: dict[str, Tone] = {result: TONES[result] for result in SEVERITY}
     stored = [row.stored for row in rows]
     several = [
         DataColumn(name.title(), values, 6, choose=True, keep=3)
-        for name, values in (("step", [each.step for each in stored]), ("rank", [each.rank for each in stored]))
+        for name, values in (("step", [tensor.step for tensor in stored]), ("rank", [tensor.rank for tensor in stored]))
         if len(set(values)) > 1
     ]
     return [
@@ -70,95 +65,91 @@ def columns(rows: Sequence[Row]) -> list[DataColumn]:
         DataColumn("TensorIndex", [row.tensor_index for row in rows], 20, wraps=True, keep=1),
         *several,
         DataColumn("Index", [row.pair.group for row in rows], 6, "rows of one fused group share it"),
-        DataColumn("OpType", [each.op_type for each in stored], 13, keep=6),
-        *(measure_column(name, field, rows) for name, field in MEASURES.items()),
-        *operator_columns(rows),
-        DataColumn("Shape", list(map(shape_text, rows)), 16, orders=[math.prod(each.shape) for each in stored]),
+        DataColumn("OpType", [tensor.op_type for tensor in stored], 13, keep=6),
+        *(make_measure_column(name, field, rows) for name, field in MEASURES.items()),
+        DataColumn("LeftOp", [row.pair.left_op for row in rows], 24),
+        DataColumn("LeftDtype", [row.pair.left.dtype if row.pair.left else "" for row in rows], 10),
+        DataColumn("RightOp", [row.pair.right_op for row in rows], 24),
+        DataColumn("RightDtype", [row.pair.right.dtype if row.pair.right else "" for row in rows], 10),
+        DataColumn(
+            "Shape",
+            ["×".join(map(str, tensor.shape)) or "scalar" for tensor in stored],
+            16,
+            orders=[math.prod(tensor.shape) for tensor in stored],
+        ),
         DataColumn("OverFlow", [row.measures.overflow if row.measures else "NaN" for row in rows], 9),
         DataColumn("CompareFailReason", [row.reason for row in rows], 34, wraps=True, keep=7),
-        DataColumn("Role", [each.role for each in stored], 12, choose=True),
+        DataColumn("Role", [tensor.role for tensor in stored], 12, choose=True),
         DataColumn("FollowsFrom", [row.follows_from for row in rows], 24),
-        DataColumn("Matched", list(map(matched_text, rows)), 14, "how the two tensors were found to belong together"),
+        DataColumn(
+            "Matched",
+            [describe_match(row.pair) for row in rows],
+            14,
+            "how the two tensors were found to belong together",
+        ),
     ]
 
 
-def operator_columns(rows: Sequence[Row]) -> list[DataColumn]:
-    pairs = [row.pair for row in rows]
-    return [
-        DataColumn("LeftOp", [pair.left_op for pair in pairs], 24),
-        DataColumn("LeftDtype", [pair.left.dtype if pair.left else "" for pair in pairs], 10),
-        DataColumn("RightOp", [pair.right_op for pair in pairs], 24),
-        DataColumn("RightDtype", [pair.right.dtype if pair.right else "" for pair in pairs], 10),
-    ]
-
-
-def measure_column(name: str, field: str, rows: Sequence[Row]) -> DataColumn:
+def make_measure_column(name: str, field: str, rows: Sequence[Row]) -> DataColumn:
     """Return the column of one measure; NaN for a row without measures, as in the CSV."""
-    values = [getattr(row.measures, field) if row.measures else math.nan for row in rows]
     if name == "StandardDeviation":
         deviations = [row.measures.left.std if row.measures else math.nan for row in rows]
         texts = [row.measures.standard_deviation if row.measures else "NaN" for row in rows]
         return DataColumn(name, texts, 27, "(mean;deviation) of left and right; sorts by left deviation", deviations)
-    return DataColumn(name, values, 13, keep=KEPT.get(name, 0))
+    values = [getattr(row.measures, field) if row.measures else math.nan for row in rows]
+    return DataColumn(name, values, 13, keep=KEEP.get(name, 0))
 
 
-def shape_text(row: Row) -> str:
-    return "×".join(map(str, row.stored.shape)) or "scalar"
-
-
-def matched_text(row: Row) -> str:
-    pair = row.pair
+def describe_match(pair: Pair) -> str:
     return pair.matched if pair.confidence >= 1 else f"{pair.matched} {100 * pair.confidence:.0f} %"
 
 
 def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:
-    """Return the rows with details, each with the row from which it follows."""
+    """Return the rows with details, each with the row from which it follows; None where it follows from none."""
     lead = find_leads(rows, origin)
-    by_itself = [n for n, row in enumerate(rows) if row.result in ("bad", "flag") and not row.follows_from]
-    following = [n for n, row in enumerate(rows) if row.result in ("bad", "flag") and row.follows_from]
+    remarkable = [n for n, row in enumerate(rows) if row.result in ("bad", "flag")]
+    remarkable.sort(key=lambda n: bool(rows[n].follows_from))
     good = [n for n, row in enumerate(rows) if row.result == "good"]
-    wanted = [] if origin is None else [n for n, row in enumerate(rows) if row.op == rows[origin].op]
+    at_origin = [] if origin is None else [n for n, row in enumerate(rows) if row.op == rows[origin].op]
     sample = good[:: max(1, math.ceil(len(good) / SAMPLE))]
-    chosen = dict.fromkeys([*wanted, *(by_itself + following)[:MOST_DETAILS], *sample])
-    return {n: lead.get(rows[n].follows_from) for n in chosen}
+    return {n: lead.get(rows[n].follows_from) for n in [*at_origin, *remarkable[:MOST_DETAILS], *sample]}
 
 
 def find_leads(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
-    """Return the row to which `follows from` leads, by operator."""
-    found = {} if origin is None else {rows[origin].op: origin}
+    """Return the first bad row of each operator, the origin's row for its operator: where `follows from` leads."""
+    leads = {} if origin is None else {rows[origin].op: origin}
     for number, row in enumerate(rows):
         if row.result == "bad":
-            found.setdefault(row.op, number)
-    return found
+            leads.setdefault(row.op, number)
+    return leads
 
 
-def details(row: Row, names: tuple[str, str], follows: int | None) -> list[Block]:
+def make_details(row: Row, names: tuple[str, str], lead: int | None) -> list[Block]:
     """Return what opening a row shows."""
-    links: list[Block] = [] if follows is None else [Link(f"follows from {row.follows_from}", address(follows))]
-    if row.measures is None:
+    links: list[Block] = [] if lead is None else [Link(f"follows from {row.follows_from}", address(lead))]
+    measures = row.measures
+    if measures is None:
         return links
-    return [*links, *measured_blocks(row.measures, names)]
+    errors = list_largest_errors(measures, names) if measures.top else None
+    drawn = [part for part in (draw_values(measures, names), draw_distances(measures), errors) if part]
+    return [*links, *drawn, list_statistics(measures, names), Facts(count_elements(measures, names))]
 
 
-def measured_blocks(measures: Measures, names: tuple[str, str]) -> list[Block]:
-    errors = largest_errors(measures, names) if measures.top else None
-    drawn = [part for part in (value_histogram(measures, names), distance_bars(measures), errors) if part]
-    return [*drawn, side_table(measures, names), Facts(count_facts(measures, names))]
-
-
-def side_table(measures: Measures, names: tuple[str, str]) -> Table:
+def list_statistics(measures: Measures, names: tuple[str, str]) -> Table:
     fields = ("min", "max", "mean", "std", "norm", "nan", "inf", "saturated")
-    rows = [[field, format_figure(measures.left, field), format_figure(measures.right, field)] for field in fields]
+    rows = [
+        [field, format_statistic(measures.left, field), format_statistic(measures.right, field)] for field in fields
+    ]
     return Table(["statistic", *names], rows, "Both sides")
 
 
-def format_figure(side: Figures, field: str) -> str:
+def format_statistic(side: Figures, field: str) -> str:
     value = getattr(side, field)
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
-def count_facts(measures: Measures, names: tuple[str, str]) -> dict[str, object]:
-    """Return counts of elements, mismatches and notes."""
+def count_elements(measures: Measures, names: tuple[str, str]) -> dict[str, object]:
+    """Return the facts of a row: how many elements differ, the first NaN, Inf and mismatch, and notes."""
     facts: dict[str, object] = {
         "elements": f"{measures.count:,}",
         "differing": f"{measures.differing:,}",
@@ -166,27 +157,30 @@ def count_facts(measures: Measures, names: tuple[str, str]) -> dict[str, object]
     }
     for name, side in zip(names, (measures.left, measures.right), strict=True):
         if side.nonfinite:
-            facts[f"NaN or Inf of {name}"] = ", ".join(map(index_text, side.nonfinite[:TOP]))
+            facts[f"NaN or Inf of {name}"] = ", ".join(map(format_index, side.nonfinite[:TOP]))
     if measures.first_mismatch:
-        facts["first on one side only"] = index_text(measures.first_mismatch)
+        facts["first on one side only"] = format_index(measures.first_mismatch)
     if measures.notes:
         facts["note"] = "; ".join(measures.notes)
     return facts
 
 
-def index_text(element: ElementIndex) -> str:
+def format_index(element: ElementIndex) -> str:
     return f"({', '.join(map(str, element.index))})"
 
 
-def value_histogram(measures: Measures, names: tuple[str, str]) -> HistogramPair | None:
+def draw_values(measures: Measures, names: tuple[str, str]) -> HistogramPair | None:
     bins = measures.histogram
     if bins is None or not (math.isfinite(bins.low) and math.isfinite(bins.high)):
         return None
     return HistogramPair("Values", bins.low, bins.high, bins.left, bins.right, *names)
 
 
-def distance_bars(measures: Measures) -> BarChart | None:
-    """Return a bar chart of distances in ulps: equal elements, then non-empty bins, joined until few."""
+def draw_distances(measures: Measures) -> BarChart | None:
+    """Return a bar chart of distances in ulps (ulps.py): equal elements, then the other bins, joined to MOST_BARS.
+
+    None where no element was counted.
+    """
     if measures.ulps is None or not any(measures.ulps.counts):
         return None
     equal, *others = measures.ulps.counts
@@ -195,26 +189,22 @@ def distance_bars(measures: Measures) -> BarChart | None:
     starts = range(first, len(others), width)
     return BarChart(
         f"Distance in units of the last place ({measures.ulps.dtype})",
-        ["equal", *(distance_name(start, min(start + width, len(others))) for start in starts)],
+        ["equal", *(name_bin(start, min(start + width, len(others))) for start in starts)],
         [equal, *(sum(others[start : start + width]) for start in starts)],
     )
 
 
-def distance_name(start: int, end: int) -> str:
-    """Return the label of a bin: `1`, `2–3`, `4–7`, and powers of two once numbers grow long."""
+def name_bin(start: int, end: int) -> str:
+    """Return the label of the distances from 2^start to 2^end - 1: `1`, `2–3`, `4–7`; long ones as powers of two."""
     if end > 13:
-        return f"{power_of_two(start)} to {power_of_two(end)}"
-    low, high = 2**start, 2**end - 1
-    return f"{low}–{high}" if high > low else str(low)
+        low, high = (f"2{str(exponent).translate(SUPERSCRIPTS)}" for exponent in (start, end))
+        return f"{low} to {high}"
+    return f"{2**start}–{2**end - 1}" if end > 1 else "1"
 
 
-def power_of_two(exponent: int) -> str:
-    return "2" + str(exponent).translate(SUPERSCRIPTS)
-
-
-def largest_errors(measures: Measures, names: tuple[str, str]) -> Table:
+def list_largest_errors(measures: Measures, names: tuple[str, str]) -> Table:
     rows = [
-        [index_text(entry.element), f"{entry.left:.5g}", f"{entry.right:.5g}", f"{entry.error:.3g}"]
+        [format_index(entry.element), f"{entry.left:.5g}", f"{entry.right:.5g}", f"{entry.error:.3g}"]
         for entry in measures.top[:TOP]
     ]
     return Table(["position", *names, "error"], rows, "Largest errors")

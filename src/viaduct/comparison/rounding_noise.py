@@ -1,10 +1,10 @@
 """Gradients that are zero in theory, and rounding in practice: a bias in front of a batch norm.
 
-The norm takes the mean away, so the bias changes nothing and the terms of its gradient cancel. What is left is each
-side's own rounding, and no relative measure of it means anything. If every one of the n terms of a sum is off by k
-roundings of their size, the sum is off by at most k·epsilon·sqrt(n) of the norm of the terms (Cauchy and Schwarz). The
-terms of a bias's gradient are what comes in backwards. Where both sides lie below that bound, neither holds more than
-rounding: a flag, whatever the measures say, and so is the update that is made of it.
+The norm subtracts the mean, so the bias changes nothing and the terms of its gradient cancel. What is left is each
+side's own rounding, which no relative measure can judge. If every one of the n terms of a sum is off by k roundings,
+the sum is off by at most k·epsilon·sqrt(n) of the norm of the terms (Cauchy and Schwarz). The terms of a bias's
+gradient are the elements of the layer's output gradient. If both sides are below that bound, both are only rounding: a
+bad result becomes a flag, and that of the weight's update, too.
 """
 
 from __future__ import annotations
@@ -36,23 +36,22 @@ def flag_rounding_noise(rows: Sequence[Row]) -> list[Row]:
 
 
 def operator_key(row: Row) -> Key:
-    """Return operator, step and rank of a row."""
     return row.op, row.stored.step, row.stored.rank
 
 
 def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
     """Return why a bias gradient is rounding; an empty text if it is more, or if that is unknown."""
     measures, channels = row.measures, math.prod(row.stored.shape)
-    seen = [(other, other.measures) for other in arriving if other.measures is not None]
-    if measures is None or measures.mismatched or len(row.stored.shape) != 1 or not channels or not seen:
+    gradients = [other.measures for other in arriving if other.measures is not None]
+    if measures is None or measures.mismatched or len(row.stored.shape) != 1 or not channels or not gradients:
         return ""
-    if len(seen) != len(arriving) or any(channels not in other.stored.shape for other in arriving):
+    if len(gradients) != len(arriving) or any(channels not in other.stored.shape for other in arriving):
         return ""
     terms = sum(math.prod(other.stored.shape) for other in arriving) / channels
     epsilon = max(rounding(other) for other in (row, *arriving))
     share = min(ROUNDINGS * epsilon * math.sqrt(terms), MOST)
     for side in ("left", "right"):
-        size = math.sqrt(sum(getattr(found, side).norm ** 2 for _, found in seen))
+        size = math.sqrt(sum(getattr(found, side).norm ** 2 for found in gradients))
         if not getattr(measures, side).norm <= share * size:
             return ""
     return f"its terms cancel: on both sides it is below {share:.1g} of the {terms:,.0f} terms it is summed from"

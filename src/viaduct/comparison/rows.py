@@ -105,11 +105,11 @@ class Explanation:
 
     @property
     def cause(self) -> str | None:
-        """The likeliest cause's name."""
+        """Return the name of the likeliest cause."""
         return self.causes[0].name if self.causes else None
 
 
-def counts(rows: Sequence[Row]) -> dict[str, int]:
+def count_results(rows: Sequence[Row]) -> dict[str, int]:
     """Count the rows by result; results that do not occur are 0."""
-    seen = Counter(row.result for row in rows)
-    return {result: seen[result] for result in RESULTS}
+    count = Counter(row.result for row in rows)
+    return {result: count[result] for result in RESULTS}

@@ -1,4 +1,4 @@
-"""The user's rules for which operators belong together.
+"""The user's rules (--rules) for which operators of the two sides belong together.
 
     {
       "map": {"resnet/block{n}/conv{m}": "layer{n}.conv{m}", "logits": "fc", "TransData_1": "*"},
@@ -8,7 +8,7 @@
 
 `{n}` stands for one part of a name (no `.` or `/`), `{n...}` for any number of them, and means the same on both sides.
 `*` on the right: the compiler inserted this operator. `step_offset`: step s of the left is step s + offset of the
-right. msprobe's `left: right` map (.yaml, flat) is read too; of its names the operator and the call count.
+right. msprobe's `left: right` map (.yaml, flat) is read too; only operator and call of its names are used.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def read_rules(path: Path) -> Rules:
     if not path.is_file():
         raise BadData(f"the rules {str(path)!r} cannot be read: there is no such file.")
     if path.suffix in (".yaml", ".yml"):
-        return _make_rules(path, _flat_yaml(path), {}, 0)
+        return _make_rules(path, _read_flat_yaml(path), {}, 0)
     record = load_json(path)
     if not isinstance(record, dict):
         raise BadValue(f"{path.name} must hold a JSON object.", f"Its fields are: {', '.join(FIELDS)}.")
@@ -89,18 +89,18 @@ def read_rules(path: Path) -> Rules:
     if type(offset) is not int:
         raise BadValue(f"{path.name}: step_offset is {offset!r}; it must be a whole number.")
     return _make_rules(
-        path, _entries(record.get("map", {}), path), _read_ignored(record.get("ignore", {}), path), offset
+        path, _read_map(record.get("map", {}), path), _read_ignored(record.get("ignore", {}), path), offset
     )
 
 
-def _entries(held: Any, path: Path) -> list[tuple[str, str]]:
-    if not isinstance(held, dict) or not all(isinstance(right, str) and right for right in held.values()):
+def _read_map(names: Any, path: Path) -> list[tuple[str, str]]:
+    if not isinstance(names, dict) or not all(isinstance(right, str) and right for right in names.values()):
         raise BadValue(f"{path.name}: map must be an object of left names to right names, all of them texts.")
-    return list(held.items())
+    return list(names.items())
 
 
-def _read_ignored(held: Any, path: Path) -> dict[str, list[str]]:
-    sides = {"left": held, "right": held} if isinstance(held, list) else held
+def _read_ignored(ignored: Any, path: Path) -> dict[str, list[str]]:
+    sides = {"left": ignored, "right": ignored} if isinstance(ignored, list) else ignored
     if not isinstance(sides, dict) or not set(sides) <= {"left", "right"}:
         raise BadValue(f"{path.name}: ignore must be a list of patterns, or lists named left and right.")
     for patterns in sides.values():
@@ -120,17 +120,23 @@ def _make_rules(path: Path, entries: list[tuple[str, str]], ignored: dict[str, l
                 "Write {n} for one part of a name, {n...} for any number of them.",
             )
         if _CAPTURE.search(left):
-            patterns.append(_pattern(left, right, path))
+            patterns.append(_make_pattern(left, right, path))
         elif (ours := _msprobe_call(left)) and (theirs := _msprobe_call(right)):
             calls[ours] = theirs
         else:
             names[left] = right
     return Rules(
-        path, names, calls, tuple(patterns), _shell(ignored.get("left", ())), _shell(ignored.get("right", ())), offset
+        path,
+        names,
+        calls,
+        tuple(patterns),
+        _compile_globs(ignored.get("left", ())),
+        _compile_globs(ignored.get("right", ())),
+        offset,
     )
 
 
-def _pattern(left: str, right: str, path: Path) -> Pattern:
+def _make_pattern(left: str, right: str, path: Path) -> Pattern:
     captures = [match[1] for match in _CAPTURE.finditer(left)]
     if len(captures) > MOST_CAPTURES or len(set(captures)) < len(captures):
         raise BadValue(f"{path.name}: {left!r} names a part twice, or more than {MOST_CAPTURES} parts.")
@@ -144,19 +150,19 @@ def _pattern(left: str, right: str, path: Path) -> Pattern:
     return Pattern(re.compile(text + re.escape(left[position:]), re.DOTALL), right, left)
 
 
-def _shell(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+def _compile_globs(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(fnmatch.translate(pattern)) for pattern in patterns)
 
 
 def _msprobe_call(name: str) -> tuple[str, int] | None:
-    """Operator and call of a name such as Module.conv1.Conv2d.forward.0.input.0."""
+    """Return operator and call of a name such as Module.conv1.Conv2d.forward.0.input.0; None for other names."""
     match = _TENSOR.fullmatch(name)
     call = msprobe.parse_entry_name(name) or (msprobe.parse_entry_name(match[1]) if match else None)
     return (call.op, call.number) if call else None
 
 
-def _flat_yaml(path: Path) -> list[tuple[str, str]]:
-    """`left: right` a line; anything nested is refused rather than guessed at."""
+def _read_flat_yaml(path: Path) -> list[tuple[str, str]]:
+    """Return the entries of a file with `left: right` on each line; anything nested is refused."""
     try:
         if path.stat().st_size > LARGEST:
             raise BadData(f"{path.name} has more than {LARGEST:,} bytes.")

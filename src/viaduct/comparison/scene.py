@@ -1,27 +1,28 @@
 """Access for causes to the origin's tensors, opened when needed, and to the rows around it.
 
-A cause predicts what the left side would hold if the cause were true, given the right side. `explained_share` is the
-share of the difference which that prediction removes: one scale for all causes. Of very large tensors only the leading
+A cause predicts from the right side what the left side would hold if the cause were true. `explained_share` returns
+which share of the difference that prediction removes: one scale for all causes. Of very large tensors only the leading
 slices are read, the same on both sides.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from viaduct.comparison.calls import divide_by_size
+from viaduct.comparison.layouts import convert_layout
 from viaduct.comparison.rows import Origin, Row
-from viaduct.comparison.storage import convert_layout, open_tensor
-from viaduct.comparison.tensors import Pair, Role, Stored
+from viaduct.comparison.storage import open_tensor
+from viaduct.comparison.tensors import Array, Pair, Role, Stored
 from viaduct.errors import ViaductError
 
-Array = NDArray[Any]
 MAX_ELEMENTS = 1 << 24  # of one tensor that a cause reads
+WEIGHT_ROLES: tuple[Role, ...] = ("parameter", "gradient", "update")  # these have a weight's shape; axis 0: outputs
 Opener = Callable[[Stored], Array]
 
 
@@ -39,27 +40,35 @@ class Scene:
     rows: Sequence[Row]
     origin: Origin
     open: Opener = open_tensor
-    cache: dict[int, Both | None] = field(default_factory=dict)
+    cache: dict[int, Both | None] = field(default_factory=dict)  # by the row's id
     shared_results: dict[str, object] = field(default_factory=dict)  # computed by one cause, used by others
     failures: list[str] = field(default_factory=list)  # messages of causes that raised an exception
 
     @property
     def row(self) -> Row:
-        """Return the origin's row."""
         return self.rows[self.origin.row]
 
     @property
     def role(self) -> Role:
-        """Return the role of the origin's tensor."""
         return self.row.stored.role
 
     @property
+    def is_weight(self) -> bool:
+        """Return True if the origin's tensor is a parameter, its gradient or its update."""
+        return self.role in WEIGHT_ROLES
+
+    @property
     def op_type(self) -> str:
-        """Return the type of the origin's operator."""
         return self.row.stored.op_type
 
+    @property
+    def step_rows(self) -> list[Row]:
+        """Return the rows of the origin's step and rank."""
+        here = (self.origin.step, self.origin.rank)
+        return [row for row in self.rows if (row.stored.step, row.stored.rank) == here]
+
     def load_row(self, row: Row | None) -> Both | None:
-        """Return both sides of a row; None where one is missing, unreadable or of another shape."""
+        """Return both sides of a row; None where one is missing, unreadable, empty, complex or of another shape."""
         if row is None or row.pair.left is None or row.pair.right is None:
             return None
         if id(row) not in self.cache:
@@ -78,13 +87,21 @@ class Scene:
         return widen(array[leading_slices(array.shape)], stored.dtype)
 
     def load_origin(self) -> Both | None:
-        """Return both sides of the tensor that made this operator the origin."""
+        """Return both sides of the tensor that made this operator the origin; None as in `load_row`."""
         return self.load_row(self.row)
+
+    def load_float_origin(self) -> Both | None:
+        """Return both sides of the origin's tensor; None as in `load_row`, and where the left is not floating point."""
+        both = self.load_origin()
+        return both if both is not None and both.left.dtype.kind == "f" else None
 
     def find_rows(
         self, role: Role, index: int | None = None, *, op: str | None = None, step: int | None = None
     ) -> list[Row]:
-        """Return rows of an operator (the origin's) in the origin's step, by role."""
+        """Return the rows of a role: of the origin's operator, step and rank, unless `op` or `step` says otherwise.
+
+        `index`: the one input, output or parameter with this number; None: all.
+        """
         wanted_op = self.origin.op if op is None else op
         wanted_step = self.origin.step if step is None else step
         return [
@@ -95,22 +112,25 @@ class Scene:
             and index in (None, row.stored.index)
         ]
 
+    def find_row(self, role: Role, index: int, *, op: str | None = None) -> Row | None:
+        """Return the first row that `find_rows` finds; None if there is none."""
+        return next(iter(self.find_rows(role, index, op=op)), None)
+
     def find_weight(self) -> Row | None:
         """Return the origin's largest parameter: the kernel of a convolution, the matrix of a linear layer."""
         rows = self.find_rows("parameter")
         return max(rows, key=lambda row: math.prod(row.stored.shape), default=None)
 
-    def iterate_similar(self, row: Row) -> Iterator[Row]:
-        """Yield rows of the same step and shape that are not bad, nearest first."""
-        stored = row.stored
+    def find_similar(self) -> list[Row]:
+        """Return the rows of the origin's step and shape that are not bad, nearest in execution order first."""
+        row, stored = self.row, self.row.stored
         near = [
             other
-            for other in self.rows
+            for other in self.step_rows
             if other is not row and other.result != "bad" and other.pair.right is not None
             if other.stored.shape == stored.shape
-            if (other.stored.step, other.stored.rank) == (stored.step, stored.rank)
         ]
-        return iter(sorted(near, key=lambda other: abs(other.stored.order - stored.order)))
+        return sorted(near, key=lambda other: abs(other.stored.order - stored.order))
 
 
 def load_pair(pair: Pair, open_: Opener) -> Both | None:
@@ -130,7 +150,7 @@ def load_pair(pair: Pair, open_: Opener) -> Both | None:
 
 
 def leading_slices(shape: tuple[int, ...]) -> Any:
-    """Return as many leading slices as a cause may read."""
+    """Return the index that selects at most MAX_ELEMENTS elements, as whole slices (at least one) along axis 0."""
     size = math.prod(shape)
     if size <= MAX_ELEMENTS:
         return ...
@@ -150,6 +170,21 @@ def rms(values: Array) -> float:
     return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else math.inf
 
 
+def relative_error(both: Both) -> float:
+    """Return the RMS difference relative to the right side: infinite where only the right side is zero everywhere."""
+    return divide_by_size(rms(both.left - both.right), rms(both.right))
+
+
+def has_finite_floats(both: Both) -> bool:
+    """Return True if both sides are floating point without NaN and Inf."""
+    return all(side.dtype.kind == "f" and bool(np.isfinite(side).all()) for side in both)
+
+
+def flatten_channels(values: Array, axis: int = 1) -> Array:
+    """Return the values as a matrix: a row for each channel, which are counted along `axis`."""
+    return np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+
+
 def correlation(a: Array, b: Array) -> float:
     """Return the correlation coefficient of two arrays; 0 where one is constant."""
     flat_a, flat_b = a.ravel() - a.mean(), b.ravel() - b.mean()
@@ -159,6 +194,6 @@ def correlation(a: Array, b: Array) -> float:
 
 def explained_share(prediction: Array, both: Both) -> float:
     """Return the share of the difference that a prediction of the left side removes, at least 0."""
-    left = both.left.astype(np.float64)  # truth values have no difference, unsigned numbers a wrong one
+    left = both.left.astype(np.float64)  # NumPy cannot subtract booleans, and unsigned integers wrap around
     before, after = rms(left - both.right), rms(left - prediction)
     return max(0.0, 1 - after / before) if 0 < before < math.inf else 0.0

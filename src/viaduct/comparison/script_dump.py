@@ -15,12 +15,12 @@ import torch
 from torch import nn
 
 from viaduct.comparison.capture import Plan
-from viaduct.comparison.dump import StepDump, describe_settings
+from viaduct.comparison.dump import StepDump, StepDumper, describe_settings
 from viaduct.comparison.modules import name_modules, unwrap_module
 from viaduct.comparison.naming import ROOT
 from viaduct.scripts.roots import Roots
 from viaduct.scripts.runner import Ended, Script, StopScript, run_script
-from viaduct.scripts.steps import OptimizerSteps, Watcher
+from viaduct.scripts.steps import OptimizerSteps
 from viaduct.torch_compat import HAS_STANCE, compile_nothing
 
 StepBy = Literal["auto", "optimizer", "forward"]
@@ -36,20 +36,20 @@ class Observations:
     steps: int = 0
 
 
-class ScriptDump(Watcher):
+class ScriptDump(StepDumper):
     """Dump of one script.
 
-    A step ends with the primary optimizer's step; where no optimizer exists when the first network is called, with each
-    forward pass.
+    A step ends with the primary optimizer's step, or, if no optimizer exists when the first network is called, with
+    each forward pass. `run_on`: do not stop the script after the last step. `by`: what ends a step, if the caller
+    knows.
     """
 
     def __init__(self, plan: Plan, folder: Path, script: Script, run_on: bool = False, by: StepBy = "auto") -> None:
-        self.plan, self.folder, self.script, self.run_on, self.by = plan, folder, script, run_on, by
+        super().__init__(plan, folder)
+        self.script, self.run_on, self.by = script, run_on, by
         self.seen = Observations()
-        self.written: list[int] = []
         self.failure: BaseException | None = None
-        self._now: StepDump | None = None
-        self._wanted: int | None = None
+        self._wanted_step: int | None = None  # the current step, if it is to be dumped
         self._prefixes: dict[nn.Module, str] = {}
         self._precision = ""
         self._watched: set[nn.Module] = set()
@@ -58,34 +58,33 @@ class ScriptDump(Watcher):
 
     def run(self) -> Ended:
         """Run the script and dump the chosen steps."""
-        with ExitStack() as held:
-            held.enter_context(count_optimizers(self.seen))
-            held.enter_context(ignore_hook_warnings())
+        with ExitStack() as stack:
+            stack.enter_context(count_optimizers(self.seen))
+            stack.enter_context(ignore_hook_warnings())
             if not HAS_STANCE:  # torch before 2.6 cannot leave compiled code for single steps
-                held.enter_context(compile_nothing())
-            held.callback(self._close)
-            held.enter_context(self._steps)
+                stack.enter_context(compile_nothing())
+            stack.callback(self._close)
+            stack.enter_context(self._steps)
             ended = run_script(self.script)
         if self.failure is not None:  # the script has caught it and gone on
             raise self.failure
         return ended
 
     def _close(self) -> None:
-        self._look_for_roots(False)
-        if self._now is not None:
-            self._now.abandon()
-            self._now = None
+        self._watch_roots(False)
+        self.discard_current()
         set_eager(False)
 
     def on_step_begin(self, step: int) -> None:
-        self._wanted = step if step in self.plan.steps else None
+        self._wanted_step = step if step in self.plan.steps else None
         self._watched.clear()
-        set_eager(self._wanted is not None)
-        self._look_for_roots(self._wanted is not None or self.by == "forward" or not self.seen.passes)
+        set_eager(self._wanted_step is not None)
+        self._watch_roots(self._wanted_step is not None or self.by == "forward" or not self.seen.passes)
         if step > self.plan.steps.last and not self.run_on:
             raise StopScript
 
-    def _look_for_roots(self, on: bool) -> None:
+    def _watch_roots(self, on: bool) -> None:
+        """Watch the calls of outermost modules, or no longer: `on_call` and `on_return` are called for each."""
         if on and self._roots is None:
             self._roots = Roots(self.on_call, self.on_return).__enter__()
         elif not on and self._roots is not None:
@@ -99,72 +98,54 @@ class ScriptDump(Watcher):
             self.by = "optimizer" if self.seen.optimizers else "forward"
         root = unwrap_module(module)
         self.seen.networks.setdefault(type(root).__name__)
-        if self._wanted is None or (self.by == "optimizer" and not torch.is_grad_enabled()):
+        if self._wanted_step is None or (self.by == "optimizer" and not torch.is_grad_enabled()):
             return
+        if self._current is None:
+            self._current = StepDump(self.plan, self.folder, self._wanted_step, evaluations=self.by == "forward")
+            self._precision = describe_autocast(root)
         if root not in self._watched:
             self._watched.add(root)
-            self._join(root, module)
-        if root is module and self._now is not None:
-            self._now.modules.on_enter(self._name(root), root, args, {})
-
-    def _name(self, root: nn.Module) -> str:
-        return self._prefix(root) or ROOT
-
-    def _join(self, root: nn.Module, module: nn.Module) -> None:
-        first = self._now is None
-        if self._now is None and self._wanted is not None:
-            self._now = StepDump(self.plan, self.folder, self._wanted, evaluations=self.by == "forward")
-        assert self._now is not None
-        names = name_modules(root, self._prefix(root))
-        # Hooks of the outermost module come too late for this call, and after the step's end where a pass is a step.
-        self._now.watch(names, without=root if root is module else None)
-        if first:
-            self._precision = autocast_precision(root)
+            # Hooks of the outermost module come too late for this call, and after the end of a step that is a pass:
+            # its calls are reported by hand, unless it is within a wrapper.
+            self._current.watch(name_modules(root, self._prefix(root)), without=root if root is module else None)
+        if root is module:
+            self._current.modules.on_enter(self._prefix(root) or ROOT, root, args, {})
 
     def _prefix(self, root: nn.Module) -> str:
-        """The first network with weights has the plain names; others are called by their class."""
+        """Return what comes before the names of a network's modules: nothing for the first one with weights, else its
+        class, with a number from the second of one class on.
+        """
         if root not in self._prefixes:
-            kind, taken = type(root).__name__, set(self._prefixes.values())
-            number = sum(name.split("_")[0] == kind for name in taken)
-            main = "" not in taken and next(root.parameters(), None) is not None
+            kind, prefixes = type(root).__name__, set(self._prefixes.values())
+            number = sum(name.split("_")[0] == kind for name in prefixes)
+            main = "" not in prefixes and next(root.parameters(), None) is not None
             self._prefixes[root] = "" if main else f"{kind}_{number}" if number else kind
         return self._prefixes[root]
 
     def on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Record the outermost module's output; end the step where a pass is a step."""
         root = unwrap_module(module)
-        if root is module and root in self._watched and self._now is not None:
-            self._now.modules.on_exit(self._name(root), root, args, kwargs, output)
+        if root is module and root in self._watched and self._current is not None:
+            self._current.modules.on_exit(self._prefix(root) or ROOT, root, args, kwargs, output)
         if next(root.parameters(), None) is None:
             return
         self.seen.passes += 1
         if self.by == "forward" and self._prefixes.get(root, "") == "":
             self._steps.advance()
-        elif self._wanted is None:
-            self._look_for_roots(False)
-
-    def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        if self._now is not None:
-            self._now.modules.paused = True
-            self._now.parameters.record_gradients(optimizer)
-
-    def on_update_end(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        if self._now is not None:
-            self._now.parameters.record_updates(optimizer)
-            self._now.modules.paused = False
+        elif self._wanted_step is None:
+            self._watch_roots(False)
 
     def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
         if self.seen.optimizers > 1:
-            self._look_for_roots(True)
+            self._watch_roots(True)
         return self.seen.optimizers > 1
 
     def on_step_end(self, step: int) -> None:
         self.seen.steps = step + 1
-        now, self._now = self._now, None
-        if now is None:
+        if (current := self.take_current()) is None:
             return
         try:
-            now.finish(self._describe_settings())
+            current.finish(self._describe_settings())
         except BaseException as error:
             self.failure = error
             raise
@@ -178,8 +159,8 @@ class ScriptDump(Watcher):
         return {**settings, "script": self.script.name, "arguments": shlex.join(self.script.arguments)}
 
 
-def autocast_precision(root: nn.Module) -> str:
-    """Return the dtype of autocast; empty if it is off."""
+def describe_autocast(root: nn.Module) -> str:
+    """Return the dtype of autocast on a network's device; empty if it is off."""
     first = next(root.parameters(), None)
     kind = first.device.type if first is not None else "cpu"
     return f"autocast {torch.get_autocast_dtype(kind)}".replace("torch.", "") if torch.is_autocast_enabled(kind) else ""
@@ -188,18 +169,18 @@ def autocast_precision(root: nn.Module) -> str:
 @contextmanager
 def count_optimizers(seen: Observations) -> Iterator[None]:
     """Count the optimizers that the script creates; without one, a forward pass is a step."""
-    made: Any = torch.optim.Optimizer
-    plain = made.__init__
+    optimizer_class: Any = torch.optim.Optimizer
+    plain = optimizer_class.__init__
 
     def counting(self: Any, *args: Any, **kwargs: Any) -> None:
         seen.optimizers += 1
         plain(self, *args, **kwargs)
 
-    made.__init__ = counting
+    optimizer_class.__init__ = counting
     try:
         yield
     finally:
-        made.__init__ = plain
+        optimizer_class.__init__ = plain
 
 
 @contextmanager

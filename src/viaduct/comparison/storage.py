@@ -2,9 +2,8 @@
 
     describe(path, member)          -> ("float32", (64, 3, 7, 7))
     open_tensor(stored)             -> the array, its type as in the file; bfloat16 as its bits in uint16
-    convert_layout(array, layout)   -> the same numbers in the other side's layout, without the accelerator's padding
 
-`formats/` reads the files, `layouts.py` converts the layouts. An unreadable file raises BadData, which names it.
+`formats/` reads the files. An unreadable file raises BadData, which names it.
 """
 
 from __future__ import annotations
@@ -13,12 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from viaduct.comparison.formats import Array, Header, Members, npy, npz, pt, safetensors
-from viaduct.comparison.layouts import convert_layout
-from viaduct.comparison.tensors import Stored
+from viaduct.comparison.formats import Header, Members, npy, npz, pt, safetensors
+from viaduct.comparison.tensors import Array, Stored
 from viaduct.errors import BadData
-
-__all__ = ["SUFFIXES", "convert_layout", "describe", "open_tensor", "read_headers"]
 
 
 class Format(NamedTuple):

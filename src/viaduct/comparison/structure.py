@@ -85,19 +85,17 @@ def align_operators(left: Sequence[Op], right: Sequence[Op], ordered: bool) -> l
         return []
     scores = Scores(left, right)
     found = [] if ordered else scores.find_mutual_best()
-    left_rest, right_rest = (
-        _remaining(len(left), {m.left for m in found}),
-        _remaining(len(right), {m.right for m in found}),
-    )
-    return found + _align_in_order(scores, left_rest, right_rest)
-
-
-def _remaining(count: int, taken: set[int]) -> list[int]:
-    return [number for number in range(count) if number not in taken]
+    matched_left, matched_right = {match.left for match in found}, {match.right for match in found}
+    unmatched_left = [number for number in range(len(left)) if number not in matched_left]
+    unmatched_right = [number for number in range(len(right)) if number not in matched_right]
+    return found + _align_in_order(scores, unmatched_left, unmatched_right)
 
 
 class Scores:
-    """Agreement of each operator of the left with each of the right, a row at a time."""
+    """Agreement of each operator of the left with each of the right, a row at a time.
+
+    The arrays have an element for each operator: first those of the left, from `split` on those of the right.
+    """
 
     def __init__(self, left: Sequence[Op], right: Sequence[Op]) -> None:
         both = [*left, *right]
@@ -131,8 +129,8 @@ class Scores:
         total += CONFLICT * ((kinds != self.kinds[left]) & (kinds != 0) & (self.kinds[left] != 0))
         total += PARAMETERS * self._same(self.parameters, left) + INPUTS * self._same(self.inputs, left)
         total += NAME * self._same(self.last, left)
-        apart = self._value_distance(left)
-        total += VALUES * (apart < CLOSE) + SAME_VALUES * (apart < EQUAL) + OTHER_VALUES * (apart > FAR)
+        difference = self._value_distance(left)
+        total += VALUES * (difference < CLOSE) + SAME_VALUES * (difference < EQUAL) + OTHER_VALUES * (difference > FAR)
         distance = np.abs(self.between[self.split :] - self.between[left])
         total += BETWEEN * (distance == 0) + ELSEWHERE * (distance > 2)
         return total
@@ -160,27 +158,23 @@ class Scores:
 
     def match(self, left: int, right: int, row: NDArray[np.float32]) -> Match:
         """Return a match with its confidence."""
-        certain = float(row[right]) / self.highest_score(left, right)
-        alone = int((row >= row[right]).sum()) == 1
-        return Match(left, right, round(min(0.99, (0.35 + 0.65 * certain) * (1.0 if alone else 0.9)), 2))
+        agreement = float(row[right]) / self.highest_score(left, right)
+        is_only_best = int((row >= row[right]).sum()) == 1
+        return Match(left, right, round(min(0.99, (0.35 + 0.65 * agreement) * (1.0 if is_only_best else 0.9)), 2))
 
     def find_mutual_best(self) -> list[Match]:
         """Return pairs that are each other's only best choice."""
-        best = np.array([_only_best(self.row(left)) for left in range(self.split)])
-        back = np.full(len(self.main) - self.split, -1)
-        height = np.zeros(len(back), np.float32)
+        best_right: list[int] = []  # of each left operator; -1: none, or several
+        best_left = np.full(len(self.main) - self.split, -1)  # of each right operator; -2: several
+        highest = np.zeros(len(best_left), np.float32)
         for left in range(self.split):
             row = self.row(left)
-            better, equal = row > height, (row == height) & (row > 0)
-            back[equal], back[better] = -2, left
-            height = np.maximum(height, row)
-        pairs = [(left, int(right)) for left, right in enumerate(best) if right >= 0 and back[right] == left]
+            best = int(row.argmax())
+            best_right.append(best if row[best] > 0 and int((row == row[best]).sum()) == 1 else -1)
+            best_left[(row == highest) & (row > 0)], best_left[row > highest] = -2, left
+            highest = np.maximum(highest, row)
+        pairs = [(left, right) for left, right in enumerate(best_right) if right >= 0 and best_left[right] == left]
         return [self.match(left, right, self.row(left)) for left, right in pairs]
-
-
-def _only_best(row: NDArray[np.float32]) -> int:
-    best = int(row.argmax())
-    return best if row[best] > 0 and int((row == row[best]).sum()) == 1 else -1
 
 
 def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[Match]:
@@ -208,12 +202,12 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
 def _collect_values(ops: Sequence[Op]) -> NDArray[np.float64]:
     """Return mean and root mean square of each operator's first main tensor, from statistics or a sample; else NaN."""
     table = np.full((len(ops), 2), np.nan)
-    looks = 0
+    opened = 0
     for row_number, op in enumerate(ops):
         first = min(op.main, key=lambda tensor: (tensor.parameter, tensor.index))
         found = _from_statistics(first)
-        if found is None and first.path is not None and not first.fault and looks < MOST_OPENED:
-            looks += 1
+        if found is None and first.path is not None and not first.fault and opened < MOST_OPENED:
+            opened += 1
             found = _sample_values(first)
         if found is not None and all(map(math.isfinite, found)):
             table[row_number] = found

@@ -1,8 +1,7 @@
-"""summary.json: the result for other programs."""
+"""summary.json: the result of a comparison for other programs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 from viaduct import __version__
 from viaduct.comparison.curves import Curves
 from viaduct.comparison.drift import Drift, Options
-from viaduct.comparison.rows import Origin, Row, counts
+from viaduct.comparison.index import encode_float
+from viaduct.comparison.rows import Origin, count_results
 from viaduct.comparison.tensors import Side
 from viaduct.comparison.thresholds import DEFAULTS
 
-KIND = "drift"
+KIND = "drift"  # by which an earlier summary is recognised (output.py)
+MAIN_MEASURES = ("cosine", "max_absolute", "relative_euclidean", "root_mean_square", "mismatched")
 
 
 def make_summary(drift: Drift) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def make_summary(drift: Drift) -> dict[str, Any]:
         "viaduct": __version__,
         "verdict": {0: "good", 1: "bad", 2: "nothing compared"}[drift.exit_code],
         "headline": explanation.headline,
-        "counts": counts(drift.rows),
+        "counts": count_results(drift.rows),
         "origin": origin.op if origin else None,
         "where": describe_origin(drift, origin) if origin else None,
         "cause": explanation.cause,
@@ -43,26 +44,17 @@ def make_summary(drift: Drift) -> dict[str, Any]:
 def describe_origin(drift: Drift, origin: Origin) -> dict[str, Any]:
     """Return an origin with its tensor and measures."""
     row = drift.rows[origin.row]
-    named = {"op": origin.op, "kind": origin.kind, "step": origin.step, "rank": origin.rank}
-    tensor = {
-        "tensor": row.tensor_index,
-        "parameter": row.stored.parameter,
-        "result": row.result,
-        "index": row.pair.group,
+    measures = {name: encode_nonfinite(getattr(row.measures, name)) for name in MAIN_MEASURES} if row.measures else None
+    return {
+        **{"op": origin.op, "kind": origin.kind, "step": origin.step, "rank": origin.rank},
+        **{"tensor": row.tensor_index, "parameter": row.stored.parameter},
+        **{"result": row.result, "index": row.pair.group},
+        **{"why": origin.why, "reason": row.reason, "measures": measures},
     }
-    return {**named, **tensor, "why": origin.why, "reason": row.reason, "measures": select_measures(row)}
-
-
-def select_measures(row: Row) -> dict[str, Any] | None:
-    """Return the main measures of a row."""
-    if row.measures is None:
-        return None
-    names = ("cosine", "max_absolute", "relative_euclidean", "root_mean_square", "mismatched")
-    return {name: encode_nonfinite(getattr(row.measures, name)) for name in names}
 
 
 def describe_thresholds(options: Options) -> dict[str, Any]:
-    """Return the limits given by hand, how they were measured, or those of every dtype."""
+    """Return how the limits were measured, those given by hand, or else the defaults of every dtype."""
     if options.threshold_source:
         return {"measured": options.threshold_source}
     if options.thresholds is not None:
@@ -71,7 +63,6 @@ def describe_thresholds(options: Options) -> dict[str, Any]:
 
 
 def describe_side(side: Side) -> dict[str, Any]:
-    """Return path, kind, size and settings of a side."""
     return {"path": str(side.path), "kind": side.kind, "tensors": len(side.tensors), "settings": dict(side.settings)}
 
 
@@ -99,9 +90,7 @@ def make_curve_summary(curves: Curves) -> dict[str, Any]:
 
 
 def encode_nonfinite(value: Any) -> Any:
-    """Replace NaN and infinities by texts, which JSON can hold."""
+    """Return a value, or the values of a mapping, with texts for NaN and infinities, which JSON cannot hold."""
     if isinstance(value, Mapping):
         return {name: encode_nonfinite(item) for name, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
-    return value
+    return encode_float(value) if isinstance(value, float) else value

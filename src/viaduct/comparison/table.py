@@ -1,7 +1,7 @@
 """drift.csv: one row per pair of tensors, in the columns of the result table.
 
-Written as RFC 4180 says. A text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line
-break) gets an apostrophe before it. Where there are several steps or ranks, Step and Rank follow as last columns.
+The format is that of RFC 4180. A text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a
+line break) gets an apostrophe in front. Where there are several steps or ranks, Step and Rank are the last columns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from viaduct.comparison.measures import MEASURES
 from viaduct.comparison.rows import Row
-from viaduct.comparison.tensors import Stored
 
 COLUMNS = (
     *("Index", "OpType", "LeftOp", "LeftDtype", "RightOp", "RightDtype", "TensorIndex", "Shape", "OverFlow"),
@@ -22,8 +21,7 @@ COLUMNS = (
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def write_csv(rows: Sequence[Row]) -> bytes:
-    """Return the complete file."""
+def make_csv(rows: Sequence[Row]) -> bytes:
     several = len({(row.stored.step, row.stored.rank) for row in rows}) > 1
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
@@ -37,38 +35,24 @@ def write_csv(rows: Sequence[Row]) -> bytes:
 def make_cells(row: Row) -> dict[str, str]:
     """Return the cells of a row by column."""
     pair, measures = row.pair, row.measures
-    figures = measures.columns() if measures else dict.fromkeys(MEASURES, "NaN")
+    follows = f"follows from {row.follows_from}" if row.follows_from else ""
     return {
         "Index": str(pair.group),
-        "OpType": neutralise(row.stored.op_type),
-        "LeftOp": neutralise(pair.left_op),
-        "LeftDtype": neutralise(dtype_text(pair.left)),
-        "RightOp": neutralise(pair.right_op),
-        "RightDtype": neutralise(dtype_text(pair.right)),
-        "TensorIndex": neutralise(row.tensor_index),
-        "Shape": shape_text(row.stored.shape),
+        "OpType": escape_cell(row.stored.op_type),
+        "LeftOp": escape_cell(pair.left_op),
+        "LeftDtype": escape_cell(pair.left.dtype if pair.left else ""),
+        "RightOp": escape_cell(pair.right_op),
+        "RightDtype": escape_cell(pair.right.dtype if pair.right else ""),
+        "TensorIndex": escape_cell(row.tensor_index),
+        "Shape": f"[{','.join(map(str, row.stored.shape))}]",
         "OverFlow": measures.overflow if measures else "NaN",
-        **figures,
+        **(measures.columns() if measures else dict.fromkeys(MEASURES, "NaN")),
         "Result": row.result,
-        "CompareFailReason": neutralise(describe_reason(row)),
+        "CompareFailReason": escape_cell("; ".join(filter(None, (row.reason, follows)))),
     }
 
 
-def describe_reason(row: Row) -> str:
-    """Return why a row is not good, and from what it follows."""
-    follows = f"follows from {row.follows_from}" if row.follows_from else ""
-    return "; ".join(part for part in (row.reason, follows) if part)
-
-
-def dtype_text(stored: Stored | None) -> str:
-    return "" if stored is None else stored.dtype
-
-
-def shape_text(sizes: Sequence[int]) -> str:
-    return "[" + ",".join(map(str, sizes)) + "]"
-
-
-def neutralise(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Escape formulas for spreadsheets, NUL and control characters."""
     text = text.replace("\0", "\\0")
     clean = "".join(char if char.isprintable() or char in "\t\r\n" else ascii(char)[1:-1] for char in text)

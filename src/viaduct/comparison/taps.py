@@ -28,10 +28,11 @@ from viaduct.comparison.modules import ModuleWatch, name_modules
 from viaduct.comparison.naming import ROOT, Only, Steps
 from viaduct.comparison.tensors import Role
 
-Marks: TypeAlias = tuple[int, int, tuple[int, ...]]  # first tags of values and gradients; gradients without a tap
+# A tag is the number of a tapped tensor, an index into Taps.meanings.
+Marks: TypeAlias = tuple[int, int, tuple[int, ...]]  # first tags of values and gradients (-1: no taps); see tap_tensors
 Meaning: TypeAlias = tuple[str, str, Role, int]  # operator, its type, role, index
 MAX_TENSORS = 8  # inputs or outputs of a module that are tapped; further ones are not dumped
-_LISTENERS: list[Callable[[int, Tensor], None]] = []
+_LISTENERS: list[Callable[[int, Tensor], None]] = []  # called with the tag and the tensor of every tap
 
 
 # torch 2.4 cannot infer the schema from annotations that are text.
@@ -77,9 +78,9 @@ class Taps:
         self.names = name_modules(network)
         self.meanings: list[Meaning] = []  # by tag
         self.survey = Survey({}, frozenset(), frozenset())
-        self._taken: dict[str, list[Any]] = {}  # by operator: the arguments of calls that overwrite an input
+        self._originals: dict[str, list[Any]] = {}  # by operator: untapped arguments of calls that overwrite an input
         self.runs = 0
-        self._bases: dict[tuple[str, Role], int] = {}
+        self._bases: dict[tuple[str, Role], int] = {}  # operator and role -> first tag
         # A new function: compiled code is cached by function, and the code of the network itself must have no taps.
         self._compiled: Any = torch.compile(lambda *args: network(*args), dynamic=False)
 
@@ -104,19 +105,19 @@ class Taps:
         handles: list[Any] = []
         for module, op in self.names.items():
             kind = type(module).__name__
-            inputs, outputs = (
-                self.make_marks(op, kind, "input", "grad_input"),
-                self.make_marks(op, kind, "output", "grad_output"),
+            inputs = self.make_marks(op, kind, "input", "grad_input")
+            outputs = self.make_marks(op, kind, "output", "grad_output")
+            originals, written = self._originals.setdefault(op, []), self.survey.overwritten_inputs(op)
+            handles.append(
+                module.register_forward_pre_hook(partial(tap_inputs, inputs, originals if written else None))
             )
-            taken, written = self._taken.setdefault(op, []), self.survey.overwritten_inputs(op)
-            handles.append(module.register_forward_pre_hook(partial(tap_inputs, inputs, taken if written else None)))
-            handles.append(module.register_forward_hook(partial(tap_outputs, outputs, taken, written)))
+            handles.append(module.register_forward_hook(partial(tap_outputs, outputs, originals, written)))
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
-            for arguments in self._taken.values():
+            for arguments in self._originals.values():
                 arguments.clear()  # left over if the pass ended in an exception
 
     def make_marks(self, op: str, kind: str, role: Role, gradient: Role) -> Marks:
@@ -125,32 +126,30 @@ class Taps:
         return *tags, self.survey.ambiguous_gradients(op, gradient)  # type: ignore[return-value]
 
 
-def tap_inputs(marks: Marks, taken: list[Any] | None, module: nn.Module, args: Any) -> Any:
-    """Tap a module's inputs."""
-    if taken is not None:
-        taken.append(args)
+def tap_inputs(marks: Marks, originals: list[Any] | None, module: nn.Module, args: Any) -> Any:
+    if originals is not None:
+        originals.append(args)
     return tap_tensors(args, *marks)
 
 
 def tap_outputs(
-    marks: Marks, taken: list[Any], written: tuple[int, ...], module: nn.Module, args: Any, output: Any
+    marks: Marks, originals: list[Any], written: tuple[int, ...], module: nn.Module, args: Any, output: Any
 ) -> Any:
-    """Tap a module's outputs."""
-    several = type(output) is tuple
-    outputs = output if several else (output,)
+    is_tuple = type(output) is tuple
+    outputs = output if is_tuple else (output,)
     passed = tap_tensors(outputs, *marks)
     if written:
-        write_back(taken.pop(), args, written, outputs, passed)
-    return passed if several else passed[0]
+        write_back(originals.pop(), args, written, outputs, passed)
+    return passed if is_tuple else passed[0]
 
 
-def write_back(taken: Any, args: Any, written: tuple[int, ...], outputs: Any, passed: Any) -> None:
+def write_back(originals: Any, args: Any, written: tuple[int, ...], outputs: Any, passed: Any) -> None:
     """Copy what an in-place module wrote to its tapped copy back to the original."""
     number = 0
-    for original, copied in zip(taken, args, strict=True):
+    for original, copied in zip(originals, args, strict=True):
         if isinstance(original, Tensor):
             if number in written and original is not copied:
-                same = [made for output, made in zip(outputs, passed, strict=True) if output is copied]
+                same = [tapped for output, tapped in zip(outputs, passed, strict=True) if output is copied]
                 original.copy_(same[0] if same else copied)
             number += 1
 
@@ -168,7 +167,7 @@ def tap_tensors(tensors: Any, tag: int, gradient_tag: int, ambiguous: tuple[int,
             if tag >= 0:
                 torch.ops.viaduct.tap(item, tag + number)
             if gradient_tag >= 0 and item.requires_grad:
-                same = [made for other, made in zip(tensors[:position], passed, strict=True) if other is item]
+                same = [tapped for other, tapped in zip(tensors[:position], passed, strict=True) if other is item]
                 if same:
                     item = same[0]
                 elif number not in ambiguous:
@@ -186,7 +185,7 @@ class TapWatch:
         self.paused = False
         self._recorded: dict[str, dict[str, None]] = {}
         self._count: Counter[int] = Counter()
-        self._heard: list[TapRecord] = []
+        self._records: list[TapRecord] = []
         _LISTENERS.append(self.receive)
 
     @property
@@ -207,21 +206,22 @@ class TapWatch:
         """Record a tensor from a tap."""
         op, kind, role, index = self.taps.meanings[tag]
         # Compiled code reuses memory without raising the tensor's version: always store the tensor anew.
+        # Its order, 0 here, is set by `close`; its call is the number of tensors that had this tag before.
         entry = self.capture.add(Entry(op, kind, role, index, 0, self._count[tag]), tensor, anew=True)
         self._count[tag] += 1
-        self._heard.append(TapRecord(entry, self.capture.next_order(), tag, self.taps.runs))
+        self._records.append(TapRecord(entry, self.capture.next_order(), tag, self.taps.runs))
 
     def close(self) -> None:
-        """Stop listening and number the entries."""
+        """Stop listening and number the entries: those of a call, forward or backward, get its last tensor's order."""
         if self.receive in _LISTENERS:
             _LISTENERS.remove(self.receive)
-        number_backward(self._heard)
+        number_backward(self._records)
         completed: dict[tuple[str, int, bool], int] = {}
-        for heard in self._heard:
-            completed[heard.call] = heard.tick
-        for heard in self._heard:
-            heard.entry.order = completed[heard.call]
-        self._heard.clear()
+        for record in self._records:
+            completed[record.call] = record.order
+        for record in self._records:
+            record.entry.order = completed[record.call]
+        self._records.clear()
 
 
 @dataclass(frozen=True)
@@ -229,24 +229,24 @@ class TapRecord:
     """One tensor that came from a tap."""
 
     entry: Entry
-    tick: int
+    order: int  # in which it arrived
     tag: int
     run: int  # number of the pass of the network, from 1
 
     @property
-    def backward(self) -> bool:
+    def is_gradient(self) -> bool:
         return self.entry.role.startswith("grad")
 
     @property
     def call(self) -> tuple[str, int, bool]:
-        return self.entry.op, self.entry.call, self.backward
+        return self.entry.op, self.entry.call, self.is_gradient
 
 
 def number_backward(records: list[TapRecord]) -> None:
     """Number gradients of repeated calls in reverse: those of the second call come first."""
     groups: dict[tuple[int, int], list[TapRecord]] = {}
     for record in records:
-        if record.backward:
+        if record.is_gradient:
             groups.setdefault((record.tag, record.run), []).append(record)
     for group in groups.values():
         calls = [record.entry.call for record in group]
@@ -259,8 +259,8 @@ class Survey:
     """Edges, ambiguous gradients and overwritten inputs of a network, found by running it eagerly."""
 
     edges: dict[str, dict[str, None]]
-    mixed: frozenset[tuple[str, Role, int]]
-    written: frozenset[tuple[str, int]]
+    mixed: frozenset[tuple[str, Role, int]]  # gradients that autograd cannot separate: operator, role, index
+    written: frozenset[tuple[str, int]]  # inputs that an operator writes to: operator, index
 
     def ambiguous_gradients(self, op: str, role: Role) -> tuple[int, ...]:
         """Return gradients that autograd cannot separate, and that are therefore not tapped."""
@@ -274,6 +274,7 @@ class Survey:
 def survey_network(network: nn.Module, args: tuple[Tensor, ...]) -> Survey:
     """Run the first two samples through an eager copy of the network; the random state is restored."""
     twin = copy.deepcopy(network)
+    # The pattern "" fits no operator: nothing is dumped; the watch runs for what a Survey holds.
     watch = ModuleWatch(Capture(Plan(Steps(()), only=Only(("",))), None))
     watch.watch(name_modules(twin))
     cards = [args[0].device.index or 0] if args[0].device.type == "cuda" else []

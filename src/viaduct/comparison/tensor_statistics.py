@@ -27,7 +27,7 @@ class Tally:
         self.count = self.nan = self.inf = 0
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Add a part."""
+        """Add a part of at most CHUNK elements."""
         part = widen(values, self.dtype)
         squares = float(np.einsum("i,i->", part, part))
         if not math.isfinite(squares):
@@ -42,11 +42,10 @@ class Tally:
         """Count NaN and Inf, and return the finite elements."""
         self.nan += int(np.isnan(part).sum())
         self.inf += int(np.isinf(part).sum())
-        kept: npt.NDArray[np.float64] = part[np.isfinite(part)]
-        return kept
+        finite: npt.NDArray[np.float64] = part[np.isfinite(part)]
+        return finite
 
     def result(self) -> dict[str, float]:
-        """Return the statistics."""
         return make_statistics(self.lowest, self.highest, self.total, self.squares, self.count, self.nan, self.inf)
 
 
@@ -105,9 +104,9 @@ def summarise_finite(flat: Tensor) -> dict[str, float]:
     import torch
 
     good, nan = torch.isfinite(flat), int(torch.isnan(flat).sum())
-    kept = flat[good]
-    inf = flat.numel() - kept.numel() - nan
-    if not kept.numel():
+    finite = flat[good]
+    inf = flat.numel() - finite.numel() - nan
+    if not finite.numel():
         return make_statistics(0.0, 0.0, 0.0, 0.0, 0, nan, inf)
-    total, squares = float(kept.sum()), float((kept * kept).sum())
-    return make_statistics(float(kept.min()), float(kept.max()), total, squares, kept.numel(), nan, inf)
+    total, squares = float(finite.sum()), float((finite * finite).sum())
+    return make_statistics(float(finite.min()), float(finite.max()), total, squares, finite.numel(), nan, inf)

@@ -1,7 +1,7 @@
 """Data types of the comparison: a stored tensor, a side (all tensors of one dump), a pair.
 
-Readers make sides, alignment makes pairs, measuring and judging make rows, and the page, the CSV and the explanation
-are made of rows. All of it is plain and picklable: a tensor is named here, and opened where it is measured.
+Readers make sides, alignment makes pairs, measuring and judging make rows (rows.py). The page, the CSV and the
+explanation are made of rows. A stored tensor has the path of its file; its values are read where it is measured.
 """
 
 from __future__ import annotations
@@ -9,27 +9,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
 Role = Literal["input", "output", "grad_input", "grad_output", "parameter", "gradient", "update"]
 Result = Literal["good", "bad", "flag", "refused", "new"]
 Matched = Literal["name", "graph", "rules", "structure", "none"]
+Layout = tuple[str, str, tuple[int, ...]]  # left layout, right layout, shape of the original in the right's axes
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One tensor of a dump. `fault` says why it cannot be read; then `path` may be None."""
+    """One tensor of a dump. `fault` says why it cannot be read; then `dtype`, `shape` and `path` may be missing."""
 
     op: str  # the operator's or module's name: layer3.0.conv2
-    op_type: str  # Conv2d, BatchNorm, "" where the dump does not say
-    role: Role
-    index: int  # number of the input or output, from 0
-    order: int  # place in execution order within its step; equal for all tensors of one call
-    step: int
-    rank: int
-    dtype: str  # as it was on the device: float32, float16, bfloat16, int64, bool …
-    shape: tuple[int, ...]
-    path: Path | None  # the file that holds it
+    op_type: str = ""  # Conv2d, BatchNorm, "" where the dump does not say
+    role: Role = "output"
+    index: int = 0  # number of the input or output, from 0
+    order: int = 0  # place in execution order within its step; equal for all tensors of one call
+    step: int = 0
+    rank: int = 0
+    dtype: str = ""  # as it was on the device: float32, float16, bfloat16, int64, bool …
+    shape: tuple[int, ...] = ()
+    path: Path | None = None  # the file that holds it; None: only `statistics` were dumped, or there is a fault
     member: str = ""  # its key within the file, for .npz and .safetensors
     call: int = 0  # number of the call of the same operator within a step, from 0
     layout: str = ""  # NCHW, NHWC, NC1HWC0 … where the graph or the dump says
@@ -71,5 +75,5 @@ class Pair:
     right_op: str
     matched: Matched
     confidence: float = 1.0  # below 1 only for structure
-    layout: tuple[str, str, tuple[int, ...]] | None = None  # left layout, right layout, original shape of the left
+    layout: Layout | None = None
     reason: str = ""

@@ -10,7 +10,7 @@ from rich.text import Text
 from viaduct.comparison.calls import error_of
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.measures import format_measure
-from viaduct.comparison.rows import Cause, Neighbour, Row, counts
+from viaduct.comparison.rows import Cause, Neighbour, Row, count_results
 
 FURTHER = 4  # other origins that are printed
 COLOURS = {"good": "green", "bad": "red", "flag": "yellow", "refused": "magenta", "new": "cyan"}
@@ -23,24 +23,24 @@ MEANING = {
 }
 
 
-def counts_table(drift: Drift) -> Table:
+def make_counts_table(drift: Drift) -> Table:
     """Return the number of tensors by result."""
     table = Table("result", "tensors", "", box=None, header_style="dim")
     table.columns[1].justify = "right"
-    for result, count in counts(drift.rows).items():
+    for result, count in count_results(drift.rows).items():
         table.add_row(
             Text(result, style=COLOURS[result] if count else "dim"), f"{count:,}", Text(MEANING[result], "dim")
         )
     return table
 
 
-def worst_table(drift: Drift, most: int) -> Table | None:
+def make_worst_table(drift: Drift, most: int) -> Table | None:
     """Return the origin first, then the largest errors, then refused rows."""
     origin = drift.explanation.origin
     first = [drift.rows[origin.row]] if origin else []
     bad = sorted((row for row in drift.rows if row.result == "bad"), key=lambda row: -error_of(row))
     refused = [row for row in drift.rows if row.result == "refused"]
-    rows = list({id(row): row for row in (*first, *bad, *refused)}.values())[:most]
+    rows = list({id(row): row for row in (*first, *bad, *refused)}.values())[:most]  # each once
     if not rows:
         return None
     table = Table("", "step", "tensor", "cosine", "euclid", "max abs", "why", box=None, header_style="dim")
@@ -55,35 +55,29 @@ def make_cells(row: Row) -> Iterator[Text]:
     measures = row.measures
     yield Text(row.result, style=COLOURS[row.result])
     yield Text(str(row.stored.step))
-    yield Text(printable(row.tensor_index))
+    yield Text(escape_unprintable(row.tensor_index))
     for name in ("cosine", "relative_euclidean", "max_absolute"):
         yield Text(format_measure(getattr(measures, name)) if measures else "NaN")
     why = f"follows from {row.follows_from}" if row.follows_from else row.reason
-    yield Text(printable(why.split(";")[0]), style="dim")
+    yield Text(escape_unprintable(why.split(";")[0]), style="dim")
 
 
-def explanation_text(drift: Drift, full: bool) -> str:
-    """Return the headline; with `full` also inputs, neighbours, causes and advice."""
-    explanation = drift.explanation
-    lines = ["", sentence(explanation.headline)]
+def describe_explanation(drift: Drift, full: bool) -> str:
+    """Return the headline; with `full` also the origin, its neighbours, causes and advice."""
+    explanation, origin = drift.explanation, drift.explanation.origin
+    lines = ["", capitalise(explanation.headline)]
     if not full:
-        hint = (
-            "  --explain shows its inputs, what speaks for that cause, and what to try." if explanation.causes else ""
-        )
-        return "\n".join([*lines, *([hint] if hint else [])])
-    if explanation.origin is not None:
-        lines.append(
-            f"  first divergence  {drift.rows[explanation.origin.row].tensor_index}, step {explanation.origin.step}"
-        )
-        lines.append(f"  how we know       {explanation.origin.why}")
-        nearest = 0 if explanation.origin.kind == "input" else -1  # what enters the network is read from nowhere
-        lines += [
-            f"  {describe_neighbour(neighbour)}"
-            for neighbour in explanation.neighbours
-            if nearest <= neighbour.hops <= 1
-        ]
+        if explanation.causes:
+            lines.append("  --explain shows its inputs, what speaks for that cause, and what to try.")
+        return "\n".join(lines)
+    if origin is not None:
+        lines.append(f"  first divergence  {drift.rows[origin.row].tensor_index}, step {origin.step}")
+        lines.append(f"  how we know       {origin.why}")
+        nearest = 0 if origin.kind == "input" else -1  # no operator feeds the network's input
+        shown = [neighbour for neighbour in explanation.neighbours if nearest <= neighbour.hops <= 1]
+        lines += [f"  {describe_neighbour(neighbour)}" for neighbour in shown]
     lines += [line for number, cause in enumerate(explanation.causes) for line in describe_cause(cause, number)]
-    if explanation.origin is not None and not explanation.causes:
+    if origin is not None and not explanation.causes:
         lines.append("  likely cause      none of the known ones fits; the neighbourhood is in the report")
     lines += [
         f"  also by itself    {other.op} (step {other.step}): {other.why}" for other in explanation.further[:FURTHER]
@@ -102,18 +96,17 @@ def describe_neighbour(neighbour: Neighbour) -> str:
 
 
 def describe_cause(cause: Cause, number: int) -> Iterator[str]:
-    """Yield the lines of a cause."""
+    """Yield the lines of a cause; only the likeliest, number 0, has advice."""
     what = "likely cause" if number == 0 else "or perhaps"
     yield f"  {what:16s}  {cause.name} ({cause.confidence:.0%}): {cause.evidence}"
     if number == 0:
         yield f"  what to try       {cause.advice}"
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Escape characters that do not print, so that a name in a dump cannot control the terminal."""
     return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
-def sentence(text: str) -> str:
-    """Return the text with a capital first letter."""
+def capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]

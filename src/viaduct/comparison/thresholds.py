@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .measures import EPSILON, Figures, Measures, format_measure
-from .tensors import Result
-from .ulps import coarser_dtype
+from viaduct.comparison.measures import Figures, Measures, format_measure
+from viaduct.comparison.passes import EPSILON
+from viaduct.comparison.tensors import Result
+from viaduct.comparison.ulps import coarser_dtype
 
 Verdict = tuple[Result, str]
 

@@ -179,7 +179,6 @@ def reserve_space(file: int, size: int) -> None:
 
 
 def npy_header(array: npt.NDArray[Any]) -> bytes:
-    """Return the .npy header of an array."""
     text, form = io.BytesIO(), cast(Any, np.lib.format)
     form.write_array_header_1_0(text, form.header_data_from_array_1_0(array))
     return text.getvalue()

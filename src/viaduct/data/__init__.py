@@ -5,7 +5,6 @@ shapes.py      the built-in set, drawn from silhouettes.py                      
 cifar10.py     CIFAR-10 in its binary version                                   (no torch)
 order.py       sample order and random draws, pure functions of the position   (no torch)
 augment.py     crop, mirror, normalise, cut out, resize, on whole batches
-storage.py     storage of a split's images: on the device or in host memory
 prefetch.py    threads that prepare batches ahead, in order
 batches.py     batches of a split on the device: what the training loop iterates over
 
@@ -14,8 +13,8 @@ references/    the preprocessing of each reference         views.py         what
 geometry.py    the crop sampler and bilinear resizing      colour.py        random colour in training
 jpeg.py        decoding as TensorFlow has it               png.py      the same for PNG
 region.py      decoding only what a crop needs             auto_augment.py   policies, made of operations.py
-crops.py       crops of several records in one call        arrival.py        copies beside the step (torch)
-balance.py     using small classes more often              notices.py        lines on stderr
+crops.py       crops of several records in one call        compiled.py       functions of the C extensions
+balance.py     using small classes more often              notices.py        lines on stderr, lists of names
 
 records.py           TFRecords, MindRecords and class folders as a recipe's data; record_batches.py: batches (torch)
 index.py             random access to TFRecords, with tfrecord.py, example.py, file_index.py, sidecar.py, shards.py

@@ -5,11 +5,11 @@
     randaugment          two operations drawn from fourteen, all at magnitude 9 of 10 (Cubuk et al. 2019,
     randaugment-N-M      arXiv:1909.13719); or N operations at magnitude M, 0 to 30
 
-AutoAugment draws one of 25 pairs; each operation of a pair has its own chance and its magnitude, 0 to 10 over the range
-that the paper gives. Where the paper and its code differ we follow the paper (posterize keeps 8 to 4 bits), and shifts
-are in proportion to the side. A policy sees the image after cropping, mirroring and resizing, as bytes, and before
-the network's own colours and normalisation. It draws from the image's own generator after the crop and the mirroring,
-so these are the same with and without it.
+AutoAugment draws one of 25 pairs; each operation of a pair has its own probability and its magnitude, 0 to 10 over the
+range that the paper gives. Where the paper and its code differ we follow the paper (posterize keeps 8 to 4 bits), and
+shifts are in proportion to the side. A policy is applied to bytes, after cropping, mirroring and resizing and before
+the network's own changes of colour and normalisation. It draws from the image's own generator after the crop and the
+mirroring, so these are the same with and without it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from viaduct.data.operations import CIFAR_SHIFT, OPERATIONS, Operation, Pixels, 
 from viaduct.errors import BadValue, UnknownName
 
 Policy = Callable[[Pixels, np.random.Generator], Pixels]
-Step = tuple[str, float, float]  # operation, its chance, its magnitude
+Step = tuple[str, float, float]  # operation, its probability, its magnitude
 
 STRONGEST = 10.0  # the magnitude at which an operation reaches the end of its published range
-RANDOM_OPERATIONS, RANDOM_MAGNITUDE = 2, 9
-MOST_OPERATIONS, MOST_MAGNITUDE = 14, 30
+RANDOM_OPERATIONS, RANDOM_MAGNITUDE = 2, 9  # of `randaugment` without numbers
+MOST_OPERATIONS, MOST_MAGNITUDE = 14, 30  # of randaugment-N-M
 
 IMAGENET: tuple[tuple[Step, Step], ...] = (
     (("posterize", 0.4, 8), ("rotate", 0.6, 9)),
@@ -85,7 +85,7 @@ CIFAR10: tuple[tuple[Step, Step], ...] = (
     (("equalize", 0.8, 8), ("invert", 0.1, 3)),
     (("shift y", 0.7, 9), ("auto contrast", 0.9, 1)),
 )
-RANDOM = tuple(name for name in OPERATIONS if name != "invert")
+RANDOM = tuple(name for name in OPERATIONS if name != "invert")  # RandAugment's fourteen, in the order of its draws
 CIFAR_OPERATIONS: dict[str, Operation] = {
     **OPERATIONS,
     "shift x": partial(shift_x, most=CIFAR_SHIFT),
@@ -103,13 +103,10 @@ def find_policy(name: str) -> Policy | None:
         return partial(apply_one_pair, IMAGENET, OPERATIONS)
     if name == "cifar10":
         return partial(apply_one_pair, CIFAR10, CIFAR_OPERATIONS)
-    spelled = re.fullmatch(r"randaugment(?:-(\d{1,3})-(\d{1,3}))?", name)
-    if spelled is None:
+    match = re.fullmatch(r"randaugment(?:-(\d{1,3})-(\d{1,3}))?", name)
+    if match is None:
         raise UnknownName("auto-augment policy", name, NAMES, "RandAugment's numbers are written randaugment-2-9.")
-    count, magnitude = (
-        int(number or usual)
-        for number, usual in zip(spelled.groups(), (RANDOM_OPERATIONS, RANDOM_MAGNITUDE), strict=True)
-    )
+    count, magnitude = int(match[1] or RANDOM_OPERATIONS), int(match[2] or RANDOM_MAGNITUDE)
     if not (1 <= count <= MOST_OPERATIONS and magnitude <= MOST_MAGNITUDE):
         raise BadValue(
             f"{name}: RandAugment takes 1 to {MOST_OPERATIONS} operations at a magnitude of 0 to {MOST_MAGNITUDE}.",
@@ -119,28 +116,24 @@ def find_policy(name: str) -> Policy | None:
 
 
 def apply_one_pair(
-    pairs: Sequence[tuple[Step, Step]],
-    operations: dict[str, Operation],
-    image: Pixels,
-    generator: np.random.Generator,
+    pairs: Sequence[tuple[Step, Step]], operations: dict[str, Operation], image: Pixels, generator: np.random.Generator
 ) -> Pixels:
     """Apply AutoAugment: one pair of operations.
 
     Everything is drawn always, so that the draw of one operation does not change the other's.
     """
-    draws = generator.random(5)
-    for (name, probability, magnitude), draw, side in zip(
-        pairs[int(draws[0] * len(pairs))], draws[1::2], draws[2::2], strict=True
-    ):
+    draws = generator.random(5)  # the pair; for each operation whether it is applied, and its sign
+    pair = pairs[int(draws[0] * len(pairs))]
+    for (name, probability, magnitude), draw, sign_draw in zip(pair, draws[1::2], draws[2::2], strict=True):
         if draw < probability:
-            image = operations[name](image, magnitude / STRONGEST, choose_sign(side))
+            image = operations[name](image, magnitude / STRONGEST, choose_sign(sign_draw))
     return image
 
 
 def apply_several(count: int, strength: float, image: Pixels, generator: np.random.Generator) -> Pixels:
-    """Apply RandAugment: so many operations of one strength."""
-    for choice, side in generator.random((count, 2)):
-        image = OPERATIONS[RANDOM[int(choice * len(RANDOM))]](image, strength, choose_sign(side))
+    """Apply RandAugment: `count` operations of one strength."""
+    for choice, sign_draw in generator.random((count, 2)):
+        image = OPERATIONS[RANDOM[int(choice * len(RANDOM))]](image, strength, choose_sign(sign_draw))
     return image
 
 

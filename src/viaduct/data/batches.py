@@ -22,14 +22,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from viaduct.data.augment import CutOut, Normalise, Row, evaluation_plan, resize, training_plan
+from viaduct.data.augment import (
+    Crop,
+    CutOut,
+    Normalise,
+    Row,
+    draw_training_plan,
+    make_evaluation_plan,
+    resize,
+    zero_pad,
+)
 from viaduct.data.auto_augment import augment_batch, find_policy
-from viaduct.data.balance import balanced_order, describe
+from viaduct.data.balance import balanced_order, describe_balance
 from viaduct.data.notices import print_notice
-from viaduct.data.order import sample_generator, share
+from viaduct.data.order import rank_positions, sample_generator
 from viaduct.data.prefetch import prepare_ahead
-from viaduct.data.source import Images, Labels, Split
-from viaduct.data.storage import Resident, store
+from viaduct.data.source import Images, Labels, Pixels, Split
 from viaduct.errors import BadData, BadValue
 
 
@@ -52,17 +60,16 @@ class Share:
     rank: int = 0
     ranks: int = 1
     parts: int = 1  # of a training batch (gradient accumulation); the ranks share each of them
-    mirrored: bool = False  # in training, for mixup: see `order.share`
+    mirrored: bool = False  # in training, for mixup: see `order.rank_positions`
     neighbours: int = 1  # ranks on this machine, this one included
 
-    def of(self, global_batch: int, train: bool) -> tuple[int, npt.NDArray[np.int64]]:
-        """Return the global batch, and this rank's positions in it."""
-        if train:
-            return global_batch, share(
-                global_batch, self.rank, self.ranks, self.parts, self.mirrored and self.ranks > 1
-            )
-        grown = -(-global_batch // self.ranks) * self.ranks
-        return grown, share(grown, self.rank, self.ranks)
+    def split_batch(self, global_batch: int, train: bool) -> tuple[int, npt.NDArray[np.int64]]:
+        """Return the global batch, which may grow in evaluation, and this rank's positions in it."""
+        if not train:
+            global_batch = -(-global_batch // self.ranks) * self.ranks
+            return global_batch, rank_positions(global_batch, self.rank, self.ranks)
+        mirrored = self.mirrored and self.ranks > 1
+        return global_batch, rank_positions(global_batch, self.rank, self.ranks, self.parts, mirrored)
 
 
 WHOLE = Share()
@@ -88,6 +95,48 @@ class Stream(Protocol):
     def __exit__(self, *reason: object) -> None: ...
 
 
+class Resident:
+    """Store of all images of a split on the device, padded once. Both stores cut the same pixels."""
+
+    def __init__(self, images: Pixels, pad: int, crop: Crop | None, device: torch.device) -> None:
+        # torch shares memory with writable arrays only
+        shared = torch.from_numpy(np.require(images, requirements=["C", "W"]))
+        self.padded = zero_pad(shared.to(device), pad)
+        self.crop = crop
+
+    def cut(self, plan: Tensor) -> Tensor:
+        """Return uint8 NHWC images of a slice of a plan that lies on the same device."""
+        index = plan[Row.INDEX]
+        return self.crop(self.padded, index, plan) if self.crop else self.padded.index_select(0, index)
+
+
+class Streamed:
+    """Store of all images of a split in host memory, perhaps memory-mapped; only those of a batch are touched."""
+
+    def __init__(self, images: Pixels, pad: int, crop: Crop | None, pinned: bool) -> None:
+        self.images, self.pad, self.crop, self.pinned = images, pad, crop, pinned
+
+    def cut(self, plan: Tensor) -> Tensor:
+        batch = torch.from_numpy(self.images[plan[Row.INDEX].numpy()])
+        if self.crop:
+            batch = self.crop(zero_pad(batch, self.pad), torch.arange(len(batch)), plan)
+        return batch.pin_memory() if self.pinned else batch
+
+
+def store_images(
+    pixels: Pixels, source: Images, *, train: bool, device: torch.device, resident_limit: int
+) -> Resident | Streamed:
+    """Put images on the device if they fit into `resident_limit` bytes with padding, otherwise into host memory."""
+    pad = source.pad if train else 0
+    count, height, width, channels = pixels.shape
+    is_resident = count * (height + 2 * pad) * (width + 2 * pad) * channels <= resident_limit
+    crop_device = device if is_resident else torch.device("cpu")
+    crop = Crop(height, width, pad, crop_device) if train and (pad or source.flip) else None
+    if is_resident:
+        return Resident(pixels, pad, crop, device)
+    return Streamed(pixels, pad, crop, pinned=device.type == "cuda")
+
+
 class Batches:
     """Batches of one split, prepared where the data lives."""
 
@@ -103,8 +152,8 @@ class Batches:
         share: Share = WHOLE,
     ) -> None:
         self.count = len(split)
-        wanted = images.global_batch if train else images.eval_batch or images.global_batch
-        self.global_batch, self._rank_positions = share.of(wanted, train)
+        requested_batch = images.global_batch if train else images.eval_batch or images.global_batch
+        self.global_batch, self._rank_positions = share.split_batch(requested_batch, train)  # positions within a batch
         check_labels(split.labels, images.classes)
         check_count(self.count, self.global_batch, train)
         repeated = 0 if train else -self.count % self.global_batch  # training drops the remainder instead
@@ -114,7 +163,7 @@ class Batches:
         self._height, self._width = split.images.shape[1:3]
         self._policy = find_policy(images.auto_augment) if train else None
         resident_limit = 0 if self._policy else resident_limit  # a policy changes images one by one, on the host
-        self._storage = store(split.images, images, train=train, device=device, resident_limit=resident_limit)
+        self._storage = store_images(split.images, images, train=train, device=device, resident_limit=resident_limit)
         self._labels = torch.from_numpy(split.labels.copy()).to(device)
         self._normalise = Normalise(images, device)
         holes = train and images.cutout > 0
@@ -124,7 +173,7 @@ class Batches:
         self.skipped: list[str] = []
         self._host_labels = split.labels
         if train and images.balance and share.rank == 0:
-            print_notice(describe(split.labels, images.balance, {}))
+            print_notice(describe_balance(split.labels, images.balance, {}))
 
     def reseed(self, seed: int) -> None:
         """Order and augment by this seed from the next epoch on; call it between epochs."""
@@ -137,8 +186,9 @@ class Batches:
         if not 0 <= start <= self.steps_per_epoch:
             raise BadValue(f"start must be a step from 0 to {self.steps_per_epoch}, got {start}.")
         steps = range(start, self.steps_per_epoch)
-        plan = torch.from_numpy(self._select_rank_columns(self._plan(epoch)))
-        iterator = self._cut_on_device(steps, plan) if self._is_resident else self._stream(epoch, steps, plan)
+        plan = torch.from_numpy(self._select_rank_columns(self._make_plan(epoch)))
+        is_resident = isinstance(self._storage, Resident)  # the images lie where the step runs
+        iterator = self._cut_on_device(steps, plan) if is_resident else self._stream(epoch, steps, plan)
         self._iterators.add(iterator)
         return iterator
 
@@ -154,25 +204,21 @@ class Batches:
     def __exit__(self, *reason: object) -> None:
         self.close()
 
-    @property
-    def _is_resident(self) -> bool:
-        """Return True if the images live where the step runs."""
-        return isinstance(self._storage, Resident)
-
-    def _plan(self, epoch: int) -> npt.NDArray[np.int64]:
+    def _make_plan(self, epoch: int) -> npt.NDArray[np.int64]:
         if not self._train:
-            return evaluation_plan(self.count, padded=self.steps_per_epoch * self.global_batch)
+            return make_evaluation_plan(self.count, padded=self.steps_per_epoch * self.global_batch)
         images, seed = self._images, self._seed
-        plan = training_plan(images, self._height, self._width, seed=seed, epoch=epoch, count=self.count)
+        plan = draw_training_plan(images, self._height, self._width, seed=seed, epoch=epoch, count=self.count)
         if images.balance:
             plan[Row.INDEX] = balanced_order(self._host_labels, images.balance, seed, epoch)
         return plan
 
     def _select_rank_columns(self, plan: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return this rank's share of every global batch of an epoch's plan."""
+        """Return this rank's share of every global batch of an epoch's plan, batch after batch."""
         if self._local_batch == self.global_batch:
             return plan
-        return plan[:, positions_of(self._rank_positions, self.steps_per_epoch, self.global_batch)]
+        starts = np.arange(self.steps_per_epoch)[:, None] * self.global_batch
+        return plan[:, (starts + self._rank_positions).reshape(-1)]
 
     def _cut_on_device(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
         """Cut and finish each batch in the caller's thread.
@@ -183,8 +229,8 @@ class Batches:
         plan = self._copy(plan)
 
         def prepare(step: int) -> Batch:
-            mine = self._slice(plan, step)
-            return self._finish(step, mine, self._storage.cut(mine))
+            batch_plan = self._slice(plan, step)
+            return self._finish(step, batch_plan, self._storage.cut(batch_plan))
 
         yield from map(prepare, steps)
 
@@ -217,10 +263,8 @@ class Batches:
         if self._cut_out:
             finished = self._cut_out(finished, plan)
         index = plan[Row.INDEX]
-        return Batch(resize(finished, self._images.size), self._labels[index], self._mask(step), index)
-
-    def _mask(self, step: int) -> Tensor | None:
-        return real_mask(self._rank_positions, self.count - step * self.global_batch, self._device)
+        mask = find_mask(self._rank_positions, self.count - step * self.global_batch, self._device)
+        return Batch(resize(finished, self._images.size), self._labels[index], mask, index)
 
     def _copy(self, tensor: Tensor) -> Tensor:
         """Copy to the device, without waiting for it where memory can be pinned (CUDA)."""
@@ -240,19 +284,13 @@ def check_labels(labels: Labels, classes: int) -> None:
         )
 
 
-def positions_of(mine: npt.NDArray[np.int64], steps: int, global_batch: int) -> npt.NDArray[np.int64]:
-    """Return a rank's positions in the order of an epoch, batch after batch."""
-    positions: npt.NDArray[np.int64] = (np.arange(steps)[:, None] * global_batch + mine).reshape(-1)
-    return positions
+def find_mask(positions: npt.NDArray[np.int64], remaining: int, device: torch.device) -> Tensor | None:
+    """Return the mask of a batch: True for positions below the number of `remaining` images, False for repeated ones.
 
-
-def real_mask(positions: npt.NDArray[np.int64], remaining: int, device: torch.device) -> Tensor | None:
-    """Return True for a rank's positions below the number of `remaining` images, False for repeated ones.
-
-    `positions` are sorted. None stands for a mask that is True everywhere.
+    `positions` are a rank's, sorted. None stands for a mask that is True everywhere.
     """
-    real = int(np.searchsorted(positions, remaining))
-    return None if real == len(positions) else torch.arange(len(positions), device=device) < real
+    count = int(np.searchsorted(positions, remaining))
+    return None if count == len(positions) else torch.arange(len(positions), device=device) < count
 
 
 def check_count(count: int, global_batch: int, train: bool) -> None:

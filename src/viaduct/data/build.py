@@ -2,16 +2,15 @@
 
     build_records("photos/", "records/", on_progress=lambda done, total: ...)
 
-The bytes of a JPEG or PNG file are stored as they are. Everything follows from the images and the options: which
-ones are set aside for validation (the same share of every class), their order (shuffled), and where a shard begins.
-A shard is there whole or not at all, so a build that was killed is simply run again: it keeps the shards that are
-there and ends with the same bytes. build.json says what the shards were planned from; other images or other options
-are refused.
+The bytes of a JPEG or PNG file are stored as they are. The images and the options determine everything: which images
+are set aside for validation (the same share of every class), their order (shuffled), and where a shard begins. A shard
+is there whole or not at all, so a build that was killed is simply run again: it keeps the shards that are there and
+ends with the same bytes. build.json says what the shards were planned from; other images or other options are refused.
 
 Labels begin with 1, as in ImageNet's records, so that all reference networks take them as they take ImageNet: a
 network has one output more than there are classes. Most references leave output 0 unused; ResNet-50 v1.5 subtracts 1
-and leaves the last. With `first_label=0` there is no spare output, and v1.5 cannot be trained. labels.txt
-has "label:name" a line, as TF-Slim writes it, which says for itself where the labels begin.
+from the label and leaves the last output unused. With `first_label=0` there is no spare output, and v1.5 cannot be
+trained. labels.txt has a line "label:name" for each class, as TF-Slim writes it.
 """
 
 from __future__ import annotations
@@ -30,19 +29,20 @@ from pathlib import Path
 from viaduct.atomic_files import LEFTOVERS, lock_folder, replace_file
 from viaduct.data.example import encode_example
 from viaduct.data.jpeg import has_end_marker
-from viaduct.data.notices import reason
-from viaduct.data.origins import Origin, SourceImage, find_origin, image_format, join_first
-from viaduct.data.shards import LABELS_FILE, SPLITS, shard_name, shard_sets
+from viaduct.data.notices import join_first, reason
+from viaduct.data.origins import Origin, SourceImage, find_image_format, find_origin
+from viaduct.data.shards import LABELS_FILE, SPLITS, find_shard_sets, shard_name
 from viaduct.data.tfrecord import RecordWriter
 from viaduct.errors import BadData, BadValue, DiskFull
 
 Progress = Callable[[int, int], None]
 
 MANIFEST = "build.json"
-VERSION = 1
+VERSION = 1  # of build.json
 SHARD_BYTES = 128 << 20  # about ImageNet's 140 MB
-MAX_SHARDS = 99_999
-WORKERS = 4
+MAX_SHARDS = 99_999  # file names have five digits
+# The defaults; images that are trained on without building records are split and labelled by these, too.
+VALIDATION_SHARE, SEED, FIRST_LABEL = 0.1, 0, 1
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,16 @@ def build_records(
     source: Origin | Path | str,
     out: Path | str,
     *,
-    seed: int = 0,
-    validation_share: float = 0.1,
-    first_label: int = 1,
+    seed: int = SEED,
+    validation_share: float = VALIDATION_SHARE,
+    first_label: int = FIRST_LABEL,
     train_shards: int | None = None,
     validation_shards: int | None = None,
-    workers: int = WORKERS,
+    workers: int = 4,
     strict: bool = False,
     on_progress: Progress | None = None,
 ) -> Built:
-    """Build records, or go on with a build that was stopped.
+    """Build records, or continue a build that was stopped.
 
     `source` is a folder of class folders, a .csv of path,label, or an `Origin` (see origins.py). `validation_share` of
     every class is set aside where the source has no validation images of its own; 0 sets none aside. Without a
@@ -102,8 +102,8 @@ def build_records(
     out = Path(out)
     refuse_nested(origin.path, out)
     plan = make_plan(origin, seed, validation_share, first_label, (train_shards, validation_shards))
-    with writable(out), lock_folder(out):
-        agree_with_earlier(out, plan)
+    with explain_write_errors(out), lock_folder(out):
+        refuse_other_build(out, plan)
         for leftover in out.glob(LEFTOVERS):
             leftover.unlink(missing_ok=True)
         write_text(out / MANIFEST, json.dumps(plan.manifest, indent=2) + "\n")
@@ -145,11 +145,14 @@ def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards:
     if validation is None:
         train, validation = set_aside(train, share, seed)
     splits = [shuffle_images(train, seed), shuffle_images(validation, seed)]
-    counts = [shard_count(images, wanted) for images, wanted in zip(splits, shards, strict=True)]
+    counts = [count_shards(images, requested) for images, requested in zip(splits, shards, strict=True)]
     planned = [
-        Shard(shard_name(split, number, count), images)
+        Shard(
+            shard_name(split, number, count),
+            members[number * len(members) // count : (number + 1) * len(members) // count],
+        )
         for split, members, count in zip(SPLITS, splits, counts, strict=True)
-        for number, images in enumerate(split_evenly(members, count))
+        for number in range(count)
     ]
     options = {
         "seed": seed,
@@ -158,7 +161,7 @@ def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards:
         "train_shards": counts[0],
         "validation_shards": counts[1],
     }
-    manifest = {"version": VERSION, "source": source_summary(origin), "options": options}
+    manifest = {"version": VERSION, "source": summarise_source(origin), "options": options}
     return Plan(planned, labels, manifest, len(splits[0]), len(splits[1]))
 
 
@@ -167,7 +170,7 @@ def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
     for name in origin.classes:
         if not name.isprintable() or name != name.strip():
             raise BadData(f"{origin.path}: the class name {name!r} would not survive in {LABELS_FILE}.")
-    if not origin.labels_given:
+    if not origin.has_numeric_labels:
         return {name: label for label, name in enumerate(origin.classes, start=first_label)}
     labels = {name: int(name) for name in origin.classes}
     smallest = min(labels.values())
@@ -180,15 +183,15 @@ def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
 
 
 def set_aside(images: Sequence[SourceImage], share: float, seed: int) -> tuple[list[SourceImage], list[SourceImage]]:
-    """Draw the same share of every class by the seed.
+    """Return the images to train on and those to validate with: the same share of every class, drawn by the seed.
 
     A class of two has one in each split; a class of one only trains.
     """
-    groups: dict[str, list[SourceImage]] = defaultdict(list)
+    by_class: dict[str, list[SourceImage]] = defaultdict(list)
     for image in images:
-        groups[image.group].append(image)
+        by_class[image.class_name].append(image)
     train, validation = list[SourceImage](), list[SourceImage]()
-    for members in groups.values():
+    for members in by_class.values():
         drawn = shuffle_images(members, seed, purpose="set aside")
         count = min(max(1, round(share * len(drawn))), len(drawn) - 1) if share else 0
         validation += drawn[:count]
@@ -208,24 +211,18 @@ def shuffle_images(images: Iterable[SourceImage], seed: int, purpose: str = "ord
     return sorted(images, key=draw)
 
 
-def shard_count(images: Sequence[SourceImage], wanted: int | None) -> int:
-    """Return the number of shards: at most one an image, 0 without images."""
-    natural = -(-sum(image.size for image in images) // SHARD_BYTES)
-    return min(wanted or max(natural, 1), len(images), MAX_SHARDS)
+def count_shards(images: Sequence[SourceImage], requested: int | None) -> int:
+    """Return the number of shards, as requested or by the bytes of the images; at most one an image."""
+    by_size = -(-sum(image.size for image in images) // SHARD_BYTES)
+    return min(requested or max(by_size, 1), len(images), MAX_SHARDS)
 
 
-def split_evenly(images: Sequence[SourceImage], count: int) -> Iterator[Sequence[SourceImage]]:
-    """Yield `count` runs whose lengths differ by one at most."""
-    for number in range(count):
-        yield images[number * len(images) // count : (number + 1) * len(images) // count]
-
-
-def source_summary(origin: Origin) -> dict[str, object]:
-    """Return enough to tell whether the images are still the same ones, without reading them."""
+def summarise_source(origin: Origin) -> dict[str, object]:
+    """Return counts and a digest by which changed images are noticed without reading them."""
     digest = hashlib.sha256("\n".join(origin.classes).encode("utf-8", "surrogateescape"))
     images = [*origin.train, *(origin.validation or ())]
     for image in images:
-        line = f"{image.name}\0{image.group}\0{image.size}\0{image.changed}\n"
+        line = f"{image.name}\0{image.class_name}\0{image.size}\0{image.modified}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))
     return {
         "classes": len(origin.classes),
@@ -238,16 +235,14 @@ def source_summary(origin: Origin) -> dict[str, object]:
 # An earlier build
 
 
-def agree_with_earlier(out: Path, plan: Plan) -> None:
+def refuse_other_build(out: Path, plan: Plan) -> None:
     """Raise `BadData` if the folder holds other files, or a build of other images or options."""
     if not (out / MANIFEST).is_file():
-        strangers = sorted(
-            path.name for split in SPLITS for found in shard_sets(out, split).values() for path in found.values()
-        )
-        if strangers:
-            raise BadData(
-                f"{out}: there are records already, not of this build: {strangers[0]} …", "Name a new folder."
-            )
+        files = [
+            path.name for split in SPLITS for shards in find_shard_sets(out, split).values() for path in shards.values()
+        ]
+        if files:
+            raise BadData(f"{out}: there are records already, not of this build: {min(files)} …", "Name a new folder.")
         refuse_foreign_files(out)
         return
     earlier = read_manifest(out / MANIFEST)
@@ -255,19 +250,16 @@ def agree_with_earlier(out: Path, plan: Plan) -> None:
         return
     hint = "Name a new folder, or delete this one to build again from the beginning."
     if earlier.get("source") != plan.manifest["source"]:
-        raise BadData(f"{out}: the images have changed since this build began: {source_change(earlier, plan)}.", hint)
-    raise BadData(f"{out}: this build began with other options: {option_change(earlier, plan)}.", hint)
+        changes = describe_source_change(earlier, plan)
+        raise BadData(f"{out}: the images have changed since this build began: {changes}.", hint)
+    raise BadData(f"{out}: this build began with other options: {describe_option_change(earlier, plan)}.", hint)
 
 
 def refuse_foreign_files(out: Path) -> None:
-    """Refuse a folder with files of another kind.
-
-    Hidden files, and those that belong to the disk, are ignored.
-    """
-    found = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
-    others = [name for name in found if name != "lost+found"]
-    if others:
-        raise BadData(f"{out}: it holds other things: {join_first(others)}.", "Name a new or an empty folder.")
+    """Refuse a folder with any files but hidden ones and the file system's lost+found."""
+    names = [path.name for path in out.iterdir() if not path.name.startswith(".") and path.name != "lost+found"]
+    if names:
+        raise BadData(f"{out}: it holds other things: {join_first(sorted(names))}.", "Name a new or an empty folder.")
 
 
 def read_manifest(path: Path) -> dict[str, object]:
@@ -278,21 +270,21 @@ def read_manifest(path: Path) -> dict[str, object]:
     return manifest if isinstance(manifest, dict) else {}
 
 
-def source_change(earlier: dict[str, object], plan: Plan) -> str:
+def describe_source_change(earlier: dict[str, object], plan: Plan) -> str:
     """Describe how the images differ from those of an earlier build."""
     then, now = earlier.get("source"), plan.manifest["source"]
     assert isinstance(now, dict)
     if not isinstance(then, dict):
         return "build.json does not say what they were"
-    counted = [
+    differences = [
         f"{then[key]:,} {noun}, now {now[key]:,}"
         for key, noun in (("pictures", "images"), ("bytes", "bytes"), ("classes", "classes"))
         if then.get(key) != now[key]
     ]
-    return "; ".join(counted) or "as many and as large, but with other names, classes or times of change"
+    return "; ".join(differences) or "as many and as large, but with other names, classes or times of change"
 
 
-def option_change(earlier: dict[str, object], plan: Plan) -> str:
+def describe_option_change(earlier: dict[str, object], plan: Plan) -> str:
     """Describe how the options differ from those of an earlier build."""
     then, now = earlier.get("options"), plan.manifest["options"]
     assert isinstance(now, dict)
@@ -307,8 +299,8 @@ def write_text(path: Path, content: str) -> None:
 
 
 @contextmanager
-def writable(out: Path) -> Iterator[None]:
-    """Make a folder, and explain why writing to it fails."""
+def explain_write_errors(out: Path) -> Iterator[None]:
+    """Make a folder; within the block, turn errors of the file system into messages that say what to do."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         yield
@@ -331,63 +323,65 @@ class Stopped(Exception):
 
 
 class Builder:
-    """Writes shards in threads: reading, writing and PNG's compression all leave Python free to go on."""
+    """Writer of shards in threads: reading, writing and PNG's compression all release Python's global lock."""
 
     def __init__(self, origin: Origin, plan: Plan, out: Path, strict: bool, on_progress: Progress | None) -> None:
         self.origin, self.plan, self.out, self.strict = origin, plan, out, strict
-        self.cut_short: list[str] = []
-        self.total = plan.train + plan.validation
-        self.done = 0
+        self.cut_short: list[str] = []  # names of JPEGs without an end marker
+        self._total = plan.train + plan.validation  # images
+        self._done = 0
         self._on_progress = on_progress or (lambda done, total: None)
         self._lock = threading.Lock()
         self._stop = threading.Event()
 
     def write(self, missing: Sequence[Shard], workers: int) -> None:
-        self._advance(self.total - sum(len(shard.images) for shard in missing))
+        """Write the missing shards; if one fails, end the others and raise its error."""
+        self._advance(self._total - sum(len(shard.images) for shard in missing))
         with ThreadPoolExecutor(workers, thread_name_prefix="viaduct-build") as pool:
             pending = [pool.submit(self._write_shard, shard) for shard in missing]
             try:
                 wait(pending, return_when=FIRST_EXCEPTION)
             finally:
-                self._stop.set()  # after a failure or an interrupt; otherwise nobody looks any more
+                self._stop.set()  # ends other shards after a failure or an interrupt; has no effect after success
                 pool.shutdown(wait=True, cancel_futures=True)
         failures = [error for future in pending if not future.cancelled() and (error := future.exception())]
-        for error in sorted(failures, key=lambda error: isinstance(error, Stopped)):
-            raise error
+        if failures:  # the failure itself rather than a `Stopped` that followed from it
+            raise min(failures, key=lambda error: isinstance(error, Stopped))
 
     def _write_shard(self, shard: Shard) -> None:
         with RecordWriter(self.out / shard.name) as writer:
             for image in shard.images:
                 if self._stop.is_set():
                     raise Stopped
-                writer.write(self._example(image))
+                writer.write(self._encode_record(image))
                 self._advance(1)
 
-    def _example(self, image: SourceImage) -> bytes:
+    def _encode_record(self, image: SourceImage) -> bytes:
+        """Return the tf.train.Example of an image.
+
+        A JPEG without an end marker is noted, or refused with `strict`. Only `data check --deep` decodes images.
+        """
         encoded = self.origin.read(image)
-        form = image_format(encoded)
-        if form is None:
+        image_format = find_image_format(encoded)
+        if image_format is None:
             raise BadData(f"{self.origin.path}: {image.name}: neither JPEG nor PNG any more.")
-        if form == "JPEG" and not has_end_marker(encoded):
-            self._note_cut_short(image)
+        if image_format == "JPEG" and not has_end_marker(encoded):
+            if self.strict:
+                raise BadData(f"{self.origin.path}: {image.name}: the JPEG is cut short: it has no end marker.")
+            with self._lock:
+                self.cut_short.append(image.name)
         return encode_example(
             {
-                "image/class/label": self.plan.labels[image.group],
-                "image/class/text": image.group.encode("utf-8", "surrogateescape"),
+                "image/class/label": self.plan.labels[image.class_name],
+                "image/class/text": image.class_name.encode("utf-8", "surrogateescape"),
                 "image/encoded": encoded,
                 "image/filename": image.name.encode("utf-8", "surrogateescape"),
-                "image/format": form,
+                "image/format": image_format,
             }
         )
 
-    def _note_cut_short(self, image: SourceImage) -> None:
-        """Only the end marker is looked for, which costs next to nothing; `data check --deep` decodes."""
-        if self.strict:
-            raise BadData(f"{self.origin.path}: {image.name}: the JPEG is cut short: it has no end marker.")
-        with self._lock:
-            self.cut_short.append(image.name)
-
     def _advance(self, count: int) -> None:
+        """Count images as done and report progress."""
         with self._lock:
-            self.done += count
-            self._on_progress(self.done, self.total)
+            self._done += count
+            self._on_progress(self._done, self._total)

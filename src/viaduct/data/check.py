@@ -11,6 +11,7 @@ findings are warnings. With `deep` every image is decoded; without it only its f
 from __future__ import annotations
 
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,19 +21,13 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from viaduct.data.crc32c import crc32c
-from viaduct.data.example import ImageFields, image_fields, image_filename
+from viaduct.data.example import NO_BOXES, ImageFields, image_fields, image_filename
 from viaduct.data.mindrecord import MindRecordFile, is_mindrecord
-from viaduct.data.mindrecord_folder import (
-    MindRecordFolder,
-    choose_fields,
-    holds_mindrecords,
-    open_files,
-    split_files,
-)
-from viaduct.data.origins import image_format
+from viaduct.data.mindrecord_folder import MindRecordFolder, choose_fields, holds_mindrecords, open_files, split_files
+from viaduct.data.notices import join_first
+from viaduct.data.origins import find_image_format
 from viaduct.data.shards import LABELS_FILE, SPLITS, explain_nothing_found, read_label_names, record_files
 from viaduct.data.tfrecord import BadRecord, Record, compression, origin_note, survey_records
 from viaduct.errors import BadData
@@ -56,15 +51,14 @@ Kind = Literal[
 Progress = Callable[[int, int], None]
 Decode = Callable[[bytes], object]
 
-NAMED_AT_MOST = 5
 MAX_FINDINGS_PER_FILE = 20  # of each severity
-UNEVEN_CLASSES = 10  # a warning if the largest class has more than so many times the images of the smallest
-UNEVEN_SHARDS = 2  # likewise for the bytes of a split's files
+MAX_CLASS_RATIO = 10  # a warning if the largest class has more than so many times the images of the smallest
+MAX_SHARD_RATIO = 2  # likewise for the bytes of a split's files
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Problem, and where it is."""
+    """One problem: how severe, of which kind, where, and in words."""
 
     severity: Severity
     kind: Kind
@@ -74,7 +68,7 @@ class Finding:
 
 @dataclass
 class ShardCheck:
-    """Line of the table: contents of a file, and how much of it is bad."""
+    """Figures and findings of one file, filled while it is checked."""
 
     split: str
     path: Path
@@ -85,7 +79,7 @@ class ShardCheck:
     mislabelled: int = 0
     labels: Counter[int] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
-    digests: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    digests: array[int] = field(default_factory=lambda: array("Q"))  # `fingerprint` of each image
 
     @property
     def bad(self) -> int:
@@ -106,7 +100,7 @@ class CheckReport:
         return [finding for finding in self.findings if finding.severity == "error"]
 
     def labels(self, split: str) -> Counter[int]:
-        """Return how many images each label has in a split."""
+        """Return the number of images of each label in a split."""
         return sum((shard.labels for shard in self.shards if shard.split == split), Counter())
 
 
@@ -119,7 +113,7 @@ def check_records(
     workers: int = 2,
     on_progress: Progress | None = None,
 ) -> CheckReport:
-    """Check both splits of a folder. `deep` decodes every image with `decode`, in as many threads as `workers`.
+    """Check both splits of a folder in `workers` threads; `deep` decodes every image with `decode`.
 
     Labels must be in labels.txt, if that file names any. `classes` is the number of classes, or the number of a
     network's outputs: where labels begin with 1, as in ImageNet's records, 1,000 classes are 1 to 1,000 and fit 1,001
@@ -128,8 +122,8 @@ def check_records(
     if deep and decode is None:
         raise ValueError("a deep check needs a function to decode with")
     folder = Path(folder)
-    names, findings = check_names(folder.parent if folder.is_file() else folder)
-    shards = find_shards(folder, findings)
+    names, findings = read_names(folder.parent if folder.is_file() else folder)
+    shards = list_shards(folder, findings)
     checker = Checker(names, classes, decode if deep else None)
     total = sum(shard.bytes for shard in shards)
     done = 0
@@ -146,7 +140,7 @@ def check_records(
     return report
 
 
-def check_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
+def read_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
     """Return the names of labels.txt, and findings about the file."""
     where = str(folder / LABELS_FILE)
     try:
@@ -158,7 +152,7 @@ def check_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
     return {}, [Finding("warning", "labels.txt", where, "missing or empty: classes will have numbers, not names.")]
 
 
-def find_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
+def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
     """List the files to check; add a finding for a set of files that is incomplete."""
     shards = []
     if holds_mindrecords(folder):
@@ -190,94 +184,88 @@ class Checker:
         self.names, self.classes, self.decode = names, classes, decode
 
     def check(self, shard: ShardCheck) -> ShardCheck:
-        if is_mindrecord(shard.path):
-            return self._check_mindrecord(shard)
-        digests = list[int]()
-        for found in survey_records(shard.path):
-            shard.records += 1
-            if isinstance(found, BadRecord):
-                shard.corrupt += 1
-                report_record(shard, "corrupt", found, found.reason)
-            else:
-                self._check_record(shard, found, digests)
-        shard.digests = np.array(digests, dtype=np.uint64)
-        note_unnamed_problems(shard)
-        note_form(shard)
+        """Check all records of a file; fill in and return its figures and findings."""
+        holds_rows = is_mindrecord(shard.path)
+        if holds_rows:
+            self._check_mindrecord(shard)
+        else:
+            self._check_tfrecords(shard)
+        if shard.bad > MAX_FINDINGS_PER_FILE:
+            message = f"its records have {shard.bad:,} problems; the first {MAX_FINDINGS_PER_FILE} are named."
+            shard.findings.append(Finding("error", "corrupt", str(shard.path), message))
+        if not shard.records and not shard.corrupt:
+            shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
+        kind = "" if holds_rows else compression(shard.path)
+        if kind:
+            message = f"compressed ({kind}): training reads at random, so it must be unpacked first."
+            shard.findings.append(Finding("error", "compressed", str(shard.path), message))
         return shard
 
-    def _check_mindrecord(self, shard: ShardCheck) -> ShardCheck:
+    def _check_tfrecords(self, shard: ShardCheck) -> None:
+        for record in survey_records(shard.path):
+            shard.records += 1
+            if isinstance(record, BadRecord):
+                add_corrupt(shard, record, record.reason)
+                continue
+            try:
+                fields = image_fields(record.data)
+            except BadData as error:
+                add_corrupt(shard, record, error.what)
+            else:
+                self._check_fields(shard, fields, partial(describe_record, shard, record))
+
+    def _check_mindrecord(self, shard: ShardCheck) -> None:
         """Check a MindRecord file; one whose header or pages are damaged is one error."""
-        digests = list[int]()
         try:
             file = MindRecordFile(shard.path)
             image, label = choose_fields(file, "", "")
         except BadData as error:
             shard.corrupt += 1
             add_finding(shard, Finding("error", "corrupt", str(shard.path), error.what))
-            return shard
+            return
         folder = MindRecordFolder(shard.path, [file], image, label)
         for row in range(len(file)):
             shard.records += 1
             try:
-                encoded, number = file.blob(row, image), file.integer(row, label)
+                fields = ImageFields(file.blob(row, image), file.integer(row, label), "", NO_BOXES)
             except BadData as error:
-                shard.corrupt += 1
                 reason = error.reason if isinstance(error, BadRecord) else error.what
-                report_record(shard, "corrupt", folder.make_error(row, reason), reason)
-                continue
-            fields = ImageFields(encoded, number, "", np.empty((0, 4), np.float32))
-            self._check_fields(shard, fields, partial(describe_row, shard, folder, row), digests)
-        shard.digests = np.array(digests, dtype=np.uint64)
-        note_unnamed_problems(shard)
-        if not shard.records:
-            shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
-        return shard
+                add_corrupt(shard, folder.make_error(row, reason), reason)
+            else:
+                self._check_fields(shard, fields, partial(describe_row, shard, folder, row))
 
-    def _check_record(self, shard: ShardCheck, record: Record, digests: list[int]) -> None:
-        try:
-            fields = image_fields(record.data)
-        except BadData as error:
-            shard.corrupt += 1
-            return report_record(shard, "corrupt", record, error.what)
-        return self._check_fields(shard, fields, lambda: describe_record(shard, record), digests)
-
-    def _check_fields(
-        self, shard: ShardCheck, fields: ImageFields, where: Callable[[], str], digests: list[int]
-    ) -> None:
-        digests.append(fingerprint(fields.encoded))
+    def _check_fields(self, shard: ShardCheck, fields: ImageFields, describe_place: Callable[[], str]) -> None:
+        """Check label, image and boxes of a record; `describe_place` is called only where there is a finding."""
+        shard.digests.append(fingerprint(fields.encoded))
         shard.labels[fields.label] += 1
         label_error = self._find_label_error(fields.label)
         if label_error:
             shard.mislabelled += 1
-            add_finding(shard, Finding("error", "mislabelled", where(), label_error.rstrip(".") + "."))
+            add_finding(shard, Finding("error", "mislabelled", describe_place(), label_error.rstrip(".") + "."))
         decode_error = self._find_decode_error(fields.encoded)
         if decode_error:
             shard.undecodable += 1
-            add_finding(shard, Finding("error", "undecodable", where(), decode_error.rstrip(".") + "."))
-        if not boxes_are_inside(fields):
-            add_finding(shard, Finding("warning", "boxes", where(), "a box leaves the image or is turned over."))
+            add_finding(shard, Finding("error", "undecodable", describe_place(), decode_error.rstrip(".") + "."))
+        if not are_boxes_inside(fields):
+            message = "a box leaves the image or is turned over."
+            add_finding(shard, Finding("warning", "boxes", describe_place(), message))
 
     def _find_label_error(self, label: int) -> str | None:
         if label < 0:
             return f"its label is {label}"
         if self.names and label not in self.names:
             return f"its label {label} is not in {LABELS_FILE}, which has {min(self.names)} to {max(self.names)}"
-        if self.classes is not None and label > self.last_label(self.classes):
-            last = self.last_label(self.classes)
-            return f"its label is {label}, where {self.classes} classes have {last - self.classes + 1} to {last}"
+        if self.classes is not None:
+            # Labels begin with 1 unless labels.txt names a 0. Without that file labels 0 to `classes` pass here, and
+            # `find_spare_output` refuses them if both ends occur.
+            last = self.classes - 1 if 0 in self.names else self.classes
+            if label > last:
+                return f"its label is {label}, where {self.classes} classes have {last - self.classes + 1} to {last}"
         return None
-
-    def last_label(self, classes: int) -> int:
-        """Return the highest label that so many classes may have.
-
-        Labels begin with 1 unless labels.txt names a 0. Without that file labels 0 to `classes` pass here, and
-        `find_spare_output` refuses them if both ends occur.
-        """
-        return classes - 1 if 0 in self.names else classes
 
     def _find_decode_error(self, encoded: memoryview) -> str | None:
         if self.decode is None:
-            return None if image_format(encoded) else f"its image is neither JPEG nor PNG: {bytes(encoded[:8])!r}"
+            return None if find_image_format(encoded) else f"its image is neither JPEG nor PNG: {bytes(encoded[:8])!r}"
         try:
             self.decode(bytes(encoded))
         except MissingExtra:
@@ -290,20 +278,22 @@ class Checker:
 def fingerprint(encoded: memoryview) -> int:
     """Return two unrelated checksums of an image as one number of 64 bits.
 
-    They are five times as fast as a cryptographic hash, which is not needed: images are not made to collide.
+    They are five times as fast as a cryptographic hash, which is not needed: nobody makes images collide on purpose.
     """
     return crc32c(encoded) << 32 | zlib.crc32(encoded)
 
 
-def report_record(shard: ShardCheck, kind: Kind, at: Record | BadRecord, reason: str) -> None:
-    add_finding(shard, Finding("error", kind, describe_record(shard, at), reason.rstrip(".") + "."))
+def add_corrupt(shard: ShardCheck, record: Record | BadRecord, reason: str) -> None:
+    """Count a corrupt record, and add a finding about it."""
+    shard.corrupt += 1
+    add_finding(shard, Finding("error", "corrupt", describe_record(shard, record), reason.rstrip(".") + "."))
 
 
-def describe_record(shard: ShardCheck, at: Record | BadRecord) -> str:
+def describe_record(shard: ShardCheck, record: Record | BadRecord) -> str:
     """Return the file, the number and the offset of a record, and its image file if known, for messages."""
-    number = at.record if isinstance(at, BadRecord) else at.number
-    made_from = at.made_from if isinstance(at, BadRecord) else image_filename(at.data)
-    return f"{shard.path}: record {number:,} at byte {at.offset:,}{origin_note(made_from)}"
+    number = record.record if isinstance(record, BadRecord) else record.number
+    made_from = record.made_from if isinstance(record, BadRecord) else image_filename(record.data)
+    return f"{shard.path}: record {number:,} at byte {record.offset:,}{origin_note(made_from)}"
 
 
 def describe_row(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:
@@ -311,7 +301,7 @@ def describe_row(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:
 
 
 def add_finding(shard: ShardCheck, finding: Finding) -> None:
-    """Add a finding about a record unless the file has enough of its severity; the table has the numbers.
+    """Add a finding about a record unless the file has MAX_FINDINGS_PER_FILE of its severity; the table counts all.
 
     Errors and warnings are limited separately, so that many warnings do not hide an error.
     """
@@ -319,27 +309,9 @@ def add_finding(shard: ShardCheck, finding: Finding) -> None:
         shard.findings.append(finding)
 
 
-def note_unnamed_problems(shard: ShardCheck) -> None:
-    """Add a finding that counts the problems if not all of them were named."""
-    if shard.bad > MAX_FINDINGS_PER_FILE:
-        message = f"its records have {shard.bad:,} problems; the first {MAX_FINDINGS_PER_FILE} are named."
-        shard.findings.append(Finding("error", "corrupt", str(shard.path), message))
-
-
-def note_form(shard: ShardCheck) -> None:
-    """Add findings about a file that is empty or compressed."""
-    if not shard.records:
-        shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
-    kind = compression(shard.path)
-    if kind:
-        message = f"compressed ({kind}): training reads at random, so it must be unpacked first."
-        shard.findings.append(Finding("error", "compressed", str(shard.path), message))
-
-
-def boxes_are_inside(fields: ImageFields) -> bool:
+def are_boxes_inside(fields: ImageFields) -> bool:
+    """Return True if all boxes lie within the image and none has its upper left corner beyond its lower right one."""
     boxes = fields.boxes
-    if not len(boxes):
-        return True
     return bool((boxes >= 0).all() and (boxes <= 1).all() and (boxes[:, :2] <= boxes[:, 2:]).all())
 
 
@@ -350,17 +322,17 @@ def find_empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
     """Find splits without files or without records."""
     findings = []
     for split in SPLITS:
-        mine = [shard for shard in shards if shard.split == split]
-        if not mine:
+        records = [shard.records for shard in shards if shard.split == split]
+        if not records:
             severity: Severity = "error" if split == "train" else "warning"
             findings.append(Finding(severity, "empty", split, "there are no such files, and training needs some."))
-        elif not any(shard.records for shard in mine):
-            findings.append(Finding("error", "empty", split, f"there is not one record in its {len(mine)} files."))
+        elif not any(records):
+            findings.append(Finding("error", "empty", split, f"there is not one record in its {len(records)} files."))
     return findings
 
 
 def find_spare_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
-    """Find a label N where `classes` is N.
+    """Find labels that go up to N where `classes` is N.
 
     Labels 1 to N are right for N classes, but a network needs N + 1 outputs for them. Labels 0 to N are too many.
     """
@@ -386,7 +358,7 @@ def find_imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
             findings.append(
                 Finding("warning", "imbalance", split, f"{len(absent):,} classes have no images: {listed}.")
             )
-        if counts and max(counts.values()) > UNEVEN_CLASSES * min(counts.values()):
+        if counts and max(counts.values()) > MAX_CLASS_RATIO * min(counts.values()):
             (most, many), *_, (least, few) = counts.most_common()
             message = f"{format_label(names, most)} has {many:,} images, {format_label(names, least)} {few:,}."
             findings.append(Finding("warning", "imbalance", split, message))
@@ -398,20 +370,12 @@ def format_label(names: dict[int, str], label: int) -> str:
     return f"{label} ({names[label]})" if label in names else str(label)
 
 
-def join_first(items: Sequence[str]) -> str:
-    """Join the first items, and say how many more there are."""
-    more = f" and {len(items) - NAMED_AT_MOST:,} more" if len(items) > NAMED_AT_MOST else ""
-    return ", ".join(items[:NAMED_AT_MOST]) + more
-
-
 def find_duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
-    """Find images with equal fingerprints, which means equal encoded bytes.
-
-    Of twenty million checks of ImageNet about one would mistake two different images for copies.
-    """
+    """Find images with equal fingerprints: copies, with a chance of error of 1 in 20 million for all of ImageNet."""
     findings, distinct = [], {}
     for split in SPLITS:
-        digests = np.concatenate([np.empty(0, np.uint64), *(shard.digests for shard in shards if shard.split == split)])
+        shard_digests = [np.array(shard.digests, np.uint64) for shard in shards if shard.split == split]
+        digests = np.concatenate([np.empty(0, np.uint64), *shard_digests])
         distinct[split] = np.unique(digests)
         repeated = len(digests) - len(distinct[split])
         if repeated:
@@ -429,7 +393,8 @@ def find_uneven_shards(shards: Sequence[ShardCheck]) -> list[Finding]:
     findings = []
     for split in SPLITS:
         sizes = sorted((shard.bytes, shard.path.name) for shard in shards if shard.split == split)
-        if sizes and sizes[-1][0] > UNEVEN_SHARDS * sizes[0][0]:
-            message = f"{sizes[-1][1]} has {sizes[-1][0]:,} bytes, {sizes[0][1]} {sizes[0][0]:,}."
+        if sizes and sizes[-1][0] > MAX_SHARD_RATIO * sizes[0][0]:
+            (least, smallest), (most, largest) = sizes[0], sizes[-1]
+            message = f"{largest} has {most:,} bytes, {smallest} {least:,}."
             findings.append(Finding("warning", "shard sizes", split, message))
     return findings

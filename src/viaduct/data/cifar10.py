@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from viaduct.data.notices import reason
+from viaduct.data.notices import join_first, reason
 from viaduct.data.source import Colour, Images, ImageSet, Labels, Pixels, Split
 from viaduct.errors import BadData
 
@@ -27,7 +27,7 @@ SIDE = 32
 RECORD_BYTES = 1 + 3 * SIDE * SIDE
 RECORDS_PER_FILE = 10_000
 
-WHERE_TO_GET_IT = (
+HOW_TO_GET = (
     "`viaduct data fetch cifar10 --out DIR` brings it (170 MB); without a network: --from cifar-10-binary.tar.gz, "
     "from https://www.cs.toronto.edu/~kriz/cifar.html"
 )
@@ -38,14 +38,12 @@ class Cifar10(Images):
     """50,000 images to train on and 10,000 to validate, read from the folder given with --data."""
 
     name: ClassVar[str] = "cifar10"
+    class_names: ClassVar[tuple[str, ...]] = NAMES
     needs_path: ClassVar[bool] = True
-    how_to_get: ClassVar[str] = WHERE_TO_GET_IT
+    how_to_get: ClassVar[str] = HOW_TO_GET
 
     mean: Colour = (0.4914, 0.4822, 0.4465)
     std: Colour = (0.2023, 0.1994, 0.2010)
-
-    def read_label_names(self, path: Path | None) -> dict[int, str]:
-        return dict(enumerate(NAMES))
 
     @property
     def image_shape(self) -> tuple[int, int]:
@@ -53,17 +51,17 @@ class Cifar10(Images):
 
     def load(self, path: Path | None) -> ImageSet:
         if path is None:
-            raise BadData("cifar10 is read from a folder; none was given.", "Give --data DIR.", WHERE_TO_GET_IT)
-        folder = find_folder(Path(path))
+            raise BadData("cifar10 is read from a folder; none was given.", "Give --data DIR.", HOW_TO_GET)
+        folder = find_folder(path)
         return ImageSet(read_split(folder, TRAIN_FILES), read_split(folder, (TEST_FILE,)), read_names(folder))
 
 
 def find_folder(path: Path) -> Path:
-    """Return DIR itself, or the folder in it that the archive unpacks to."""
+    """Return the folder that the archive unpacks to: the one in `path` if it is there, else `path` itself."""
     if path.is_file():
         raise BadData(f"{path}: expected a folder, found a file.", "If it is the archive, unpack it first.")
     if not path.is_dir():
-        raise BadData(f"{path}: there is no such folder.", "Give --data DIR.", WHERE_TO_GET_IT)
+        raise BadData(f"{path}: there is no such folder.", "Give --data DIR.", HOW_TO_GET)
     inner = path / FOLDER
     return inner if inner.is_dir() else path
 
@@ -91,27 +89,26 @@ def check_file(file: Path) -> None:
     if not file.is_file():
         raise BadData(f"{file}: there is no such file.", *explain_missing(file))
     expected = RECORDS_PER_FILE * RECORD_BYTES
-    found = file.stat().st_size
-    if found == expected:
+    size = file.stat().st_size
+    if size == expected:
         return
-    surplus = found % RECORD_BYTES
-    ending = f"ends {surplus:,} bytes into a record" if surplus else f"holds {found // RECORD_BYTES:,} whole records"
+    surplus = size % RECORD_BYTES
+    ending = f"ends {surplus:,} bytes into a record" if surplus else f"holds {size // RECORD_BYTES:,} whole records"
     raise BadData(
-        f"{file}: expected {expected:,} bytes, found {found:,}.",
+        f"{file}: expected {expected:,} bytes, found {size:,}.",
         f"It {ending}, instead of {RECORDS_PER_FILE:,} of {RECORD_BYTES:,} bytes. Copy or download it again.",
-        WHERE_TO_GET_IT,
+        HOW_TO_GET,
     )
 
 
 def explain_missing(file: Path) -> list[str]:
     """Return hints about what the folder has instead."""
     present = sorted(entry.name for entry in file.parent.iterdir())
-    shown = ", ".join(present[:12]) + (f" and {len(present) - 12} more" if len(present) > 12 else "")
-    hints = [f"{file.parent} has: {shown}" if present else f"{file.parent} is empty."]
+    hints = [f"{file.parent} has: {join_first(present, 12)}" if present else f"{file.parent} is empty."]
     pickled = [file.parent, file.parent / "cifar-10-batches-py"]
     if any((folder / "data_batch_1").is_file() for folder in pickled):
         hints.append("data_batch_1 without .bin is the Python version; viaduct reads the binary version.")
-    return [*hints, WHERE_TO_GET_IT]
+    return [*hints, HOW_TO_GET]
 
 
 def check_labels(file: Path, labels: Labels) -> None:
@@ -125,7 +122,7 @@ def check_labels(file: Path, labels: Labels) -> None:
 
 
 def read_names(folder: Path) -> tuple[str, ...]:
-    """Read the class names beside the files; the usual ones where there is no list."""
+    """Read the class names from batches.meta.txt; return CIFAR-10's own where the file is not there."""
     file = folder / NAMES_FILE
     if not file.is_file():
         return NAMES

@@ -6,10 +6,10 @@
     done = crops.prepare(numbers, positions, seed, epoch, out)    True for each image that is in `out`, bit for bit
                                                                   what `preprocess.prepare_image` returns
 
-The images that are not done are prepared by themselves. One by one Python needs 90 µs an image (`official`) in which
-no other thread of it can run: 16 of them, with sleeps of 0.85 ms in place of decoding, came to 5,700 images/s of the
-18,800 that such a sleep allows; with this call to 17,400. Damaged or unusual records are left to `prepare_image`, which
-explains what is wrong with them, and so are crops that `fast` would shrink.
+The images that are not done are prepared by themselves. One by one, Python holds its global lock for 90 µs an image
+(`official`): 16 threads, with sleeps of 0.85 ms in place of decoding, came to 5,700 images/s of the 18,800 that such a
+sleep allows; with this call to 17,400. Damaged or unusual records are left to `prepare_image`, which explains what is
+wrong with them, and so are crops that `fast` would shrink.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ class Crops:
         sampler = reference.sampler
         assert sampler is not None
         self._compiled, self._folder, self._size = compiled, folder, size
-        self._large = 2 * size if fast else 0  # from here on both directions have two pixels for each that is seen
+        # With `fast`, crops of at least this many pixels in both directions would be shrunk; 0: none are.
+        self._large = 2 * size if fast else 0
         self._starts = np.array(folder.starts)
         self._fancy = reference.fancy_upsampling[True] and not fast
         self._lines: region.Lines | tuple[None, None] = normal_lines(network, size) if normalised else (None, None)
-        drawn = (*sampler.ratio, *sampler.area, sampler.least_covered, sampler.attempts, sampler.uses_boxes)
-        self._sampler = np.array([*drawn, sampler.frame or 0], dtype=np.float64)
+        settings = (*sampler.ratio, *sampler.area, sampler.least_covered, sampler.attempts, sampler.uses_boxes)
+        self._sampler = np.array([*settings, sampler.frame or 0], dtype=np.float64)  # in the order that C reads them
         self._mirrors_before = reference.mirrors_before_resize
         self._colours = COLOURS[None if records.increased_aug == "off" else reference.recolour]
 
@@ -57,23 +58,23 @@ class Crops:
         folder, done = self._folder, np.zeros(len(numbers), dtype=np.bool_)
         files = (np.searchsorted(self._starts, numbers, side="right") - 1).tolist()
         try:
-            handles = [folder.open_file(file) for file in files]  # held until they have been read
+            handles = [folder.open_file(file) for file in files]  # keep the files open until they have been read
         except BadData:  # a file that cannot be opened; preparing its records one by one names it
             return done
-        wanted = np.empty((len(numbers), 4), dtype=np.int64)
-        wanted[:, 0] = [handle.descriptor for handle in handles]
-        np.add(folder.offsets[numbers], HEADER.size, out=wanted[:, 1])
-        wanted[:, 2] = folder.lengths[numbers]
-        wanted[:, 3] = positions
+        requests = np.empty((len(numbers), 4), dtype=np.int64)  # file descriptor, offset, length, position in the epoch
+        requests[:, 0] = [handle.descriptor for handle in handles]
+        np.add(folder.offsets[numbers], HEADER.size, out=requests[:, 1])
+        requests[:, 2] = folder.lengths[numbers]
+        requests[:, 3] = positions
         random_key = seed & WORD, epoch & WORD
         options = folder.check, self._size, self._large, self._fancy, self._mirrors_before, self._colours
-        self._compiled(wanted, self._sampler, *random_key, *options, *self._lines, out, done)
+        self._compiled(requests, self._sampler, *random_key, *options, *self._lines, out, done)
         return done
 
 
 def find_crops(records: Records, folder: Folder, *, normalised: bool) -> Crops | None:
     """Return the crops of this folder if they can be prepared in one call, else None."""
-    compiled = region.find_compiled("see_crops")
+    compiled = region.find_function("see_crops")
     if compiled is None or records.auto_augment or records.increased_aug == "on":
         return None
     if not isinstance(folder, RecordFolder) or find_preprocessing(records.preprocess).views:

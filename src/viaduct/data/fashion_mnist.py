@@ -2,8 +2,9 @@
 
     train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-images-idx3-ubyte[.gz], t10k-labels-idx1-ubyte[.gz]
 
-`viaduct data fetch fashion-mnist --out fashion` brings them. Grey becomes three equal channels, so that a network
-trained on colour images can go on from there. Other sets of the same shape (MNIST) can be read too.
+`viaduct data fetch fashion-mnist --out fashion` downloads them. Grey becomes three equal channels, so that a network
+trained on colour images can be trained further on them. Other sets in such files (MNIST) can be read, too, but their
+classes get the names of Fashion-MNIST's.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from viaduct.data.origins import IDX_IMAGES, IDX_LABELS, read_idx
+from viaduct.data.origins import read_idx_pair
 from viaduct.data.source import Colour, Images, ImageSet, Split
 from viaduct.errors import BadData
 
 NAMES = ("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle-boot")
-GET_IT = "`viaduct data fetch fashion-mnist --out DIR` brings the four files."
+HOW_TO_GET = "`viaduct data fetch fashion-mnist --out DIR` brings the four files."
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class FashionMnist(Images):
     """60,000 images to train on and 10,000 to validate, read from the folder given with --data."""
 
     name: ClassVar[str] = "fashion-mnist"
+    class_names: ClassVar[tuple[str, ...]] = NAMES
     needs_path: ClassVar[bool] = True
-    how_to_get: ClassVar[str] = GET_IT
+    how_to_get: ClassVar[str] = HOW_TO_GET
 
     mean: Colour = (0.2860, 0.2860, 0.2860)
     std: Colour = (0.3530, 0.3530, 0.3530)
@@ -37,37 +39,32 @@ class FashionMnist(Images):
     def usual_count(self) -> int:
         return 60_000
 
-    def read_label_names(self, path: Path | None) -> dict[int, str]:
-        return dict(enumerate(NAMES))
-
     @property
     def image_shape(self) -> tuple[int, int]:
         return 28, 28
 
     def load(self, path: Path | None) -> ImageSet:
         if path is None:
-            raise BadData("fashion-mnist is read from a folder; none was given.", "Give --data DIR.", GET_IT)
+            raise BadData("fashion-mnist is read from a folder; none was given.", "Give --data DIR.", HOW_TO_GET)
         if not path.is_dir():
-            raise BadData(f"{path}: there is no such folder.", GET_IT)
+            raise BadData(f"{path}: there is no such folder.", HOW_TO_GET)
         return ImageSet(read_split(path, "train"), read_split(path, "t10k"), NAMES)
 
 
 def read_split(folder: Path, split: str) -> Split:
-    """Read the images and labels of one split, and check that they fit."""
-    images = find(folder, f"{split}-images-idx3-ubyte")
-    labels = find(folder, f"{split}-labels-idx1-ubyte")
-    pixels, classes = read_idx(images, IDX_IMAGES), read_idx(labels, IDX_LABELS)
-    if len(pixels) != len(classes):
-        raise BadData(f"{images}: {len(pixels):,} images, but {len(classes):,} labels in {labels}.")
+    """Read the images and labels of one split; refuse unequal numbers of them and labels above 9."""
+    images = find_file(folder, f"{split}-images-idx3-ubyte")
+    labels = find_file(folder, f"{split}-labels-idx1-ubyte")
+    pixels, classes = read_idx_pair(images, labels)
     if len(classes) and classes.max() >= len(NAMES):
         raise BadData(f"{labels}: label {classes.max()} found; expected 0 to {len(NAMES) - 1}.")
     return Split(np.repeat(pixels[..., None], 3, axis=3), classes.astype(np.int64))
 
 
-def find(folder: Path, name: str) -> Path:
+def find_file(folder: Path, name: str) -> Path:
     """Return the file of that name, plain or gzipped."""
     for file in (folder / name, folder / f"{name}.gz"):
         if file.is_file():
             return file
     present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:12]) or "nothing"
-    raise BadData(f"{folder / name}[.gz]: there is no such file.", f"{folder} has: {present}", GET_IT)
+    raise BadData(f"{folder / name}[.gz]: there is no such file.", f"{folder} has: {present}", HOW_TO_GET)

@@ -1,13 +1,13 @@
-"""Public sets of images: fetched once, checksummed, continued where they broke off.
+"""Download of public sets of images: checksummed, and continued where it broke off.
 
     fetch("cifar10", Path("data"))                                    -> data/cifar-10-batches-bin
     fetch("fashion-mnist", Path("data"), source="http://mirror/set/") -> data
 
-What lies in the folder, besides the set itself:
+Files in the folder besides the set itself:
 
-    NAME.part         what has come of a file so far
-    NAME.part.json    from where, and of which version; another version on the server starts over
-    NAME.bad          what had the wrong checksum, to be looked at
+    NAME.part         the part of a file that was downloaded so far
+    NAME.part.json    its address and version; if the server has another version, the download starts over
+    NAME.bad          a file with a wrong checksum, kept for a look at it
     MD5SUMS           beside CIFAR-10's unpacked files: their sums, for `md5sum -c` and for the next fetch
 
 A file takes its own name only when its checksum is right, so a fetch that was killed is simply run again.
@@ -37,18 +37,15 @@ from urllib.request import Request, url2pathname, urlopen
 
 from viaduct.atomic_files import lock_folder, replace_file
 from viaduct.data import cifar10
-from viaduct.data.notices import reason
+from viaduct.data.notices import join_first, reason
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
-Progress = Callable[[int, int | None], None]
-"""Bytes of the file at hand that are here, and of how many, if the server says so."""
-
+Progress = Callable[[int, int | None], None]  # bytes of the current file that are here, and its size if it is known
+# Seconds before each new try after a broken connection; after a try that received something, from the first on again.
 PAUSES = (0.5, 1.0, 2.0, 4.0)
-"""Seconds before each new try after a broken connection; a try that got further begins the row again."""
-
-STALL_SECONDS = 30.0
-PIECE_BYTES = 1 << 18
-TEXT_BYTES = 1 << 20
+STALL_SECONDS = 30.0  # without an answer
+PIECE_BYTES = 1 << 18  # read at once
+MAX_TEXT_BYTES = 1 << 20  # of each text file in the archive
 
 SUMS_FILE = "MD5SUMS"
 RECORD_FILES = (*cifar10.TRAIN_FILES, cifar10.TEST_FILE)
@@ -68,7 +65,10 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class PublicSet:
-    """Files at an address, each in the forms it may have (gzipped, plain); the first form is the one downloaded."""
+    """Files at an address, each in the forms it may have (gzipped, plain); the first form is the one downloaded.
+
+    An archive is a set of a single file, which is unpacked.
+    """
 
     address: str
     files: tuple[tuple[PublicFile, ...], ...]
@@ -84,7 +84,13 @@ def zipped_or_plain(name: str, zipped_md5: str, plain_md5: str) -> tuple[PublicF
     return PublicFile(f"{name}.gz", zipped_md5), PublicFile(name, plain_md5)
 
 
-# Sums of the archives as their authors publish them; of the plain files as found after gunzip.
+# Name, md5 of NAME.gz as the authors publish it, md5 of NAME as found after gunzip.
+FASHION_MNIST = (
+    ("train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
+    ("train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe", "9018921c3c673c538a1fc5bad174d6f9"),
+    ("t10k-images-idx3-ubyte", "bef4ecab320f06d8554ea6380940ec79", "8181f5470baa50b63fa0f6fddb340f0a"),
+    ("t10k-labels-idx1-ubyte", "bb300cfdad3c16e7a12a480ee83cd310", "15d484375f8d13e6eb1aabb0c3f46965"),
+)
 SETS = {
     "cifar10": PublicSet(
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
@@ -93,49 +99,36 @@ SETS = {
     ),
     "fashion-mnist": PublicSet(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        (
-            zipped_or_plain(
-                "train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "f4a8712d7a061bf5bd6d2ca38dc4d50a"
-            ),
-            zipped_or_plain(
-                "train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe", "9018921c3c673c538a1fc5bad174d6f9"
-            ),
-            zipped_or_plain(
-                "t10k-images-idx3-ubyte", "bef4ecab320f06d8554ea6380940ec79", "8181f5470baa50b63fa0f6fddb340f0a"
-            ),
-            zipped_or_plain(
-                "t10k-labels-idx1-ubyte", "bb300cfdad3c16e7a12a480ee83cd310", "15d484375f8d13e6eb1aabb0c3f46965"
-            ),
-        ),
+        tuple(zipped_or_plain(*names_and_sums) for names_and_sums in FASHION_MNIST),
     ),
 }
 
 
 def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progress | None = None) -> Path:
-    """Bring a set into `out` and return its folder.
-
-    A complete set is left alone, and no network is used.
+    """Download or copy a set into `out`, and return its folder; a complete set is left alone without using the network.
 
     `source` is an address (of the file, or of the folder it lies in) or a local file or folder; by default the
     set's public address.
     """
-    wanted = find_set(name)
+    public_set = find_set(name)
     with explain_errors(out):
-        complete_folder = find_complete(wanted, out)
+        complete_folder = find_complete(public_set, out)
         if complete_folder is not None:
             return complete_folder
-        origin = find_origin(source or wanted.address)
-        create_folder(out)
+        origin = parse_source(source or public_set.address)
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass  # the folder can be written to: find out before the download
         with lock_folder(out):
-            obtained = [obtain(wanted, forms, out, origin, on_progress or ignore) for forms in wanted.files]
-            return unpack(obtained[0], out) if wanted.is_archive else out
+            files = [obtain(public_set, forms, out, origin, on_progress or ignore) for forms in public_set.files]
+            return unpack(files[0], out) if public_set.is_archive else out
 
 
-def present(name: str, out: Path) -> Path | None:
+def find_present(name: str, out: Path) -> Path | None:
     """Return the folder of the set in `out` if it is there and complete."""
-    wanted = find_set(name)
+    public_set = find_set(name)
     with explain_errors(out):
-        return find_complete(wanted, out)
+        return find_complete(public_set, out)
 
 
 def find_set(name: str) -> PublicSet:
@@ -145,14 +138,7 @@ def find_set(name: str) -> PublicSet:
 
 
 def ignore(done: int, total: int | None) -> None:
-    pass
-
-
-def create_folder(out: Path) -> None:
-    """Create a folder and check that it can be written to, before the download."""
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=out):
-        pass
+    """Report no progress."""
 
 
 @contextmanager
@@ -162,23 +148,21 @@ def explain_errors(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(
-                f"{out}: the disk is full.", "What has come is kept: make room and run the same command again."
-            ) from error
-        raise BadData(
-            f"{out}: could not be used: {reason(error)}.", "Give --out a folder that may be written to."
-        ) from error
+            hint = "What has come is kept: make room and run the same command again."
+            raise DiskFull(f"{out}: the disk is full.", hint) from error
+        hint = "Give --out a folder that may be written to."
+        raise BadData(f"{out}: could not be used: {reason(error)}.", hint) from error
 
 
 # What is there already
 
 
-def find_complete(wanted: PublicSet, out: Path) -> Path | None:
-    """Return where all of the set lies, or None."""
-    if wanted.is_archive:
+def find_complete(public_set: PublicSet, out: Path) -> Path | None:
+    """Return the folder in which all of the set lies; None if something is missing."""
+    if public_set.is_archive:
         folder = out / cifar10.FOLDER
         return folder if is_unpacked(folder) else None
-    return out if all(find_form(forms, out) for forms in wanted.files) else None
+    return out if all(find_form(forms, out) for forms in public_set.files) else None
 
 
 def find_form(forms: tuple[PublicFile, ...], folder: Path) -> Path | None:
@@ -203,14 +187,14 @@ def read_sums(folder: Path) -> dict[str, str]:
     if not file.is_file():
         return {}
     lines = (line.split() for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
-    return {words[1]: words[0] for words in lines if len(words) == 2 and words[1] in (*RECORD_FILES, *TEXT_FILES)}
+    return {line[1]: line[0] for line in lines if len(line) == 2 and line[1] in (*RECORD_FILES, *TEXT_FILES)}
 
 
 def has_sum(file: Path, md5: str) -> bool:
-    return file.is_file() and md5_of(file) == md5
+    return file.is_file() and compute_md5(file) == md5
 
 
-def md5_of(file: Path) -> str:
+def compute_md5(file: Path) -> str:
     digest = hashlib.md5(usedforsecurity=False)
     try:
         with open(file, "rb") as opened:
@@ -224,7 +208,7 @@ def md5_of(file: Path) -> str:
 # Where it comes from
 
 
-def find_origin(source: str) -> Path | SplitResult:
+def parse_source(source: str) -> Path | SplitResult:
     """Return a local path, or the parts of an address."""
     if "://" not in source:
         return require_existing(Path(source))
@@ -248,63 +232,61 @@ def require_existing(path: Path) -> Path:
 
 
 def obtain(
-    wanted: PublicSet,
-    forms: tuple[PublicFile, ...],
-    out: Path,
-    origin: Path | SplitResult,
-    on_progress: Progress,
+    public_set: PublicSet, forms: tuple[PublicFile, ...], out: Path, origin: Path | SplitResult, on_progress: Progress
 ) -> Path:
     """Return one file of the set with the right checksum: one in `out`, a local copy, or a download."""
-    present_file = find_form(forms, out)
-    if present_file is not None:
-        return present_file
+    present = find_form(forms, out)
+    if present is not None:
+        return present
     if isinstance(origin, SplitResult):
-        return download(file_address(origin, forms[0].name, wanted), forms[0], out, on_progress)
-    found = find_local(origin, forms, wanted)
-    return found if wanted.is_archive else copy(found, out, on_progress)
+        return download(find_address(origin, forms[0].name, public_set), forms[0], out, on_progress)
+    local = find_local(origin, forms, public_set)
+    return local if public_set.is_archive else copy(local, out, on_progress)
 
 
-def file_address(origin: SplitResult, name: str, wanted: PublicSet) -> str:
-    """Return the address of a file: itself where it names the only one, else its neighbour of that name."""
+def find_address(origin: SplitResult, name: str, public_set: PublicSet) -> str:
+    """Return the address of a file of the set.
+
+    `origin` is the address of the archive itself, of any file in the same folder, or of the folder.
+    """
     folder, _, last = origin.path.rpartition("/")
-    if wanted.is_archive and (origin.query or last.endswith((".gz", ".tgz"))):
+    if public_set.is_archive and (origin.query or last.endswith((".gz", ".tgz"))):
         return urlunsplit(origin)
-    if last not in wanted.names():
+    if last not in public_set.names():
         folder = origin.path.rstrip("/")
     return urlunsplit(origin._replace(path=f"{folder}/{name}"))
 
 
-def find_local(origin: Path, forms: tuple[PublicFile, ...], wanted: PublicSet) -> Path:
-    if wanted.is_archive and origin.is_file():
+def find_local(origin: Path, forms: tuple[PublicFile, ...], public_set: PublicSet) -> Path:
+    """Return a file of the set at a local path, after verifying its checksum."""
+    if public_set.is_archive and origin.is_file():
         return require_checksum(origin, forms[0])
     folder = origin if origin.is_dir() else origin.parent
-    if origin.is_file() and origin.name not in wanted.names():
-        raise BadData(f"{origin}: not one of the set's {len(wanted.files)} files.", "Give the folder they lie in.")
+    if origin.is_file() and origin.name not in public_set.names():
+        raise BadData(f"{origin}: not one of the set's {len(public_set.files)} files.", "Give the folder they lie in.")
     for form in forms:
         if (folder / form.name).is_file():
             return require_checksum(folder / form.name, form)
     present = sorted(entry.name for entry in folder.iterdir())
-    shown = ", ".join(present[:12]) + (f" and {len(present) - 12} more" if len(present) > 12 else "")
     raise BadData(
         f"{folder}: there is no {' or '.join(form.name for form in forms)}.",
-        f"It has: {shown}" if present else "It is empty.",
-        UNPACKED if wanted.is_archive and cifar10.TEST_FILE in present else TRY_ANOTHER,
+        f"It has: {join_first(present, 12)}" if present else "It is empty.",
+        UNPACKED if public_set.is_archive and cifar10.TEST_FILE in present else TRY_ANOTHER,
     )
 
 
 def require_checksum(file: Path, form: PublicFile) -> Path:
     """Return the file if its checksum is right."""
-    found = md5_of(file)
+    found = compute_md5(file)
     if found != form.md5:
-        raise wrong_sum(file, form, found, "It is left as it is; copy or download it again.")
+        raise explain_checksum(file, form, found, "It is left as it is; copy or download it again.")
     return file
 
 
-def wrong_sum(file: Path, form: PublicFile, found: str, *hints: str) -> BadData:
+def explain_checksum(file: Path, form: PublicFile, found: str, *hints: str) -> BadData:
     """Return the error for a file with another checksum."""
-    return BadData(
-        f"{file}: wrong checksum: expected md5 {form.md5}, found {found} ({file.stat().st_size:,} bytes).", *hints
-    )
+    size = file.stat().st_size
+    return BadData(f"{file}: wrong checksum: expected md5 {form.md5}, found {found} ({size:,} bytes).", *hints)
 
 
 def copy(file: Path, out: Path, on_progress: Progress) -> Path:
@@ -312,28 +294,26 @@ def copy(file: Path, out: Path, on_progress: Progress) -> Path:
     target = out / file.name
     with open(file, "rb") as source, replace_file(target) as opened:
         shutil.copyfileobj(source, opened)
-        set_aside(target)
+        keep_as_bad(target)
         on_progress(opened.tell(), opened.tell())
     return target
 
 
-def set_aside(file: Path) -> Path:
-    """Rename an existing file to NAME.bad, so that it is not overwritten; return that path."""
-    aside = with_suffix(file, ".bad")
+def keep_as_bad(file: Path) -> None:
+    """Rename an existing file to NAME.bad, so that it is not overwritten."""
     if file.exists():
-        os.replace(file, aside)
-    return aside
+        os.replace(file, add_suffix(file, ".bad"))
 
 
-def with_suffix(file: Path, suffix: str) -> Path:
+def add_suffix(file: Path, suffix: str) -> Path:
     return file.with_name(file.name + suffix)
 
 
 # Over the network
 
 
-class Broken(Exception):
-    """Failure of a connection, which is worth another try."""
+class BrokenConnection(Exception):
+    """Failure of a connection, after which another try is worth while."""
 
 
 @dataclass(frozen=True)
@@ -349,52 +329,43 @@ class Version:
 
         An answer to If-Range need not repeat the date (RFC 9110, 15.3.7).
         """
-        known = ((self.validator, other.validator), (self.total, other.total))
-        return all(mine is None or theirs is None or mine == theirs for mine, theirs in known)
+        pairs = ((self.validator, other.validator), (self.total, other.total))
+        return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 def download(address: str, form: PublicFile, out: Path, on_progress: Progress) -> Path:
+    """Download a file; one with a wrong checksum is kept as NAME.bad and raises `BadData`."""
     target = out / form.name
-    part = with_suffix(target, ".part")
-    continued = receive_all(address, part, on_progress)
-    if continued and not has_sum(part, form.md5):
-        # Two versions may have been pieced together where the server does not tell them apart: once more, in one.
+    part = add_suffix(target, ".part")
+    was_continued = receive_all(address, part, on_progress)
+    if was_continued and not has_sum(part, form.md5):
+        # Two versions may have been joined where the server does not tell them apart: once more, over one connection.
         delete_part(part)
         receive_all(address, part, on_progress)
-    found = md5_of(part)
+    found = compute_md5(part)
     if found != form.md5:
-        raise reject_download(part, target, form, found, address)
-    publish(part, target)
+        bad = add_suffix(target, ".bad")
+        os.replace(part, bad)
+        delete_part(part)
+        raise explain_checksum(bad, form, found, f"This is what came from {address}; it is not used.", TRY_ANOTHER)
+    with open(part, "rb+") as file:
+        os.fsync(file.fileno())
+    keep_as_bad(target)
+    os.replace(part, target)
+    delete_part(part)
     return target
 
 
-def reject_download(part: Path, target: Path, form: PublicFile, found: str, address: str) -> BadData:
-    """Set a downloaded file with a wrong checksum aside; return the error."""
-    aside = with_suffix(target, ".bad")
-    os.replace(part, aside)
-    delete_part(part)
-    return wrong_sum(aside, form, found, f"This is what came from {address}; it is not used.", TRY_ANOTHER)
-
-
-def publish(part: Path, target: Path) -> None:
-    """Give a finished part its final name."""
-    with open(part, "rb+") as file:
-        os.fsync(file.fileno())
-    set_aside(target)
-    os.replace(part, target)
-    delete_part(part)
-
-
 def receive_all(address: str, part: Path, on_progress: Progress) -> bool:
-    """Bring a part to its full length, over several connections if need be; True if it was not all in one."""
-    furthest = size_of(part)
+    """Download a part to its full length, over several connections if need be; return True if it was not all in one."""
+    largest = size_of(part)
     pauses = iter(PAUSES)
     while True:
         try:
             return receive(address, part, on_progress)
-        except Broken as error:
-            if size_of(part) > furthest:
-                furthest, pauses = size_of(part), iter(PAUSES)
+        except BrokenConnection as error:
+            if size_of(part) > largest:
+                largest, pauses = size_of(part), iter(PAUSES)
             pause = next(pauses, None)
             if pause is None:
                 raise BadData(f"{address}: {error}.", describe_progress(part), TRY_ANOTHER) from error
@@ -411,33 +382,39 @@ def describe_progress(part: Path) -> str:
 
 
 def receive(address: str, part: Path, on_progress: Progress) -> bool:
-    """Open one connection: continue the part if the server still has the same version, or else begin it again."""
+    """Open one connection: continue the part if the server still has the same version, or else begin it again.
+
+    Return True if a part that was there before was continued.
+    """
     begun = read_version(part)
     if begun is None or begun.address != address:
         delete_part(part)
         begun = None
-    have = size_of(part)
-    if begun and have and have == begun.total:
+    received = size_of(part)
+    if begun and received and received == begun.total:
         return True
-    with connect(address, part, have, begun) as response:
-        version = version_of(address, response)
-        if response.status != 206:
-            have = 0
-            start_part(part, version)
-        elif begun is None or not (begins_at(response, have) and begun.agrees_with(version)):
+    with connect(address, part, received, begun) as response:
+        version = read_response_version(address, response)
+        continues = (response.headers["Content-Range"] or "").startswith(f"bytes {received}-")
+        if response.status != 206:  # the whole file: the server cannot continue, or has another version
+            received = 0
+            delete_part(part)  # before the new version is recorded: old bytes never lie beside that
+            with replace_file(add_suffix(part, ".json")) as file:
+                file.write(json.dumps(asdict(version)).encode())
+        elif begun is None or not (continues and begun.agrees_with(version)):
             delete_part(part)
-            raise Broken("the file there has changed")
-        with open(part, "ab") as file:
-            write_response(response, file, have, version.total, on_progress)
-    return have > 0
+            raise BrokenConnection("the file there has changed")
+        with open(part, "ab") as opened:
+            write_response(response, opened, received, version.total, on_progress)
+    return received > 0
 
 
-def connect(address: str, part: Path, have: int, begun: Version | None) -> HTTPResponse:
-    """Request the file from byte `have` on, if the server still has the version that was begun."""
+def connect(address: str, part: Path, received: int, begun: Version | None) -> HTTPResponse:
+    """Request the file from byte `received` on, if the server still has the version that was begun."""
     headers = {"User-Agent": "viaduct", "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
-    if have and begun and begun.validator:
+    if received:
+        headers["Range"] = f"bytes={received}-"
+    if received and begun and begun.validator:
         headers["If-Range"] = begun.validator
     try:
         response: HTTPResponse = urlopen(Request(address, headers=headers), timeout=STALL_SECONDS)
@@ -447,53 +424,47 @@ def connect(address: str, part: Path, have: int, begun: Version | None) -> HTTPR
     except (ValueError, InvalidURL) as error:
         raise BadValue(f"--from {address}: not an address: {error}.") from error
     except (OSError, HTTPException) as error:
-        raise Broken(f"could not be reached: {reason_of(error)}") from error
+        raise BrokenConnection(f"could not be reached: {describe_network_error(error)}") from error
     return response
 
 
 def classify_answer(address: str, part: Path, code: int, reason: str) -> Exception:
-    """Return the error for an answer that is not the file: `Broken` if it is worth another try."""
-    if code == 416:  # the file there is now shorter than what has come of it
+    """Return the error for an answer that is not the file: `BrokenConnection` if another try is worth while."""
+    if code == 416:  # the file there is now shorter than the part of it that was downloaded
         delete_part(part)
-        return Broken("the file there has changed")
+        return BrokenConnection("the file there has changed")
     answer = f"the server answered {code} {reason}".rstrip()
     if code >= 500 or code in (408, 425, 429):
-        return Broken(answer)
+        return BrokenConnection(answer)
     return BadData(f"{address}: {answer}.", TRY_ANOTHER)
 
 
-def reason_of(error: Exception) -> str:
+def describe_network_error(error: Exception) -> str:
     inner = error.reason if isinstance(error, URLError) else error
     return str(inner) or type(inner).__name__
 
 
-def write_response(response: HTTPResponse, file: BinaryIO, have: int, total: int | None, on_progress: Progress) -> None:
-    """Write the response to the file and report progress."""
-    on_progress(have, total)
-    while have != total:
-        piece = read_piece(response, PIECE_BYTES if total is None else min(PIECE_BYTES, total - have))
+def write_response(
+    response: HTTPResponse, file: BinaryIO, received: int, total: int | None, on_progress: Progress
+) -> None:
+    """Write the response to the file as it arrives, so that nothing is lost when the connection breaks."""
+    on_progress(received, total)
+    while received != total:
+        try:
+            piece = response.read1(PIECE_BYTES if total is None else min(PIECE_BYTES, total - received))
+        except (OSError, HTTPException) as error:
+            raise BrokenConnection(f"the connection broke off: {describe_network_error(error)}") from error
         if not piece:
             break
         file.write(piece)
-        have += len(piece)
-        on_progress(have, total)
-    if total is not None and have < total:
-        raise Broken("the connection broke off")
+        received += len(piece)
+        on_progress(received, total)
+    if total is not None and received < total:
+        raise BrokenConnection("the connection broke off")
 
 
-def read_piece(response: HTTPResponse, limit: int) -> bytes:
-    """Read whatever has arrived, so that nothing is lost when the connection breaks."""
-    try:
-        return response.read1(limit)
-    except (OSError, HTTPException) as error:
-        raise Broken(f"the connection broke off: {reason_of(error)}") from error
-
-
-def version_of(address: str, response: HTTPResponse) -> Version:
-    """Return the version of a response.
-
-    If-Range takes an ETag that is not weak, or a date (RFC 9110, 13.1.5).
-    """
+def read_response_version(address: str, response: HTTPResponse) -> Version:
+    """Return the version of a response. If-Range takes an ETag that is not weak, or a date (RFC 9110, 13.1.5)."""
     tag = response.headers["ETag"]
     validator = response.headers["Last-Modified"] if tag is None or tag.startswith("W/") else tag
     if response.status == 206:
@@ -503,32 +474,17 @@ def version_of(address: str, response: HTTPResponse) -> Version:
     return Version(address, validator, int(total) if total.isdecimal() else None)
 
 
-def begins_at(response: HTTPResponse, have: int) -> bool:
-    """Return True if the response continues at byte `have`."""
-    return (response.headers["Content-Range"] or "").startswith(f"bytes {have}-")
-
-
-def start_part(part: Path, version: Version) -> None:
-    """Start a new part.
-
-    The old bytes go before the new version is written down, so that a kill between the two mixes nothing.
-    """
-    delete_part(part)
-    with replace_file(with_suffix(part, ".json")) as file:
-        file.write(json.dumps(asdict(version)).encode())
-
-
 def read_version(part: Path) -> Version | None:
     try:
-        return Version(**json.loads(with_suffix(part, ".json").read_bytes()))
+        return Version(**json.loads(add_suffix(part, ".json").read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 
 
 def delete_part(part: Path) -> None:
-    """Delete a part and its version."""
+    """Delete a part and the record of its version."""
     part.unlink(missing_ok=True)
-    with_suffix(part, ".json").unlink(missing_ok=True)
+    add_suffix(part, ".json").unlink(missing_ok=True)
 
 
 def size_of(file: Path) -> int:
@@ -545,7 +501,7 @@ def unpack(archive: Path, out: Path) -> Path:
     fresh.mkdir()
     try:
         extract(archive, fresh)
-        sums = "".join(f"{md5_of(file)}  {file.name}\n" for file in sorted(fresh.iterdir()))
+        sums = "".join(f"{compute_md5(file)}  {file.name}\n" for file in sorted(fresh.iterdir()))
         (fresh / SUMS_FILE).write_text(sums, encoding="utf-8")
         return move_into_place(fresh, out / cifar10.FOLDER)
     finally:
@@ -557,7 +513,7 @@ def extract(archive: Path, folder: Path) -> None:
     try:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
-                name = expected_name(archive, member)
+                name = check_member(archive, member)
                 if name is not None:
                     extract_member(tar, member, folder / name)
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
@@ -567,8 +523,8 @@ def extract(archive: Path, folder: Path) -> None:
         raise BadData(f"{archive}: there is no {cifar10.FOLDER}/{missing[0]} in it.")
 
 
-def expected_name(archive: Path, member: tarfile.TarInfo) -> str | None:
-    """Return the file name of one of CIFAR-10's own files; None for others beside them."""
+def check_member(archive: Path, member: tarfile.TarInfo) -> str | None:
+    """Return the file name of one of CIFAR-10's own files, None for others; refuse what CIFAR-10's archive has not."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         raise BadData(f"{archive}: {member.name!r} in it would land outside of the folder; nothing was unpacked.")
@@ -576,17 +532,12 @@ def expected_name(archive: Path, member: tarfile.TarInfo) -> str | None:
         return None
     if not member.isreg():
         raise BadData(f"{archive}: {member.name!r} in it is not a plain file.")
-    check_size(archive, member, path.name)
-    return path.name
-
-
-def check_size(archive: Path, member: tarfile.TarInfo, name: str) -> None:
-    """Refuse a member of the archive with an unexpected size."""
     expected = cifar10.RECORDS_PER_FILE * cifar10.RECORD_BYTES
-    if name in RECORD_FILES and member.size != expected:
+    if path.name in RECORD_FILES and member.size != expected:
         raise BadData(f"{archive}: {member.name!r}: expected {expected:,} bytes, found {member.size:,}.")
-    if name in TEXT_FILES and member.size > TEXT_BYTES:
+    if path.name in TEXT_FILES and member.size > MAX_TEXT_BYTES:
         raise BadData(f"{archive}: {member.name!r}: expected a short text, found {member.size:,} bytes.")
+    return path.name
 
 
 def extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, file: Path) -> None:

@@ -1,7 +1,8 @@
-"""The index of one TFRecord file: where each record begins and how long it is.
+"""Index of one TFRecord file: where each record begins and how long it is.
 
-It is made by going from header to header, each of them verified, and stored beside the file (see sidecar.py). Labels
-are added when they are first read. DALI's text form, "offset size" a line, is written and read here too.
+It is built by going from header to header, each of them verified, and stored beside the file (see sidecar.py). Labels
+are added when they are first read. DALI's text form, with a line "offset size" for each record, is written and read,
+too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ VERSION = 2  # of the stored table; since 2 it has CORRUPT labels
 UNKNOWN = np.iinfo(np.int64).min  # label that was not read yet
 CORRUPT = UNKNOWN + 1  # label of a record that cannot be read
 HEADER_READ_BYTES = 1 << 13  # read at once: headers of several small records, or little of a large one
-NO_WAY_ON = (
+CANNOT_CONTINUE = (
     "The records after it in the file cannot be found, so --on-bad-record skip does not help.",
     "Copy the file again; or delete it and run the same `viaduct data build` again, which writes what is missing.",
 )
@@ -47,7 +48,7 @@ class FileIndex(NamedTuple):
 
     offsets: Int64s
     lengths: Int64s
-    labels: Int64s | None = None
+    labels: Int64s | None = None  # None while one of them was not read
 
     @property
     def size(self) -> int:
@@ -61,7 +62,7 @@ def load_or_build_index(path: Path) -> FileIndex:
 
 
 def load_index(path: Path) -> FileIndex | None:
-    """Return the stored index, memory-mapped; None if there is none for this size and time of change of the file."""
+    """Return the stored index, memory-mapped; None if none has the file's size and time of modification."""
     size, changed = identity_of(path)
     for stored_path in sidecar.list_paths(path):
         table = sidecar.load(stored_path)
@@ -91,7 +92,8 @@ def rebuild_index(path: Path) -> FileIndex:
 def store_index(path: Path, identity: tuple[int, int], index: FileIndex) -> None:
     """Store an index beside its file, with the file's identity from before the index was built.
 
-    An index of a file that changed meanwhile is thus never loaded.
+    An index of a file that changed meanwhile is thus never loaded. The table's rows are offsets, lengths and labels;
+    its first column holds the identity and VERSION.
     """
     table = np.full((3, 1 + len(index.offsets)), UNKNOWN, dtype=np.int64)
     table[:, 0] = *identity, VERSION
@@ -102,9 +104,9 @@ def store_index(path: Path, identity: tuple[int, int], index: FileIndex) -> None
 
 
 def identity_of(path: Path) -> tuple[int, int]:
-    """Return size and time of change of a file."""
+    """Return size in bytes and time of modification in nanoseconds of a file."""
     try:
-        return sidecar.identity(path)
+        return sidecar.read_identity(path)
     except OSError as error:
         raise BadData(f"{path}: could not be opened: {error.strerror}.") from error
 
@@ -186,7 +188,7 @@ def explain_damage(handle: Handle, path: Path, record: int, offsets: list[int], 
     offset = offsets[record]
 
     def make_error(reason: str) -> BadRecord:
-        return BadRecord(path, record, offset, reason, *NO_WAY_ON)
+        return BadRecord(path, record, offset, reason, *CANNOT_CONTINUE)
 
     try:
         length = check_length(handle.read(HEADER.size, offset), make_error)
@@ -220,14 +222,12 @@ class Handle:
 # DALI's text form
 
 
-def dali_index_path(path: Path, folder: Path | None = None) -> Path:
-    """Return the path of the index, `train-00000-of-01024.idx`, beside the records or in `folder`."""
-    return (folder or path.parent) / f"{path.name}.idx"
-
-
 def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -> Path:
-    """Write a line for each record: its offset, and its size with header and checksum, as DALI's tfrecord2idx does."""
-    index_path = dali_index_path(path, folder)
+    """Write a line for each record, as DALI's tfrecord2idx does: its offset, and its size with header and checksum.
+
+    The file is `train-00000-of-01024.idx`, beside the records or in `folder`.
+    """
+    index_path = (folder or path.parent) / f"{path.name}.idx"
     sizes = index.lengths + OVERHEAD
     lines = (f"{offset} {size}\n" for offset, size in zip(index.offsets.tolist(), sizes.tolist(), strict=True))
     try:

@@ -1,6 +1,6 @@
 """Class folders and lists of images as a training source, without building records first.
 
-The same classes, labels and validation images as `viaduct data build` would make of them: labels begin with 1, and a
+Classes, labels and validation images are those of `viaduct data build` with its defaults: labels begin with 1, and a
 tenth of every class is set aside where the source has no validation images of its own.
 """
 
@@ -11,26 +11,23 @@ from pathlib import Path
 
 import numpy as np
 
-from viaduct.data.build import number_classes, set_aside
-from viaduct.data.example import ImageFields
+from viaduct.data.build import FIRST_LABEL, SEED, VALIDATION_SHARE, number_classes, set_aside
+from viaduct.data.example import NO_BOXES, ImageFields
 from viaduct.data.index import RecordFolder
 from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, mindrecord_folders
 from viaduct.data.origins import Origin, SourceImage, find_origin
-from viaduct.data.shards import SPLITS, shard_sets
+from viaduct.data.shards import SPLITS, find_shard_sets
 from viaduct.data.source import Labels
 from viaduct.errors import BadData
 
-VALIDATION_SHARE, SEED, FIRST_LABEL = 0.1, 0, 1  # the defaults of `viaduct data build`
-NO_BOXES = np.empty((0, 4), np.float32)
-
 
 class ImageFolder:
-    """Images of a split by number, read as `RecordFolder` reads records."""
+    """Images of a split by number; the same methods as `RecordFolder`."""
 
     def __init__(self, origin: Origin, images: Sequence[SourceImage], labels: dict[str, int]) -> None:
         self.origin, self.images = origin, images
         self.names = {label: name for name, label in labels.items()}
-        self._labels = np.array([labels[image.group] for image in images], dtype=np.int64)
+        self._labels = np.array([labels[image.class_name] for image in images], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -39,10 +36,10 @@ class ImageFolder:
         """Read an image with its label."""
         image = self.images[number]
         encoded = memoryview(self.origin.read(image))
-        return ImageFields(encoded, int(self._labels[number]), image.group, NO_BOXES)
+        return ImageFields(encoded, int(self._labels[number]), image.class_name, NO_BOXES)
 
     def labels(self, *, skip_bad: bool = False) -> Labels:
-        """Return labels from the folders or the list, which no damaged image can spoil."""
+        """Return the label of every image. They come from the folders or the list, so `skip_bad` has no effect."""
         return self._labels
 
     def make_error(self, number: int, reason: str, *hints: str) -> BadData:
@@ -61,10 +58,10 @@ class ImageFolder:
 
 
 def holds_images(path: Path) -> bool:
-    """Return True for a list or a folder of class folders, False for a folder of record files."""
+    """Return True for a .csv list, and for a folder with subfolders that holds no TFRecord files itself."""
     if path.suffix.lower() == ".csv":
         return True
-    has_records = path.is_dir() and any(shard_sets(path, split) for split in SPLITS)
+    has_records = path.is_dir() and any(find_shard_sets(path, split) for split in SPLITS)
     return path.is_dir() and not has_records and any(entry.is_dir() for entry in path.iterdir())
 
 

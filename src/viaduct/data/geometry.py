@@ -11,16 +11,17 @@ pixels of the *crop*: its last pixel has no neighbour, whatever the image has be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from importlib import import_module
+from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.data.compiled import find_compiled
+from viaduct.data.example import NO_BOXES
 from viaduct.data.jpeg import Shrink
 from viaduct.errors import BadData
 
@@ -28,7 +29,6 @@ Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.intp]
 Boxes = npt.ArrayLike  # N x 4: top, left, bottom, right of each object, as fractions of the image
 
-NO_BOXES: Floats = np.empty((0, 4), dtype=np.float32)
 ROWS_AT_ONCE = 32  # so that what `resample` works on stays in a core's cache: 0.5 ms for 500x375 to 224x224, else 2.1
 
 
@@ -59,30 +59,35 @@ def draw_crop(sampler: Sampler, height: int, width: int, boxes: Boxes | None, ge
     That one draws areas uniformly and ratios on a log scale; here ratios are uniform and so are heights.
     """
     if sampler.frame is not None:
-        crop = sample(sampler, sampler.frame, sampler.frame, [], generator)
+        crop = draw_covering(sampler, sampler.frame, sampler.frame, [], generator)
         return stretch_crop(crop, sampler.frame, height, width)
-    given = np.asarray(boxes, dtype=np.float32) if sampler.uses_boxes and boxes is not None else NO_BOXES
-    objects = pixel_boxes(given, height, width) if given.size else []
-    return sample(sampler, height, width, objects, generator)
+    fractions = np.asarray(boxes, dtype=np.float32) if sampler.uses_boxes and boxes is not None else NO_BOXES
+    objects = to_pixels(fractions, height, width) if fractions.size else []
+    return draw_covering(sampler, height, width, objects, generator)
 
 
-def sample(sampler: Sampler, height: int, width: int, objects: Sequence[Crop], generator: np.random.Generator) -> Crop:
-    """Draw crops until one covers enough of an object; the full image after too many attempts."""
+def draw_covering(
+    sampler: Sampler, height: int, width: int, objects: Sequence[Crop], generator: np.random.Generator
+) -> Crop:
+    """Draw crops until one covers enough of an object, or of the image without objects; after all attempts, the image.
+
+    "Enough" is the share `least_covered`.
+    """
     full = Crop(0, 0, height, width)
     low, high = sampler.ratio
     for _ in range(sampler.attempts):
-        crop = attempt(sampler, height, width, low + (high - low) * generator.random(), generator)
+        crop = draw_one(sampler, height, width, low + (high - low) * generator.random(), generator)
         if crop is not None and covers(crop, objects or [full], sampler.least_covered):
             return crop
     return full
 
 
-def attempt(sampler: Sampler, height: int, width: int, ratio: float, generator: np.random.Generator) -> Crop | None:
+def draw_one(sampler: Sampler, height: int, width: int, ratio: float, generator: np.random.Generator) -> Crop | None:
     """Draw one crop of this ratio with a height drawn from those that fit; None if rounding spoils its area."""
     least_area, most_area = (fraction * width * height for fraction in sampler.area)
-    tallest = tallest_that_fits(ratio, most_area, height, width)
+    tallest = find_tallest(ratio, most_area, height, width)
     shortest = min(round(sqrt(least_area / ratio)), tallest)
-    crop_height = shortest + draw(tallest - shortest + 1, generator)
+    crop_height = shortest + draw_below(tallest - shortest + 1, generator)
     if crop_height * round(crop_height * ratio) < least_area:
         crop_height += 1
     if crop_height * round(crop_height * ratio) > most_area:
@@ -93,11 +98,12 @@ def attempt(sampler: Sampler, height: int, width: int, ratio: float, generator: 
     if not (0 < crop_height <= height and 0 < crop_width <= width):
         return None
     # As in TensorFlow, the last offset is never drawn unless it is also the first.
-    return Crop(draw(height - crop_height, generator), draw(width - crop_width, generator), crop_height, crop_width)
+    top, left = draw_below(height - crop_height, generator), draw_below(width - crop_width, generator)
+    return Crop(top, left, crop_height, crop_width)
 
 
-def tallest_that_fits(ratio: float, most_area: float, height: int, width: int) -> int:
-    """Return the largest height whose width fits the image."""
+def find_tallest(ratio: float, most_area: float, height: int, width: int) -> int:
+    """Return the largest height of a crop of this ratio that fits the image and has at most `most_area`."""
     tallest = round(sqrt(most_area / ratio))
     if round(tallest * ratio) > width:
         tallest = int((width + 0.5) / ratio)
@@ -106,7 +112,7 @@ def tallest_that_fits(ratio: float, most_area: float, height: int, width: int) -
     return min(tallest, height)
 
 
-def draw(choices: int, generator: np.random.Generator) -> int:
+def draw_below(choices: int, generator: np.random.Generator) -> int:
     """Draw one of 0 .. choices - 1; 0 if there is no choice. A third of the time of `generator.integers`."""
     return int(generator.random() * choices) if choices > 1 else 0
 
@@ -123,11 +129,8 @@ def overlap(left: Crop, right: Crop) -> int:
     return max(rows, 0) * max(columns, 0)
 
 
-def pixel_boxes(boxes: Boxes, height: int, width: int) -> list[Crop]:
-    """Turn fractions into whole pixels, truncated.
-
-    An object thinner than a pixel has no area and is never covered.
-    """
+def to_pixels(boxes: Boxes, height: int, width: int) -> list[Crop]:
+    """Turn fractions into whole pixels, truncated. An object thinner than a pixel has no area and is never covered."""
     fractions = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
     if not ((fractions >= 0) & (fractions <= 1)).all() or (fractions[:, 2:] < fractions[:, :2]).any():
         raise BadData(f"boxes must be (top, left, bottom, right) between 0 and 1, got {fractions.tolist()}.")
@@ -173,7 +176,8 @@ def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int |
     Position i is at i * length / size: the first is on the first pixel, the last before the last pixel. `count`
     positions after the first `skip` are returned; without `count` all of them.
     """
-    position = steps(skip, skip + (size - skip if count is None else count)) * (np.float32(length) / np.float32(size))
+    numbers = whole_numbers(skip, skip + (size - skip if count is None else count))
+    position = numbers * (np.float32(length) / np.float32(size))
     first = position.astype(np.intp)
     fraction = position - first.astype(np.float32)
     first += start
@@ -181,7 +185,7 @@ def stretch_axis(start: int, length: int, size: int, skip: int = 0, count: int |
 
 
 @lru_cache(maxsize=64)
-def steps(begin: int, end: int) -> Floats:
+def whole_numbers(begin: int, end: int) -> Floats:
     """Return whole numbers as read-only floats; the same few ranges are used for every image."""
     numbers = np.arange(begin, end, dtype=np.float32)
     numbers.flags.writeable = False
@@ -202,8 +206,8 @@ def central_box(length: int, fraction: float, size: int) -> Axis:
 
 def mirror_before(axis: Axis, start: int, length: int) -> Axis:
     """Mirror the pixels, then resize: the positions stay, and other pixels come to lie there."""
-    turn = 2 * start + length - 1
-    return Axis(turn - axis.first, turn - axis.second, axis.fraction)
+    first_and_last = 2 * start + length - 1  # their sum, which pixel and mirrored pixel have, too
+    return Axis(first_and_last - axis.first, first_and_last - axis.second, axis.fraction)
 
 
 def mirror_after(axis: Axis) -> Axis:
@@ -214,10 +218,10 @@ def mirror_after(axis: Axis) -> Axis:
 def shrink_axis(axis: Axis, factor: int, length: int) -> Axis:
     """Return the same positions in an image of `length` pixels, each the mean of `factor` of the old."""
     low, high = axis.reach
-    inside = (max(low // factor, 0), min(-(-high // factor), length) - 1)
-    position = np.clip((axis.positions - np.float32((factor - 1) / 2)) / np.float32(factor), *inside)
+    begin, last = max(low // factor, 0), min(-(-high // factor), length) - 1  # pixels of the smaller image
+    position = np.clip((axis.positions - np.float32((factor - 1) / 2)) / np.float32(factor), begin, last)
     first = position.astype(np.intp)
-    return Axis(first, np.minimum(first + 1, inside[1]), (position - first.astype(np.float32)).astype(np.float32))
+    return Axis(first, np.minimum(first + 1, last), (position - first.astype(np.float32)).astype(np.float32))
 
 
 def largest_shrink(rows: Axis, columns: Axis) -> Shrink:
@@ -234,21 +238,11 @@ def resample(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Float
     threads wait for each other between them.
     """
     out = np.empty((len(rows.fraction), len(columns.fraction), 3), dtype=np.float32) if out is None else out
-    lerp = compiled_lerp()
+    lerp = find_compiled("_lerp", "lerp")
     if lerp is None:
         return resample_in_numpy(image, rows, columns, out)
     lerp(np.ascontiguousarray(image), *rows, *columns, out)
     return out
-
-
-@cache
-def compiled_lerp() -> Callable[..., None] | None:
-    """Return the compiled function; None where it was not built."""
-    try:
-        compiled: Callable[..., None] = import_module("viaduct.data._lerp").lerp
-    except ImportError:
-        return None
-    return compiled
 
 
 def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats) -> Floats:
@@ -262,9 +256,9 @@ def resample_in_numpy(image: npt.NDArray[np.uint8], rows: Axis, columns: Axis, o
     return out
 
 
-def in_channels(places: Indices) -> Indices:
-    """Turn numbers of pixels into numbers of values: 5 into 15, 16 and 17."""
-    return (places[:, None] * 3 + np.arange(3)).ravel()
+def in_channels(pixels: Indices) -> Indices:
+    """Turn indices of pixels into indices of values: 5 into 15, 16 and 17."""
+    return (pixels[:, None] * 3 + np.arange(3)).ravel()
 
 
 def blend_rows(image: npt.NDArray[np.uint8], down: Axis) -> Floats:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,7 +77,7 @@ class RecordFolder:
         return len(self.offsets)
 
     def __reduce__(self) -> tuple[Callable[..., RecordFolder], tuple[object, ...]]:
-        return reopen_folder, (self.path, self.split, self.check)
+        return partial(RecordFolder, check=self.check), (self.path, self.split)
 
     def locate(self, number: int) -> Location:
         """Return the file of a record, its number and offset there, and its length."""
@@ -98,13 +99,8 @@ class RecordFolder:
         body = self.open_file(location.file_number).read(expected, location.offset + HEADER.size)
 
         def make_error(reason: str) -> BadRecord:
-            return BadRecord(
-                location.path,
-                location.record,
-                location.offset,
-                reason,
-                made_from=image_filename(body[: location.length]),
-            )
+            made_from = image_filename(body[: location.length])
+            return BadRecord(location.path, location.record, location.offset, reason, made_from=made_from)
 
         if len(body) < expected:
             raise make_error(describe_truncation(location.length, len(body)) + "; the file has changed")
@@ -128,19 +124,13 @@ class RecordFolder:
     def make_error(self, number: int, reason: str, *hints: str) -> BadRecord:
         """Return an error with a reason, which names the record's file, number and offset, and its image file."""
         location = self.locate(number)
-        made_from = self.find_filename(number)
-        return BadRecord(
-            location.path, location.record, location.offset, reason.rstrip("."), *hints, made_from=made_from
-        )
-
-    def find_filename(self, number: int) -> str:
-        """Return the image file that a record was made from; empty where it is not known."""
-        location = self.locate(number)
         try:
             data = self.open_file(location.file_number).read(location.length, location.offset + HEADER.size)
-            return image_filename(data)
         except BadData:
-            return ""
+            data = b""
+        return BadRecord(
+            location.path, location.record, location.offset, reason.rstrip("."), *hints, made_from=image_filename(data)
+        )
 
     def describe_location(self, number: int) -> str:
         """Return the file of a record and its number in it, for messages."""
@@ -205,11 +195,6 @@ class RecordFolder:
         return handle
 
 
-def reopen_folder(path: Path, split: str, check: bool) -> RecordFolder:
-    """Open a folder again after unpickling."""
-    return RecordFolder(path, split, check=check)
-
-
 @dataclass(frozen=True)
 class Indexed:
     """Outcome of indexing one file."""
@@ -239,20 +224,10 @@ def index_records(
         raise BadData(*explain_nothing_found(folder, "train"))
     done: list[Indexed] = []
     for file in files:
-        done.append(index_one(file, dali or dali_folder is not None, dali_folder, rebuild))
+        stored = None if rebuild else load_index(file)
+        index = rebuild_index(file) if stored is None else stored
+        dali_path = write_dali_index(file, index, dali_folder) if dali or dali_folder is not None else None
+        done.append(Indexed(file, len(index.offsets), index.size, stored is None, dali_path))
         if on_progress:
             on_progress(len(done), len(files))
     return done
-
-
-def index_one(file: Path, dali: bool, dali_folder: Path | None, rebuild: bool) -> Indexed:
-    """Index one file; without `rebuild` a stored index that is up to date is used."""
-    stored = None if rebuild else load_index(file)
-    index = rebuild_index(file) if stored is None else stored
-    written = write_dali_index(file, index, dali_folder) if dali else None
-    return Indexed(file, len(index.offsets), index.size, stored is None, written)
-
-
-def totals(indexed: Sequence[Indexed]) -> tuple[int, int]:
-    """Return records and bytes of all files together."""
-    return sum(file.records for file in indexed), sum(file.bytes for file in indexed)

@@ -1,4 +1,4 @@
-"""Encoded images to pixels, the way TensorFlow's `decode_jpeg` has them, through libjpeg-turbo (simplejpeg).
+"""Decoding of images as by TensorFlow's `decode_jpeg`, through libjpeg-turbo (simplejpeg).
 
     decode(data)                            uint8 HxWx3; TensorFlow's defaults: fast integer DCT, fancy upsampling
     decode(data, dct="accurate")            the DCT that Pillow uses: mean 1, at most 12 grey levels from the fast one
@@ -7,15 +7,13 @@
     decode(data, buffer=memory)             into your own array, if it is large enough and the image is an RGB JPEG
     dimensions(data)                        (height, width) from the header, 1 microsecond
 
-Unusual images are treated as in TensorFlow: grey becomes RGB, CMYK and YCCK are multiplied out, a PNG that calls itself
-JPEG is decoded (see png.py), EXIF rotation is ignored, damage that libjpeg only warns of is let pass, and a file that
-is cut short is an error. GIF, BMP, WebP and TIFF are named and refused, of these TensorFlow's `decode_jpeg` takes GIF;
-so is a chroma subsampling that TurboJPEG has no name for. Data that cannot be decoded raise `BadData` with the reason.
+Unusual images are treated as in TensorFlow: grey becomes RGB, CMYK and YCCK are converted (`multiply_inks`), a PNG that
+calls itself JPEG is decoded (see png.py), EXIF rotation is ignored, damage that libjpeg only warns of is tolerated, and
+a file that is cut short is an error. GIF, BMP, WebP and TIFF are named and refused (of these TensorFlow's `decode_jpeg`
+takes GIF); so is a chroma subsampling that TurboJPEG has no name for. Data that cannot be decoded raise `BadData`.
 
 simplejpeg was chosen over PyTurboJPEG (needs a system library), imagecodecs (26 MB; for Python 3.10 only an old
-release) and turbojpeg (cannot scale, no wheel for ARM): 0.4 MB with libjpeg-turbo 3.1 inside, and wheels for Python
-3.10 to 3.13 on x86-64 and ARM. It does not decode regions, none of the four does: for that there is region.py, which
-leaves to this file whatever is not plain.
+release) and turbojpeg (cannot scale, no wheel for ARM). None of the four decodes regions: region.py does.
 """
 
 from __future__ import annotations
@@ -51,11 +49,7 @@ TOLERATED = (
 
 
 def decode(
-    data: Encoded,
-    dct: Dct = "fast",
-    fancy_upsampling: bool = True,
-    shrink: Shrink = 1,
-    buffer: Pixels | None = None,
+    data: Encoded, dct: Dct = "fast", fancy_upsampling: bool = True, shrink: Shrink = 1, buffer: Pixels | None = None
 ) -> Pixels:
     """Decode to height x width x 3.
 
@@ -67,26 +61,37 @@ def decode(
         raise BadValue(f"shrink must be 1, 2, 4 or 8, got {shrink!r}.")
     if png.is_png(data):
         return png.decode(bytes(data))
-    height, width, colours = jpeg_header(data)
-    if colours in ("CMYK", "YCCK"):
-        inks = turbo_decode(data, height, width, dct, fancy_upsampling, shrink, None, "CMYK")
-        return multiply_inks(inks, inverted=has_adobe_marker(bytes(data)))
-    return turbo_decode(data, height, width, dct, fancy_upsampling, shrink, buffer, "RGB")
+    height, width, colours = read_header(data)
+    has_inks = colours in ("CMYK", "YCCK")
+    if has_inks or (buffer is not None and buffer.size < height * width * 3):
+        buffer = None
+    # The binding looks for the smallest size that is not below these: exactly a half, quarter or eighth, rounded up.
+    least = {"min_height": -(-height // shrink), "min_width": -(-width // shrink)} if shrink > 1 else {}
+    pixels: Pixels = tolerate_warnings(
+        binding().decode_jpeg,
+        data,
+        colorspace="CMYK" if has_inks else "RGB",
+        fastdct=dct == "fast",
+        fastupsample=not fancy_upsampling,
+        buffer=buffer,
+        **least,
+    )
+    return multiply_inks(pixels, inverted=has_adobe_marker(bytes(data))) if has_inks else pixels
 
 
 def dimensions(data: Encoded) -> tuple[int, int]:
     """Return height and width from the header."""
     if png.is_png(data):
         return png.dimensions(bytes(data[:33]))
-    return jpeg_header(data)[:2]
+    return read_header(data)[:2]
 
 
 def is_jpeg(data: Encoded) -> bool:
     return data[:3] == b"\xff\xd8\xff"
 
 
-def jpeg_header(data: Encoded) -> tuple[int, int, str]:
-    """Return height, width and colour space of a JPEG; refuse other data and sizes beyond all reason."""
+def read_header(data: Encoded) -> tuple[int, int, str]:
+    """Return height, width and colour space of a JPEG; refuse other data, and sizes above the limits."""
     if not is_jpeg(data):
         raise BadData(f"not a JPEG or PNG: {describe_format(data)}.")
     height, width, colours, _ = tolerate_warnings(binding().decode_jpeg_header, data)
@@ -110,35 +115,11 @@ def describe_format(data: Encoded) -> str:
     return f"it begins with {bytes(data[:8])!r}"
 
 
-def turbo_decode(
-    data: Encoded,
-    height: int,
-    width: int,
-    dct: Dct,
-    fancy_upsampling: bool,
-    shrink: Shrink,
-    buffer: Pixels | None,
-    colours: Literal["RGB", "CMYK"],
-) -> Pixels:
-    """Decode with simplejpeg; turn its complaints into `BadData`."""
-    # The binding looks for the smallest size that is not below these: exactly a half, quarter or eighth, rounded up.
-    least = {"min_height": -(-height // shrink), "min_width": -(-width // shrink)} if shrink > 1 else {}
-    if buffer is not None and buffer.size < height * width * 3:
-        buffer = None
-    pixels: Pixels = tolerate_warnings(
-        binding().decode_jpeg,
-        data,
-        colorspace=colours,
-        fastdct=dct == "fast",
-        fastupsample=not fancy_upsampling,
-        buffer=buffer,
-        **least,
-    )
-    return pixels
-
-
 def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
-    """Call the binding; if it complains of something TensorFlow accepts, call it again and let that pass."""
+    """Call the binding; if its complaint is one that TensorFlow accepts, call it again without strictness.
+
+    All other complaints raise `BadData`.
+    """
     try:
         return call(data, **options)
     except ValueError as error:
@@ -154,17 +135,14 @@ def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
 
 
 def has_end_marker(data: bytes) -> bool:
-    """Return True if an end marker follows the last scan.
-
-    libjpeg names only its first complaint, so this may be a second.
-    """
+    """Return True if an end marker follows the last scan. (libjpeg names its first complaint only, perhaps another.)"""
     return data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda")
 
 
 def multiply_inks(inks: Pixels, *, inverted: bool) -> Pixels:
-    """Convert CMYK to RGB as TensorFlow does.
+    """Convert CMYK to RGB as TensorFlow does: the light that an ink leaves, times the light that black leaves.
 
-    Light is the paper left by the ink, times that left by black. Adobe stores light.
+    `inverted` images, which Adobe's programs write, store light in place of ink.
     """
     light = inks.astype(np.uint16) if inverted else 255 - inks.astype(np.uint16)
     return (light[..., :3] * light[..., 3:] // 255).astype(np.uint8)

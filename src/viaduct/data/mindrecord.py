@@ -83,13 +83,13 @@ class MindRecordFile:
         """Return the fields of a row that are no blobs."""
         offset, length = int(self.raw_offsets[row]), int(self.raw_lengths[row])
         try:
-            found, _ = unpack(memoryview(self.read(length, offset)), 0)
+            fields, _ = unpack(memoryview(self.read(length, offset)), 0)
         except (BadData, IndexError, struct.error, UnicodeDecodeError) as error:
             reason = error.what.rstrip(".") if isinstance(error, BadData) else "its fields do not end"
             raise BadRecord(self.path, row, offset, reason) from None
-        if not isinstance(found, dict):
+        if not isinstance(fields, dict):
             raise BadRecord(self.path, row, offset, "its fields are no map")
-        return found
+        return fields
 
     def blob(self, row: int, field: str) -> memoryview:
         """Return the bytes of one blob field of a row."""
@@ -135,7 +135,7 @@ class MindRecordFile:
 
     def _read_header(self) -> dict[str, Any]:
         (length,) = LENGTH.unpack(self.read(LENGTH.size, 0).ljust(LENGTH.size, b"\0"))
-        if ends_encrypted(self):
+        if self.size > len(ENCRYPTED) and self.read(len(ENCRYPTED), self.size - len(ENCRYPTED)) == ENCRYPTED:
             raise BadData(
                 f"{self.path} is an encrypted MindRecord file; it cannot be read without its key.",
                 "Where MindSpore and the key are, write it again without set_enc_key.",
@@ -153,6 +153,7 @@ class MindRecordFile:
         return header
 
     def _interpret(self, header: dict[str, Any]) -> None:
+        """Set schema, names of the set's files, and the positions of all rows from the header."""
         version = header["version"]
         if version not in VERSIONS:
             raise BadData(f"{self.path} is a MindRecord file of version {version!r}; read: {', '.join(VERSIONS)}.")
@@ -167,10 +168,9 @@ class MindRecordFile:
         blobs, raws = self._list_pages(header["page"] or [])
         if blobs.keys() != raws.keys():
             raise self._format_error("its pages of values and of blobs do not go together")
-        rows = [self._walk_group(group, blobs[group], raws[group]) for group in sorted(blobs)]
-        joined = np.concatenate([np.empty((0, 4), np.int64), *rows])
-        self.blob_offsets, self.blob_lengths = joined[:, 0], joined[:, 1]
-        self.raw_offsets, self.raw_lengths = joined[:, 2], joined[:, 3]
+        groups = [self._walk_group(group, blobs[group], raws[group]) for group in sorted(blobs)]
+        columns = np.concatenate([np.empty((0, 4), np.int64), *groups]).T
+        self.blob_offsets, self.blob_lengths, self.raw_offsets, self.raw_lengths = columns
 
     def _list_pages(self, pages: list[dict[str, Any]]) -> tuple[dict[int, tuple[int, int, int]], dict[int, range]]:
         """Return first byte, end and rows of each blob page, and the bytes of each group of raw rows, by number."""
@@ -196,13 +196,14 @@ class MindRecordFile:
         return blobs, raws
 
     def _walk_group(self, group: int, blob_page: tuple[int, int, int], raw: range) -> Int64s:
-        """Return offset and length of the blob and of the other fields of each row of a group."""
+        """Return offset and length of the blob and of the other fields of each row of a group: rows x 4."""
         begin, end, count = blob_page
         blobs = self._walk(f"blob page {group}", begin, end, count)
         raws = self._walk(f"group {group} of rows", raw.start, raw.stop, count)
         return np.concatenate([blobs, raws], axis=1)
 
     def _walk(self, what: str, begin: int, end: int, count: int) -> Int64s:
+        """Go from length to length; return offset and length of each of `count` items, which must fill the bytes."""
         found = np.empty((count, 2), dtype=np.int64)
         position = begin
         for row in range(count):
@@ -231,11 +232,6 @@ class MindRecordFile:
 def read_field(entry: dict[str, Any]) -> Field:
     shape = entry.get("shape")
     return Field(str(entry["type"]), None if shape is None else tuple(int(axis) for axis in shape))
-
-
-def ends_encrypted(file: MindRecordFile) -> bool:
-    """Return True if the file ends with the marker of an encrypted one."""
-    return file.size > len(ENCRYPTED) and file.read(len(ENCRYPTED), file.size - len(ENCRYPTED)) == ENCRYPTED
 
 
 def is_mindrecord(path: Path) -> bool:
@@ -272,10 +268,13 @@ def unpack(data: memoryview, position: int, depth: int = 0) -> tuple[Any, int]:
         return form.unpack_from(data, position)[0], position + form.size
     if code < 0x90 or code in (0xDE, 0xDF):
         count, position = (code & 0x0F, position) if code < 0x90 else read_count(data, position, 2 << (code - 0xDE))
-        return unpack_map(data, position, count, depth)
+        values, position = unpack_several(data, position, 2 * count, depth)
+        if not all(isinstance(key, str) for key in values[::2]):
+            raise BadData("its fields have no names.")
+        return dict(zip(values[::2], values[1::2], strict=True)), position
     if code < 0xA0 or code in (0xDC, 0xDD):
         count, position = (code & 0x0F, position) if code < 0xA0 else read_count(data, position, 2 << (code - 0xDC))
-        return unpack_array(data, position, count, depth)
+        return unpack_several(data, position, count, depth)
     if code < 0xC0 or 0xD9 <= code <= 0xDB:
         count, position = (code & 0x1F, position) if code < 0xC0 else read_count(data, position, 1 << (code - 0xD9))
         return str(take_bytes(data, position, count), "utf-8"), position + count
@@ -304,38 +303,29 @@ def take_bytes(data: memoryview, position: int, count: int) -> memoryview:
     return data[position : position + count]
 
 
-def unpack_map(data: memoryview, position: int, count: int, depth: int) -> tuple[dict[Any, Any], int]:
-    found = {}
-    for _ in range(count):
-        key, position = unpack(data, position, depth + 1)
-        value, position = unpack(data, position, depth + 1)
-        if not isinstance(key, str):
-            raise BadData("its fields have no names.")
-        found[key] = value
-    return found, position
-
-
-def unpack_array(data: memoryview, position: int, count: int, depth: int) -> tuple[list[Any], int]:
-    found = []
+def unpack_several(data: memoryview, position: int, count: int, depth: int) -> tuple[list[Any], int]:
+    """Decode so many values one level deeper, and return them with the position after them."""
+    values = []
     for _ in range(count):
         value, position = unpack(data, position, depth + 1)
-        found.append(value)
-    return found, position
+        values.append(value)
+    return values, position
 
 
 def unpack_integers(data: memoryview) -> list[int]:
     """Decode a packed array of whole numbers: their count, two bits each with the width, and the values."""
+    cut_short = BadData("an array of whole numbers does not end.")
     if len(data) < 4:
-        raise BadData("an array of whole numbers does not end.")
+        raise cut_short
     count = int.from_bytes(data[:4], "big")
     position = 4 + (count + 3) // 4
     if position > len(data):
-        raise BadData("an array of whole numbers does not end.")
-    found = []
-    for number in range(count):
-        width = 1 << (data[4 + number // 4] >> (2 * (3 - number % 4)) & 3)
+        raise cut_short
+    numbers = []
+    for index in range(count):
+        width = 1 << (data[4 + index // 4] >> (2 * (3 - index % 4)) & 3)
         if position + width > len(data):
-            raise BadData("an array of whole numbers does not end.")
-        found.append(int.from_bytes(data[position : position + width], "little", signed=True))
+            raise cut_short
+        numbers.append(int.from_bytes(data[position : position + width], "little", signed=True))
         position += width
-    return found
+    return numbers

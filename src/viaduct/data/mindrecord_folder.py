@@ -12,35 +12,37 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from viaduct.data.build import set_aside
-from viaduct.data.example import ImageFields
+from viaduct.data.build import SEED, VALIDATION_SHARE, set_aside
+from viaduct.data.example import LONGEST_NAME, NO_BOXES, ImageFields
 from viaduct.data.file_index import CORRUPT
-from viaduct.data.mindrecord import INTEGERS, Field, Int64s, MindRecordFile, is_mindrecord
+from viaduct.data.mindrecord import INTEGERS, Int64s, MindRecordFile, is_mindrecord
 from viaduct.data.origins import Origin, SourceImage
-from viaduct.data.shards import SPLITS, read_label_names, shard_sets
+from viaduct.data.shards import SPLITS, find_shard_sets, read_label_names
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue
 from viaduct.terminal import escape_controls
 
-IMAGES = ("image", "data", "img", "image_bytes", "image_data", "image_encoded", "encoded", "jpeg")
-LABELS = ("label", "labels", "class", "class_id", "target", "image_class_label", "fine_label")
-FILENAMES = ("file_name", "filename", "file", "image_filename", "path")
-VALIDATION = ("val", "eval", "dev", "test")  # where a folder has files of several kinds, the first kind is used
-PATTERNS = {"val": "valid(ation)?|val", "eval": "eval(uation)?", "dev": "dev", "test": "test(ing)?"}
+# Usual names of fields, the likeliest first.
+IMAGE_FIELDS = ("image", "data", "img", "image_bytes", "image_data", "image_encoded", "encoded", "jpeg")
+LABEL_FIELDS = ("label", "labels", "class", "class_id", "target", "image_class_label", "fine_label")
+FILENAME_FIELDS = ("file_name", "filename", "file", "image_filename", "path")
+# Parts of file names that mean validation. Where a folder has files of several kinds, only the first kind is used.
+VALIDATION_PATTERNS = {"val": "valid(ation)?|val", "eval": "eval(uation)?", "dev": "dev", "test": "test(ing)?"}
 FOLDERS = {"train": ("train", "training"), "validation": ("val", "valid", "validation", "eval", "test")}
 MAX_OPEN_FILES = 128  # of a split; the files of a larger split are opened for each read
-NO_BOXES = np.empty((0, 4), np.float32)
-VALIDATION_SHARE, SEED = 0.1, 0  # the defaults of `viaduct data build`
 
 
 class MindRecordFolder:
-    """Rows of a split over all its files by number, read as `RecordFolder` reads records."""
+    """Rows of a split over all its files by number; the same methods as `RecordFolder`.
+
+    `image` and `label` are the names of the fields. `rows` selects rows, counted over all files; None selects all.
+    """
 
     def __init__(
         self, path: Path, files: Sequence[MindRecordFile], image: str, label: str, rows: Int64s | None = None
@@ -72,8 +74,8 @@ class MindRecordFolder:
     @cached_property
     def _stored_labels(self) -> Int64s:
         """Labels of all rows of the files; CORRUPT where a label cannot be read."""
-        found = [read_label(file, row, self.label) for file in self.files for row in range(len(file))]
-        return np.array(found, dtype=np.int64)
+        labels = [read_label(file, row, self.label) for file in self.files for row in range(len(file))]
+        return np.array(labels, dtype=np.int64)
 
     def labels(self, on_progress: object = None, *, skip_bad: bool = False) -> Int64s:
         """Return the label of every row.
@@ -89,7 +91,7 @@ class MindRecordFolder:
     def make_error(self, number: int, reason: str, *hints: str) -> BadRecord:
         """Return an error with a reason, which names the row's file and number, and its image file."""
         file, row = self.locate(number)
-        return file.make_error(row, reason.rstrip("."), *hints, made_from=filename_of(file, row))
+        return file.make_error(row, reason.rstrip("."), *hints, made_from=read_filename(file, row))
 
     def describe_location(self, number: int) -> str:
         """Return the file of a row and its number in it, for messages."""
@@ -110,13 +112,13 @@ def read_label(file: MindRecordFile, row: int, field: str) -> int:
         return CORRUPT
 
 
-def filename_of(file: MindRecordFile, row: int) -> str:
+def read_filename(file: MindRecordFile, row: int) -> str:
     """Return the image file that a row was made from, for messages; empty where it is not known."""
-    name = next((name for name in FILENAMES if name in file.schema), None)
+    name = next((name for name in FILENAME_FIELDS if name in file.schema), None)
     if name is None:
         return ""
     try:
-        return escape_controls(str(file.values(row).get(name, "")))[:300]
+        return escape_controls(str(file.values(row).get(name, "")))[:LONGEST_NAME]
     except BadData:
         return ""
 
@@ -128,55 +130,52 @@ def holds_mindrecords(path: Path) -> bool:
     """Return True for a MindRecord file, and for a folder of them that holds no TFRecords."""
     if path.is_file():
         return is_mindrecord(path)
-    if not path.is_dir() or any(shard_sets(path, split) for split in SPLITS):
+    if not path.is_dir() or any(find_shard_sets(path, split) for split in SPLITS):
         return False
-    return any(True for _ in mindrecords_in(path)) or any(
-        any(True for _ in mindrecords_in(path / name)) for names in FOLDERS.values() for name in names
-    )
+    folders = [path, *(path / name for names in FOLDERS.values() for name in names)]
+    return any(True for folder in folders for _ in list_mindrecords(folder))
 
 
-def mindrecords_in(folder: Path) -> Iterable[Path]:
-    """Yield the MindRecord files of a folder, in order."""
+def list_mindrecords(folder: Path) -> Iterable[Path]:
+    """Yield the MindRecord files of a folder, in order; none if there is no such folder."""
     if folder.is_dir():
         yield from (path for path in sorted(folder.iterdir()) if path.is_file() and is_mindrecord(path))
 
 
 def split_files(path: Path) -> dict[str, list[Path]]:
-    """Return the files of each split; a split without files is not there."""
+    """Return the files of each split; a split without files has no entry."""
     if path.is_file():
-        return by_split(set_of(path))
-    found = by_split(mindrecords_in(path))
+        return group_by_split(list_set(path))
+    splits = group_by_split(list_mindrecords(path))
     for split, names in FOLDERS.items():
         for name in names:
-            files = list(mindrecords_in(path / name))
+            files = list(list_mindrecords(path / name))
             if files:
-                found.setdefault(split, files)
-    return found
+                splits.setdefault(split, files)
+    return splits
 
 
-def set_of(path: Path) -> list[Path]:
+def list_set(path: Path) -> list[Path]:
     """Return all files of the set that a file belongs to."""
     names = MindRecordFile(path, stay_open=False).shard_names
     return [path.with_name(name) for name in names if Path(name).name == name] if path.name in names else [path]
 
 
-def by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
+def group_by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
     """Group files by the split that their names suggest."""
     kinds: dict[str, list[Path]] = {}
     for file in files:
-        kinds.setdefault(kind_of(file), []).append(file)
-    found = {"train": kinds["train"]} if "train" in kinds else {}
-    validation = next((kinds[kind] for kind in VALIDATION if kind in kinds), None)
-    return {**found, **({"validation": validation} if validation else {})}
+        kinds.setdefault(find_kind(file), []).append(file)
+    validation = next((kinds[kind] for kind in VALIDATION_PATTERNS if kind in kinds), [])
+    splits = {"train": kinds.get("train", []), "validation": validation}
+    return {split: files for split, files in splits.items() if files}
 
 
-def kind_of(file: Path) -> str:
-    """Return the split that a file's name suggests: `imagenet_val.mindrecord3` is val; without a hint it is train."""
+def find_kind(file: Path) -> str:
+    """Return the kind that a file's name suggests: `imagenet_val.mindrecord3` is val; without a hint it is train."""
     name = file.name.lower()
-    for kind, pattern in PATTERNS.items():
-        if re.search(rf"(?<![a-z])({pattern})(?![a-z])", name):
-            return kind
-    return "train"
+    patterns = VALIDATION_PATTERNS.items()
+    return next((kind for kind, pattern in patterns if re.search(rf"(?<![a-z])({pattern})(?![a-z])", name)), "train")
 
 
 def open_files(paths: Sequence[Path]) -> list[MindRecordFile]:
@@ -207,29 +206,27 @@ def open_files(paths: Sequence[Path]) -> list[MindRecordFile]:
 def choose_fields(file: MindRecordFile, image: str, label: str) -> tuple[str, str]:
     """Return the fields of image and label: those that were named, else the usual or the only ones that fit."""
     blobs = [name for name, field in file.schema.items() if field.kind == "bytes"]
-    numbers = [name for name, field in file.schema.items() if is_label(field)]
+    scalars = (None, (), (1,), (-1,))  # shapes of a single number
+    numbers = [name for name, field in file.schema.items() if field.kind in INTEGERS and field.shape in scalars]
     return (
-        choose_field(file, image, blobs, IMAGES, "image_field", "bytes, the encoded image"),
-        choose_field(file, label, numbers, LABELS, "label_field", "int32 or int64, the class"),
+        choose_field(file, image, blobs, IMAGE_FIELDS, "image_field", "bytes, the encoded image"),
+        choose_field(file, label, numbers, LABEL_FIELDS, "label_field", "int32 or int64, the class"),
     )
 
 
-def is_label(field: Field) -> bool:
-    """Return True if a field can hold a class number."""
-    return field.kind in INTEGERS and field.shape in (None, (), (1,), (-1,))
-
-
 def choose_field(
-    file: MindRecordFile, wanted: str, fitting: list[str], usual: tuple[str, ...], setting: str, kind: str
+    file: MindRecordFile, requested: str, fitting: list[str], usual: tuple[str, ...], setting: str, kind: str
 ) -> str:
     """Return the field that the recipe names, else the first usual name that fits, else the only field that fits.
 
-    Raise `BadValue` if the named field does not fit, and `BadData` if no field or several could be meant.
+    `fitting` are the fields of the right type, `setting` is the recipe's field, and `kind` the type and the meaning of
+    the field, separated by a comma. Raise `BadValue` if the named field does not fit, and `BadData` if no field or
+    several could be meant.
     """
-    if wanted:
-        if wanted in fitting:
-            return wanted
-        raise BadValue(f"data.{setting}={wanted!r} is no field of {kind} in {file.path}.", describe_fields(file))
+    if requested:
+        if requested in fitting:
+            return requested
+        raise BadValue(f"data.{setting}={requested!r} is no field of {kind} in {file.path}.", describe_fields(file))
     known = [name for name in usual if name in fitting]
     if known or len(fitting) == 1:
         return (known or fitting)[0]
@@ -249,14 +246,18 @@ def describe_fields(file: MindRecordFile) -> str:
 # Sources
 
 
+def open_mindrecords(path: Path, image: str = "", label: str = "") -> dict[str, MindRecordFolder]:
+    """Open the files of each split; `image` and `label` name the fields, which are found where these are empty."""
+    files = {split: open_files(paths) for split, paths in split_files(path).items()}
+    fields = choose_fields(next(iter(files.values()))[0], image, label)
+    return {split: MindRecordFolder(path, members, *fields) for split, members in files.items()}
+
+
 def mindrecord_folders(
     path: Path, image: str = "", label: str = ""
 ) -> tuple[MindRecordFolder | None, MindRecordFolder]:
     """Return the images to train on and to validate with; None to train on where there are validation files only."""
-    found = {split: open_files(files) for split, files in split_files(path).items()}
-    first = next(iter(found.values()))[0]
-    fields = choose_fields(first, image, label)
-    folders = {split: MindRecordFolder(path, files, *fields) for split, files in found.items()}
+    folders = open_mindrecords(path, image, label)
     for folder in folders.values():
         if not len(folder):
             raise BadData(f"{folder.files[0].path}: there is not one record in its set of files.")
@@ -274,46 +275,34 @@ def set_rows_aside(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindReco
         raise BadData(f"{folder.path}: there are no validation files, and too few images to set some aside.")
 
     def select_rows(images: list[SourceImage]) -> MindRecordFolder:
-        chosen = np.array(sorted(image.position for image in images), dtype=np.int64)
-        return MindRecordFolder(folder.path, folder.files, folder.image, folder.label, chosen)
+        selected = np.array(sorted(image.position for image in images), dtype=np.int64)
+        return MindRecordFolder(folder.path, folder.files, folder.image, folder.label, selected)
 
     return select_rows(train), select_rows(validation)
 
 
 def mindrecord_origin(path: Path) -> Origin:
     """Return MindRecord files as an origin to build TFRecords from, with the labels that they have."""
-    found = {split: open_files(files) for split, files in split_files(path).items()}
-    if "train" not in found:
+    folders = open_mindrecords(path)
+    if "train" not in folders:
         raise BadData(f"{path}: there are no MindRecord files to train on.", "A name with val or test is validation.")
-    fields = choose_fields(found["train"][0], "", "")
-    folders = {split: MindRecordFolder(path, files, *fields) for split, files in found.items()}
     images = {split: list_images(folder, split) for split, folder in folders.items()}
-    labels = sorted({int(image.group) for listed in images.values() for image in listed})
-    return Origin(
-        images["train"],
-        images.get("validation"),
-        [str(label) for label in labels],
-        reader(folders),
-        path,
-        labels_given=True,
-    )
+    labels = sorted({int(image.class_name) for listed in images.values() for image in listed})
+    classes = [str(label) for label in labels]
+
+    def read(image: SourceImage) -> bytes:
+        split = image.name.partition("/")[0]
+        return bytes(folders[split].fields(image.position).encoded)
+
+    return Origin(images["train"], images.get("validation"), classes, read, path, has_numeric_labels=True)
 
 
 def list_images(folder: MindRecordFolder, split: str) -> list[SourceImage]:
-    """List the rows as images to build from."""
-    changed = {file.path: file.path.stat().st_mtime_ns for file in folder.files}
+    """List the rows as images to build from, named SPLIT/FILE:ROW."""
+    modified = {file.path: file.path.stat().st_mtime_ns for file in folder.files}
     images = []
     for number, label in enumerate(folder.labels().tolist()):
         file, row = folder.locate(number)
         name, size = f"{split}/{file.path.name}:{row}", int(file.blob_lengths[row])
-        images.append(SourceImage(name, str(label), size, changed[file.path], number))
+        images.append(SourceImage(name, str(label), size, modified[file.path], number))
     return images
-
-
-def reader(folders: dict[str, MindRecordFolder]) -> Callable[[SourceImage], bytes]:
-    """Return the function that reads an image of these folders."""
-
-    def read(image: SourceImage) -> bytes:
-        return bytes(folders[image.name.partition("/")[0]].fields(image.position).encoded)
-
-    return read

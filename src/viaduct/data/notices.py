@@ -1,4 +1,4 @@
-"""Notices about the data on stderr, and the reasons of errors."""
+"""Notices about the data on stderr, and wording that several messages share."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ def print_first_notices(lines: Sequence[str], more: str) -> None:
         print_notice(f"{len(lines) - NAMED_AT_MOST:,} {more}")
 
 
+def join_first(names: Sequence[str], most: int = 5) -> str:
+    """Join the first names with commas, and say how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def reason(error: Exception) -> str:
-    """Return why it failed, without the number and the path that Python puts around the reason."""
+    """Return the reason of an error, without the error number and the path that Python puts around it."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

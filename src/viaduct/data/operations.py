@@ -3,8 +3,8 @@
     OPERATIONS["rotate"](image, 0.9, -1)     nine tenths of the strongest rotation (30 degrees), clockwise
 
 Each takes an image, a strength (0 to 1 spans the range that AutoAugment published, more goes beyond it) and a sign,
-which only those that have a direction look at. None changes the image it is given. What comes in from outside is
-grey, 128. Places are those of Pillow's nearest neighbour, and levels are Pillow's to the last grey level.
+which only the operations with a direction use. None changes the image it is given. Pixels from outside of the image are
+grey, 128. Pixels are chosen as by Pillow's nearest neighbour, and levels equal Pillow's exactly.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LEVELS = np.arange(256)
 THIRTEENTHS = ((2 * np.arange(13 * 255 + 1) + 13) // 26).astype(np.float32)  # rounded
 
 
-# Places
+# Geometry
 
 
 def affine(image: Pixels, across: tuple[float, float, float], down: tuple[float, float, float]) -> Pixels:
-    """Take each pixel from where its middle comes from: x' = a x + b y + c, and likewise y'."""
+    """Take the pixel at (x, y) from (a x + b y + c, d x + e y + f): `across` is (a, b, c), `down` is (d, e, f)."""
     height, width = image.shape[:2]
     x, y = np.arange(width, dtype=np.float32) + 0.5, np.arange(height, dtype=np.float32)[:, None] + 0.5
     from_x, from_y = (np.floor(a * x + b * y + c).astype(np.int32) for a, b, c in (across, down))
@@ -166,20 +166,9 @@ def identity(image: Pixels, strength: float, sign: float) -> Pixels:
     return image
 
 
+_SPATIAL = (shear_x, shear_y, shift_x, shift_y)
+_ALL = (identity, auto_contrast, equalize, rotate, solarize, colour, posterize, contrast, brightness, sharpness)
+# By name: "auto contrast" for auto_contrast. RandAugment draws by position, so the order is part of its results.
 OPERATIONS: dict[str, Operation] = {
-    "identity": identity,
-    "auto contrast": auto_contrast,
-    "equalize": equalize,
-    "rotate": rotate,
-    "solarize": solarize,
-    "colour": colour,
-    "posterize": posterize,
-    "contrast": contrast,
-    "brightness": brightness,
-    "sharpness": sharpness,
-    "shear x": shear_x,
-    "shear y": shear_y,
-    "shift x": shift_x,
-    "shift y": shift_y,
-    "invert": invert,
+    operation.__name__.replace("_", " "): operation for operation in (*_ALL, *_SPATIAL, invert)
 }

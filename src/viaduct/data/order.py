@@ -1,8 +1,9 @@
 """Random draws without state: the order of the images and every draw, computed from what they are for.
 
-The same (seed, epoch, position) gives the same image and the same crop, whatever the batch size, the number
-of ranks, or the step a run was resumed at. Only the raw words of Philox are used, whose stream NumPy promises
-to keep; the methods of `np.random.Generator` may change between releases.
+The same (seed, epoch, position) gives the same image and the same crop, whatever the batch size, the number of ranks,
+or the step a run was resumed at. Plans (the draws of an epoch, for all its images at once) use the raw 64-bit draws of
+Philox only, whose stream NumPy promises to keep; the methods of `np.random.Generator`, which draw for a single record
+(`sample_generator`), may change between releases.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.random.bit_generator import ISeedSequence
 
 from viaduct.errors import BadValue
 
-WORD = (1 << 64) - 1
+WORD = (1 << 64) - 1  # mask of the 64 bits of a word, for negative seeds and epochs
 
 
 class Purpose(IntEnum):
@@ -27,76 +28,76 @@ class Purpose(IntEnum):
 
     ORDER = 1
     AUGMENTATION = 2
-    TRAIN_SCENES = 3
+    TRAIN_SCENES = 3  # scenes and noise: the data source `shapes`
     TRAIN_NOISE = 4
     VALIDATION_SCENES = 5
     VALIDATION_NOISE = 6
-    SAMPLE = 7
+    SAMPLE = 7  # see `sample_generator`
     MIXUP = 8
-    BALANCE = 9
+    BALANCE = 9  # which images an epoch takes with balanced classes
     CUTMIX = 10
 
 
-def stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:
-    """Return random words that belong to one purpose of one epoch; streams never overlap."""
+def make_stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:
+    """Return the stream of random 64-bit words for one purpose of one epoch; streams never overlap."""
     return np.random.Philox(
         key=np.array([seed & WORD, epoch & WORD], dtype=np.uint64),
         counter=np.array([0, 0, 0, purpose], dtype=np.uint64),
     )
 
 
-def words(seed: int, epoch: int, purpose: Purpose, count: int) -> npt.NDArray[np.uint64]:
-    """Return raw 64-bit draws of a stream."""
-    return np.asarray(stream(seed, epoch, purpose).random_raw(count), dtype=np.uint64)
+def raw_draws(seed: int, epoch: int, purpose: Purpose, count: int) -> npt.NDArray[np.uint64]:
+    """Return the first raw 64-bit draws of a stream."""
+    return np.asarray(make_stream(seed, epoch, purpose).random_raw(count), dtype=np.uint64)
 
 
 def permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
     """Return the order in which an epoch visits `count` images."""
-    return np.argsort(words(seed, epoch, Purpose.ORDER, count), kind="stable").astype(np.int64)
+    return np.argsort(raw_draws(seed, epoch, Purpose.ORDER, count), kind="stable").astype(np.int64)
 
 
 def uniforms(
     seed: int, epoch: int, count: int, draws: int, purpose: Purpose = Purpose.AUGMENTATION
 ) -> npt.NDArray[np.float32]:
-    """Return numbers in [0, 1): row = position in the epoch's order, column = what the draw decides.
+    """Return `count` x `draws` numbers in [0, 1): row = position in the epoch's order, column = what the draw decides.
 
     24 bits each, all that float32 can hold: `floor(u * n)` is then below n for every n.
     """
-    bits = words(seed, epoch, purpose, count * draws) >> np.uint64(40)
+    bits = raw_draws(seed, epoch, purpose, count * draws) >> np.uint64(40)
     return (bits.astype(np.float32) * np.float32(2.0**-24)).reshape(count, draws)
 
 
 def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
-    """Return a generator for the image at one position of an epoch.
-
-    It is for draws whose number is not known ahead.
-    """
+    """Return a generator for the image at one position of an epoch, for draws whose number is not known ahead."""
     counter = np.array([0, position & WORD, 0, Purpose.SAMPLE], dtype=np.uint64)
     key = Key(np.array([seed & WORD, epoch & WORD], dtype=np.uint64))
     return np.random.Generator(np.random.Philox(key, counter=counter))  # type: ignore[arg-type]  # takes any ISeedSequence
 
 
-def share(global_batch: int, rank: int, ranks: int, parts: int = 1, mirrored: bool = False) -> npt.NDArray[np.int64]:
+def rank_positions(
+    global_batch: int, rank: int, ranks: int, parts: int = 1, mirrored: bool = False
+) -> npt.NDArray[np.int64]:
     """Return the positions of a global batch that a rank takes, in rising order: an equal share of each part.
 
-    What does not divide evenly goes to the first ranks, one image each. `mirrored`: with every position the rank
-    also takes the one as far from the end, which mixup needs; then each part must divide by twice the ranks.
+    `parts` are those in which a batch is worked through, for gradient accumulation. What of a part does not divide
+    evenly goes to the first ranks, one image each. `mirrored`: with every position the rank also takes the one as far
+    from the end, which mixup needs; then each part must divide by twice the ranks.
     """
     size = global_batch // parts
-    check_share(global_batch, rank, ranks, parts, mirrored)
+    check_ranks(global_batch, rank, ranks, parts, mirrored)
     if mirrored:
         front = np.arange(rank * size // (2 * ranks), (rank + 1) * size // (2 * ranks))
         within = np.concatenate([front, size - 1 - front[::-1]])
     else:
-        own, more = divmod(size, ranks)
-        first = rank * own + min(rank, more)
-        within = np.arange(first, first + own + (rank < more))
+        share, remainder = divmod(size, ranks)
+        first = rank * share + min(rank, remainder)
+        within = np.arange(first, first + share + (rank < remainder))
     positions: npt.NDArray[np.int64] = (np.arange(parts)[:, None] * size + within).reshape(-1)
     return positions
 
 
-def check_share(global_batch: int, rank: int, ranks: int, parts: int, mirrored: bool) -> None:
-    """Refuse a rank out of range, and a batch that the ranks cannot share equally."""
+def check_ranks(global_batch: int, rank: int, ranks: int, parts: int, mirrored: bool) -> None:
+    """Refuse a rank out of range, a batch with no image for a rank, and a mirrored one that is not shared equally."""
     if ranks < 1 or not 0 <= rank < ranks:
         raise BadValue(f"rank must be from 0 to ranks - 1, got rank {rank} of {ranks}.")
     size = global_batch // parts
@@ -116,11 +117,13 @@ def check_share(global_batch: int, rank: int, ranks: int, parts: int, mirrored: 
 
 
 class Key(ISeedSequence):
-    """A key as it is. `Philox(key=...)` is the same stream, but asks the system for entropy and throws it away: 10 of
-    14 microseconds."""
+    """Key of a Philox stream, used unchanged.
 
-    def __init__(self, words: npt.NDArray[np.uint64]) -> None:
-        self.words = words
+    `Philox(key=...)` gives the same stream, but asks the system for entropy, which it does not use: 10 of 14 µs.
+    """
+
+    def __init__(self, key: npt.NDArray[np.uint64]) -> None:
+        self.key = key
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
-        return self.words
+        return self.key

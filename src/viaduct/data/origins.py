@@ -1,12 +1,12 @@
-"""Sources that records are built from: class folders, a list of files, or the IDX files of MNIST and its kin.
+"""Sources that records are built from: class folders, a list of files, or IDX files such as MNIST's.
 
-    class_folders("photos/")               photos/cat/1.jpg …; or photos/train/cat/1.jpg … and photos/val/cat/9.jpg …
-    image_list("photos.csv")             path,label a line; paths are relative to the list
-    idx_files("images.gz", "labels.gz")    bare grey pixels and their labels, plain or gzipped
+    open_class_folders("photos/")             photos/cat/1.jpg …; or photos/train/cat/1.jpg … and photos/val/cat/9.jpg …
+    open_image_list("photos.csv")             path,label a line; paths are relative to the list
+    open_idx_files("images.gz", "labels.gz")  grey pixels and their labels, plain or gzipped
 
 Each gives an `Origin`: which images there are, in which classes, and how to get the bytes of one. Files must be JPEG or
 PNG by their first bytes, whatever their name; others are named and refused before anything is built, except hidden
-files and those that `class_folders` ignores.
+files and those that `open_class_folders` ignores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.notices import reason
+from viaduct.data.notices import join_first, reason
 from viaduct.data.png import encode_png
 from viaduct.errors import BadData, BadValue
 from viaduct.path_errors import refuse_special_file
@@ -34,63 +34,58 @@ FORMATS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG"}
 VALIDATION_FOLDERS = ("validation", "val")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 LEFT_BY_WINDOWS = ("thumbs.db", "desktop.ini")
-NAMED_AT_MOST = 5
 # A gzipped file may unpack to so many bytes, or to so many times its size if that is more.
 MAX_UNPACKED_BYTES, MAX_EXPANSION = 1 << 26, 50
-IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # unsigned bytes in three dimensions, in one
+IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # first four bytes: 8 for unsigned bytes, then the number of dimensions
 
 
 class SourceImage(NamedTuple):
-    """Image of an origin. Size and time of change tell whether it is still the same one later."""
+    """Image of an origin. Size and time of modification tell later whether it is still the same one."""
 
     name: str  # the path below the origin's folder; for IDX and MindRecord files, split or file and number
-    group: str  # its class
+    class_name: str
     size: int  # bytes
-    changed: int  # time of change in nanoseconds; for IDX files a checksum of the pair
+    modified: int  # time in nanoseconds; for IDX files a checksum of the pair
     position: int = 0  # in an IDX file or a MindRecord split
 
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Images to build records from; `validation` is None where they are to be set aside from `train`."""
+    """Images to build records from; with `validation` None, a share of `train` is to be set aside to validate with."""
 
     train: Sequence[SourceImage]
     validation: Sequence[SourceImage] | None
     classes: Sequence[str]  # in label order
-    read: Callable[[SourceImage], bytes]
+    read: Callable[[SourceImage], bytes]  # returns the encoded image
     path: Path  # the folder, list or file, for messages
-    labels_given: bool = False  # True: the names of the classes are whole numbers, which are used as labels
+    has_numeric_labels: bool = False  # True: the names of the classes are whole numbers, which are used as labels
 
 
 def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
-    """Open class folders or a list of files, whichever the path is. `ignore` is for folders: see `class_folders`."""
+    """Open class folders or a list of files, whichever is at the path. For `ignore` see `open_class_folders`."""
     path = Path(path)
     if path.is_dir():
-        return class_folders(path, ignore)
+        return open_class_folders(path, ignore)
     if path.suffix.lower() == ".csv":
         if ignore:
             raise BadValue(
                 f"{path} is a list: what it shall not hold is left out of it.", "Patterns to ignore are for folders."
             )
-        return image_list(path)
-    raise BadData(f"{path}: expected a folder of class folders or a .csv of path,label.", describe_path(path))
+        return open_image_list(path)
+    hint = "It is a file of another kind." if path.exists() else "There is no such file or folder."
+    raise BadData(f"{path}: expected a folder of class folders or a .csv of path,label.", hint)
 
 
-def describe_path(path: Path) -> str:
-    """Say whether a path that is no source exists."""
-    return "It is a file of another kind." if path.exists() else "There is no such file or folder."
-
-
-def image_format(head: bytes | memoryview) -> str | None:
-    """Return JPEG or PNG, by the first bytes of a file; None for anything else."""
-    begin = bytes(head[:8])
-    return next((name for magic, name in FORMATS.items() if begin.startswith(magic)), None)
+def find_image_format(encoded: bytes | memoryview) -> str | None:
+    """Return JPEG or PNG, by the first 8 bytes of a file; None for anything else."""
+    beginning = bytes(encoded[:8])
+    return next((name for magic, name in FORMATS.items() if beginning.startswith(magic)), None)
 
 
 # Class folders
 
 
-def class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin:
+def open_class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin:
     """Open class folders, or such folders inside of train/ and val/ (or validation/).
 
     Hidden files and those that Windows leaves in folders are passed over, and files whose name matches one of the
@@ -98,38 +93,43 @@ def class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin:
     numbers.
     """
     folder = Path(folder)
-    train_folder, validation_folder = split_folders(folder)
-    classes = class_names(train_folder)
-    train = images_below(train_folder, folder, classes, ignore)
-    empty = sorted(set(classes) - {image.group for image in train})
+    train_folder, validation_folder = find_split_folders(folder)
+    classes = list_classes(train_folder)
+    train = list_images(train_folder, folder, classes, ignore)
+    empty = sorted(set(classes) - {image.class_name for image in train})
     if empty:
         raise BadData(f"{train_folder}: {join_first(empty)}: no images in the folder of this class.")
     validation = None
     if validation_folder:
-        unknown = sorted(set(class_names(validation_folder)) - set(classes))
+        validation_classes = list_classes(validation_folder)
+        unknown = sorted(set(validation_classes) - set(classes))
         if unknown:
             raise BadData(f"{validation_folder}: {join_first(unknown)}: there is no such class in {train_folder}.")
-        validation = images_below(validation_folder, folder, class_names(validation_folder), ignore)
-    return Origin(train, validation, classes, reader(folder), folder)
+        validation = list_images(validation_folder, folder, validation_classes, ignore)
+    return Origin(train, validation, classes, make_reader(folder), folder)
 
 
-def split_folders(folder: Path) -> tuple[Path, Path | None]:
-    """Return the folders of training and validation images; None without the latter."""
+def find_split_folders(folder: Path) -> tuple[Path, Path | None]:
+    """Return the folders that hold the class folders to train on and to validate with; None without the latter.
+
+    These are train/ and validation/ or val/. Without a validation folder, train/ counts as the training split only if
+    it is the only folder; else it is a class folder like the others.
+    """
     train = folder / "train"
     validation = next((folder / name for name in VALIDATION_FOLDERS if (folder / name).is_dir()), None)
-    if train.is_dir() and (validation or subfolders(folder) == ["train"]):
+    if train.is_dir() and (validation or list_subfolders(folder) == ["train"]):
         return train, validation
     return folder, None
 
 
-def subfolders(folder: Path) -> list[str]:
+def list_subfolders(folder: Path) -> list[str]:
     """List the folders in a folder, without hidden ones."""
     return [entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")]
 
 
-def class_names(folder: Path) -> list[str]:
+def list_classes(folder: Path) -> list[str]:
     """List the class folders; refuse images beside them."""
-    names = in_order(subfolders(folder))
+    names = sort_classes(list_subfolders(folder))
     stray = [entry.name for entry in os.scandir(folder) if entry.name.lower().endswith(IMAGE_SUFFIXES)]
     if stray:
         raise BadData(f"{folder}: {join_first(sorted(stray))}: this image is in no class folder.")
@@ -138,23 +138,23 @@ def class_names(folder: Path) -> list[str]:
     return names
 
 
-def in_order(names: Sequence[str]) -> list[str]:
-    """Sort names as numbers where all are numbers."""
+def sort_classes(names: Sequence[str]) -> list[str]:
+    """Sort class names: by value where all are whole numbers, else as text."""
     numeric = all(name.isascii() and name.isdigit() for name in names)
     return sorted(names, key=lambda name: (int(name) if numeric else 0, name))
 
 
-def images_below(folder: Path, base: Path, classes: Sequence[str], ignore: Sequence[str]) -> list[SourceImage]:
-    """List the images of every class folder; refuse other files."""
+def list_images(folder: Path, base: Path, classes: Sequence[str], ignore: Sequence[str]) -> list[SourceImage]:
+    """List the images of every class folder, named by their paths below `base`; refuse other files."""
     images, refused = list[SourceImage](), list[str]()
-    for group in classes:
-        for path in files_below(folder / group, ignore):
-            add_image(path, path.relative_to(base).as_posix(), group, images, refused)
+    for class_name in classes:
+        for path in list_files(folder / class_name, ignore):
+            add_image(path, path.relative_to(base).as_posix(), class_name, images, refused)
     refuse_other_files(base, refused, can_ignore=True)
     return images
 
 
-def files_below(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
+def list_files(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
     """Yield the files below a folder in a fixed order."""
     for folder_path, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -163,26 +163,29 @@ def files_below(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
 
 def is_ignored(name: str, ignore: Sequence[str]) -> bool:
     """Return True for hidden files, for files that Windows leaves, and for names that match a pattern."""
-    by_itself = name.startswith(".") or name.lower() in LEFT_BY_WINDOWS
-    return by_itself or any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
+    is_never_data = name.startswith(".") or name.lower() in LEFT_BY_WINDOWS
+    return is_never_data or any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
 
 
-def add_image(path: Path, name: str, group: str, images: list[SourceImage], refused: list[str]) -> None:
+def add_image(path: Path, name: str, class_name: str, images: list[SourceImage], refused: list[str]) -> None:
     """Append a file to `images`, or to `refused` if it is neither JPEG nor PNG."""
     try:
         refuse_special_file(path)
         with open(path, "rb") as file:
-            status, head = os.fstat(file.fileno()), file.read(8)
+            status, beginning = os.fstat(file.fileno()), file.read(8)
     except OSError as error:
         raise BadData(f"{path}: could not be read: {error.strerror}.") from error
-    if image_format(head):
-        images.append(SourceImage(name, group, status.st_size, status.st_mtime_ns))
+    if find_image_format(beginning):
+        images.append(SourceImage(name, class_name, status.st_size, status.st_mtime_ns))
     else:
         refused.append(name)
 
 
 def refuse_other_files(base: Path, refused: Sequence[str], can_ignore: bool = False) -> None:
-    """Refuse files that are no images, and say what to do with them; `can_ignore`: in folders, by their endings."""
+    """Refuse files that are no images, and say what to do with them; without such files do nothing.
+
+    With `can_ignore` the message may suggest --ignore with their endings, which is for class folders.
+    """
     if not refused:
         return
     single = len(refused) == 1
@@ -201,13 +204,7 @@ def refuse_other_files(base: Path, refused: Sequence[str], can_ignore: bool = Fa
     )
 
 
-def join_first(names: Sequence[str]) -> str:
-    """Join the first names, and say how many more there are."""
-    more = f" and {len(names) - NAMED_AT_MOST:,} more" if len(names) > NAMED_AT_MOST else ""
-    return ", ".join(names[:NAMED_AT_MOST]) + more
-
-
-def reader(base: Path) -> Callable[[SourceImage], bytes]:
+def make_reader(base: Path) -> Callable[[SourceImage], bytes]:
     """Return the function that reads an image file; it raises `BadData` for one whose size has changed."""
 
     def read(image: SourceImage) -> bytes:
@@ -229,27 +226,27 @@ def reader(base: Path) -> Callable[[SourceImage], bytes]:
 # A list of files
 
 
-def image_list(file: Path | str) -> Origin:
+def open_image_list(file: Path | str) -> Origin:
     """Open a list with path,label a line; a first line that says "path,label" is a header.
 
     A label is a class name. If all labels are whole numbers, they are used as they are, also with gaps between them.
     """
     file = Path(file)
     images, refused = list[SourceImage](), list[str]()
-    seen: dict[str, int] = {}
-    for line, name, group in read_rows(file):
-        if name in seen:
-            raise BadData(f"{file}: line {line:,}: {name} is in line {seen[name]:,} already.")
-        seen[name] = line
+    line_of: dict[str, int] = {}
+    for line, name, class_name in read_rows(file):
+        if name in line_of:
+            raise BadData(f"{file}: line {line:,}: {name} is in line {line_of[name]:,} already.")
+        line_of[name] = line
         if not (file.parent / name).is_file():
-            raise BadData(f"{file}: line {line:,}: there is no file {file.parent / name}.", *header_hint(line))
-        add_image(file.parent / name, name, group, images, refused)
+            raise BadData(f"{file}: line {line:,}: there is no file {file.parent / name}.", *suggest_header(line))
+        add_image(file.parent / name, name, class_name, images, refused)
     refuse_other_files(file, refused)
     if not images:
         raise BadData(f"{file}: there are no images in this list.", "Expected path,label a line.")
-    classes = in_order(list({image.group for image in images}))
-    numbers = all(name.isascii() and name.isdigit() and name == str(int(name)) for name in classes)
-    return Origin(images, None, classes, reader(file.parent), file, labels_given=numbers)
+    classes = sort_classes(list({image.class_name for image in images}))
+    are_numbers = all(name.isascii() and name.isdigit() and name == str(int(name)) for name in classes)
+    return Origin(images, None, classes, make_reader(file.parent), file, has_numeric_labels=are_numbers)
 
 
 def read_rows(file: Path) -> Iterator[tuple[int, str, str]]:
@@ -262,22 +259,22 @@ def read_rows(file: Path) -> Iterator[tuple[int, str, str]]:
                 if not any(cells) or (number == 1 and [cell.lower() for cell in cells] == ["path", "label"]):
                     continue
                 if len(cells) != 2 or not all(cells):
-                    found = ",".join(row)
-                    message = f"{file}: line {number:,}: expected path,label, found {found!r}."
-                    raise BadData(message, *header_hint(number))
+                    message = f"{file}: line {number:,}: expected path,label, found {','.join(row)!r}."
+                    raise BadData(message, *suggest_header(number))
                 yield number, cells[0], cells[1]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadData(f"{file}: could not be read: {reason(error)}.") from error
 
 
-def header_hint(line: int) -> tuple[str, ...]:
+def suggest_header(line: int) -> tuple[str, ...]:
+    """Return a hint about a header for an error in line 1; none for other lines."""
     return ("If this line is a header, it must say path,label or be left out.",) if line == 1 else ()
 
 
 # IDX
 
 
-def idx_files(
+def open_idx_files(
     images: Path | str,
     labels: Path | str,
     *,
@@ -288,43 +285,42 @@ def idx_files(
 
     `validation` is a second pair of files. `names` are those of the classes 0, 1, …; without them they are numbers.
     """
-    pairs = [IdxPair(Path(images), Path(labels))]
+    pairs = [read_idx_pair(Path(images), Path(labels))]
     if validation:
-        pairs.append(IdxPair(Path(validation[0]), Path(validation[1])))
-    count = 1 + max(int(pair.groups.max(initial=0)) for pair in pairs)
-    classes = list(names) or [str(number) for number in range(count)]
-    if len(classes) < count or len(set(classes)) < len(classes):
-        raise BadValue(f"names must be {count} different ones, for the labels 0 to {count - 1}, got {classes!r}.")
-    splits = [pair.images(classes, at) for at, pair in enumerate(pairs)]
+        pairs.append(read_idx_pair(Path(validation[0]), Path(validation[1])))
+    count = 1 + max(int(classes.max(initial=0)) for _, classes in pairs)
+    class_names = list(names) or [str(number) for number in range(count)]
+    if len(class_names) < count or len(set(class_names)) < len(class_names):
+        raise BadValue(f"names must be {count} different ones, for the labels 0 to {count - 1}, got {class_names!r}.")
+    splits = []
+    for split, (pixels, classes) in enumerate(pairs):
+        digest = zlib.crc32(classes.tobytes(), zlib.crc32(pixels.tobytes()))
+        _, height, width = pixels.shape
+        splits.append(
+            [
+                SourceImage(f"{split}/{position:07d}", class_names[label], height * width, digest, position)
+                for position, label in enumerate(classes.tolist())
+            ]
+        )
 
     def read(image: SourceImage) -> bytes:
-        pixels = pairs[int(image.name[0])].pixels[image.position]
-        return encode_png(pixels[:, :, None])
+        pixels, _ = pairs[int(image.name[0])]
+        return encode_png(pixels[image.position, :, :, None])
 
-    return Origin(splits[0], splits[1] if validation else None, classes, read, Path(images))
+    return Origin(splits[0], splits[1] if validation else None, class_names, read, Path(images))
 
 
-class IdxPair:
-    """Pixels and labels of one split, in memory."""
-
-    def __init__(self, images: Path, labels: Path) -> None:
-        self.pixels = read_idx(images, IDX_IMAGES)
-        self.groups = read_idx(labels, IDX_LABELS)
-        if len(self.pixels) != len(self.groups):
-            raise BadData(f"{images}: {len(self.pixels):,} images, but {len(self.groups):,} labels in {labels}.")
-        self.digest = zlib.crc32(self.groups.tobytes(), zlib.crc32(self.pixels.tobytes()))
-
-    def images(self, classes: Sequence[str], at: int) -> list[SourceImage]:
-        _, height, width = self.pixels.shape
-        return [
-            SourceImage(f"{at}/{position:07d}", classes[group], height * width, self.digest, position)
-            for position, group in enumerate(self.groups.tolist())
-        ]
+def read_idx_pair(images: Path, labels: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Read images, N x height x width, and their N labels; refuse unequal numbers of them."""
+    pixels, classes = read_idx(images, IDX_IMAGES), read_idx(labels, IDX_LABELS)
+    if len(pixels) != len(classes):
+        raise BadData(f"{images}: {len(pixels):,} images, but {len(classes):,} labels in {labels}.")
+    return pixels, classes
 
 
 def read_idx(file: Path, magic: int) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of images or labels."""
-    content = idx_content(file)
+    """Read an IDX file of images or labels: the magic number, the size of each dimension (uint32), the bytes."""
+    content = read_unpacked(file)
     dimensions = magic & 0xFF
     start = 4 + 4 * dimensions
     if len(content) < start or struct.unpack_from(">I", content)[0] != magic:
@@ -336,8 +332,8 @@ def read_idx(file: Path, magic: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def idx_content(file: Path) -> bytes:
-    """Return the bytes of the file, unpacked if it is gzipped, and no more than such a file may have."""
+def read_unpacked(file: Path) -> bytes:
+    """Return the bytes of a file, unpacked if it is gzipped; refuse a gzipped file that unpacks to too many."""
     try:
         refuse_special_file(file)
         with open(file, "rb") as opened:

@@ -1,4 +1,4 @@
-"""Checks of the path of a result, made before the work, so that none of it is lost."""
+"""Checks of the path of a result, made before the work, so that the work is not lost because of a bad path."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from viaduct.data.notices import reason
 from viaduct.errors import BadData, BadValue
 
 
-def check_place(out: Path, suffix: str, begins: bytes, kind: str, flag: str = "--out") -> None:
-    """Refuse a name of another kind, a folder that cannot be written to, and any file but an earlier result.
+def check_place(out: Path, suffix: str, signature: bytes, kind: str, flag: str = "--out") -> None:
+    """Refuse a name with another suffix, a folder that cannot be written to, and any file but an earlier result.
 
-    `begins` are the first bytes that every result has, and `kind` is what a person calls one.
+    `signature` is the first bytes that every result has, `kind` is its name in messages, such as "a PNG".
     """
     if out.suffix.lower() != suffix:
         raise BadValue(f"{out}: the name of {kind} must end in {suffix}.", f"Try: {flag} {out.name}{suffix}")
@@ -22,19 +22,19 @@ def check_place(out: Path, suffix: str, begins: bytes, kind: str, flag: str = "-
         raise BadValue(f"{out} cannot be written: there is no folder {folder}.", "Make it, or name another.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise BadValue(f"{out} cannot be written: the folder {folder} may not be written to.", "Name another.")
-    if out.exists() and not is_earlier_result(out, begins):
+    if out.exists() and not is_earlier_result(out, signature):
         raise BadValue(
             f"{out} is there already and is not {kind}; it stays as it is.", f"Name another file with {flag}."
         )
 
 
-def is_earlier_result(out: Path, begins: bytes) -> bool:
+def is_earlier_result(out: Path, signature: bytes) -> bool:
     """Return True if the file begins as such results do, so that it may be overwritten."""
     if not out.is_file():  # a pipe would be waited for
         return False
     try:
         with open(out, "rb") as file:
-            return file.read(len(begins)) == begins
+            return file.read(len(signature)) == signature
     except OSError:
         return False
 

@@ -1,12 +1,12 @@
-"""PNG as TensorFlow decodes it, and encoding.
+"""Decoding of PNG as by TensorFlow, and encoding.
 
     decode(data)          uint8 HxWx3, as `tf.io.decode_png(data, channels=3)` has it
     dimensions(data)      (height, width), from the header alone
     encode_png(pixels)    bytes of a file
 
-Every colour type, depth and interlacing of the standard is read. Alpha and transparency are dropped, of 16 bits the
-upper eight are kept, gamma is ignored: as TensorFlow does. Checksums of critical chunks, size and decompression are
-checked here, so that errors give the reason; Pillow, which would fill missing lines with black, gets complete lines.
+Every colour type, depth and interlacing of the standard is read. As in TensorFlow, alpha and transparency are dropped,
+of 16 bits the upper eight are kept, and gamma is ignored. Checksums of critical chunks, size and decompression are
+checked here, so that errors give the reason. Pillow, which would fill missing lines with black, gets complete lines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PALETTE = 3
 LAST_FILTER = 4
 MOST_BYTES = 1 << 29  # of decoded pixels; TensorFlow's own limit
 MOST_PIXELS = MOST_BYTES // 8  # a pixel has up to eight bytes
-# Bytes of pixels that any PNG may unfold to; a larger one, so many times its size.
+# Any PNG may unfold to so many bytes of pixels; to more only if that is at most so many times its compressed size.
 UNFOLDED, UNFOLDING = 1 << 25, 200
 # Left, top, step across and step down of the seven images that an interlaced one consists of.
 ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
@@ -65,40 +65,37 @@ def is_png(data: bytes | bytearray | memoryview) -> bool:
 
 def dimensions(data: bytes) -> tuple[int, int]:
     """Return height and width from the header."""
-    header = read_header(dict(chunks(data[:33])))
+    header = read_header(dict(read_chunks(data[:33])))
     return header.height, header.width
 
 
 def decode(data: bytes) -> Bytes:
     """Decode to height x width x 3; raise BadData, with the reason, for anything that is not a complete PNG."""
-    found, parts = dict[bytes, bytes](), list[bytes]()
-    for kind, body in chunks(data):
+    chunks, parts = dict[bytes, bytes](), list[bytes]()
+    for kind, body in read_chunks(data):
         if kind == b"IDAT":
             parts.append(body)
         else:
-            found[kind] = body
-    header = read_header(found)
-    if b"IEND" not in found:
+            chunks[kind] = body
+    header = read_header(chunks)
+    if b"IEND" not in chunks:
         raise BadData("the PNG is cut short: it has no end.")
-    compressed, palette = b"".join(parts), found.get(b"PLTE", b"")
-    size = sum(rows * (1 + header.row_bytes(columns)) for columns, rows in sizes(header))
-    pixels = read_pixels(header, inflate(compressed, size))
-    return look_up(pixels, palette) if header.colour_type == PALETTE else pixels
+    size = sum(rows * (1 + header.row_bytes(columns)) for columns, rows in list_sizes(header))
+    pixels = read_pixels(header, inflate(b"".join(parts), size))
+    return look_up(pixels, chunks.get(b"PLTE", b"")) if header.colour_type == PALETTE else pixels
 
 
-def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def read_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the kind and the content of every chunk; checksums of critical chunks are verified."""
     position = len(SIGNATURE)
     while position + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, position)
         body = bytes(data[position + 8 : position + 8 + length])
-        critical = kind[:1].isupper()
+        is_critical, name = kind[:1].isupper(), kind.decode("latin-1")
         if len(body) < length:
-            raise BadData(
-                f"the PNG is cut short: {length} bytes of {kind.decode('latin-1')} promised, {len(body)} found."
-            )
-        if critical and bytes(data[position + 8 + length : position + 12 + length]) != checksum(kind, body):
-            raise BadData(f"the PNG is damaged: the checksum of {kind.decode('latin-1')} at byte {position} is wrong.")
+            raise BadData(f"the PNG is cut short: {length} bytes of {name} promised, {len(body)} found.")
+        if is_critical and bytes(data[position + 8 + length : position + 12 + length]) != checksum(kind, body):
+            raise BadData(f"the PNG is damaged: the checksum of {name} at byte {position} is wrong.")
         yield kind, body
         if kind == b"IEND":
             return
@@ -115,8 +112,9 @@ def checksum(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", zlib.crc32(body, zlib.crc32(kind)))
 
 
-def read_header(found: dict[bytes, bytes]) -> Header:
-    body = found.get(b"IHDR", b"")
+def read_header(chunks: dict[bytes, bytes]) -> Header:
+    """Parse the IHDR chunk; refuse values that the standard does not have, and more than MOST_PIXELS."""
+    body = chunks.get(b"IHDR", b"")
     if len(body) != 13:
         raise BadData("the PNG is damaged: it has no header.")
     header = Header(*struct.unpack(">IIBBBBB", body))
@@ -131,8 +129,8 @@ def read_header(found: dict[bytes, bytes]) -> Header:
     return header
 
 
-def sizes(header: Header) -> list[tuple[int, int]]:
-    """Return columns and rows of each image in the stream: one, or up to seven when interlaced."""
+def list_sizes(header: Header) -> list[tuple[int, int]]:
+    """Return columns and rows of each image in the stream: of one, or of seven if it is interlaced (some are empty)."""
     if not header.interlaced:
         return [(header.width, header.height)]
     spans = [(-(-(header.width - left) // dx), -(-(header.height - top) // dy)) for left, top, dx, dy in ADAM7]
@@ -183,7 +181,7 @@ def read_pixels(header: Header, lines: Bytes) -> Bytes:
 def check_filters(header: Header, lines: Bytes) -> None:
     """Refuse lines whose first byte names no filter."""
     offset = 0
-    for columns, rows in sizes(header):
+    for columns, rows in list_sizes(header):
         if not rows:
             continue
         end = offset + rows * (1 + header.row_bytes(columns))

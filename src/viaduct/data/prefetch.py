@@ -1,6 +1,6 @@
 """Results that threads prepare ahead, yielded in order.
 
-The threads live as long as the iterator: when it ends, fails, is closed or is forgotten, they are gone.
+The threads live as long as the iterator: they end when it ends, fails, is closed or is deleted.
 """
 
 from __future__ import annotations

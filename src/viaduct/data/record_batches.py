@@ -2,9 +2,10 @@
 
 A batch is one float32 array N,H,W,3, in pinned memory for CUDA. Each thread reads, decodes, crops and resizes its own
 rows of it, so no image is copied or pickled on the way. An accelerator normalises the batch itself; for the CPU the
-threads do it. With CUDA the host does not wait for copies (arrival.py), only for the threads; crops.py lets these run
-beside each other. The arrays are used again: a batch on the CPU is valid until the next one is requested. A training
-image is a pure function of (seed, epoch, position): threads, prefetching and resuming change nothing.
+threads do it. With CUDA the host waits for the threads, but not for copies, which run on a stream of their own;
+crops.py lets the threads run at the same time. The arrays are used again: a batch on the CPU is valid until the next
+one is requested. A training image is a pure function of (seed, epoch, position): threads, prefetching and resuming
+change nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +25,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from viaduct.data import geometry
-from viaduct.data.arrival import Arrival
 from viaduct.data.auto_augment import find_policy
-from viaduct.data.balance import balanced_order, describe
-from viaduct.data.batches import WHOLE, Batch, Share, check_count, real_mask
+from viaduct.data.balance import balanced_order, describe_balance
+from viaduct.data.batches import WHOLE, Batch, Share, check_count, find_mask
+from viaduct.data.compiled import find_compiled
 from viaduct.data.crops import find_crops
 from viaduct.data.mindrecord_folder import MindRecordFolder
 from viaduct.data.notices import NAMED_AT_MOST, print_notice
@@ -40,11 +40,13 @@ from viaduct.errors import BadData
 
 ROWS_PER_TASK = 8  # images that a thread takes at a time
 MAX_BAD_SHARE = 0.001  # of a split's records; with more of them bad a run stops, also with on_bad_record=skip
-
-
 ZERO_NOTE = (
     "note: the labels of these MindRecord files begin with 0 and are used unchanged; weights trained on ImageNet's "
     "TFRecords count classes from 1: to use such weights, give --set data.label_shift=1"
+)
+SLOW_NOTE = (
+    "Note: viaduct's compiled image code is missing here, so images are prepared many times slower. "
+    "Install it again where a C compiler is (gcc), or from a wheel made with `make wheel`."
 )
 
 
@@ -59,10 +61,34 @@ def has_zero_based_labels(split: RecordSplit) -> bool:
     return bool(split.labels.min() == 0 and split.labels.max() <= split.records.classes - 2)
 
 
-SLOW_NOTE = (
-    "Note: viaduct's compiled image code is missing here, so images are prepared many times slower. "
-    "Install it again where a C compiler is (gcc), or from a wheel made with `make wheel`."
-)
+class Arrival:
+    """Copies from pinned memory to a CUDA device on a stream of their own, while the step of the batch before runs.
+
+    A copy begins when the work that was queued before the previous copy is done, so that no more than two batches are
+    on the device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._copy_stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._previous: Any = None  # event after all work that was queued when the previous batch was copied
+
+    def run_copy(self, copy: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Any]:
+        """Call `copy` on the copy stream; return its tensors, and the event after which pinned memory may be reused.
+
+        The tensors may be used on the stream that is current at this call.
+        """
+        step_stream: Any = torch.cuda.current_stream(self._device)
+        now = step_stream.record_event()
+        self._copy_stream.wait_event(self._previous or now)  # the first copy waits for mean and scale, which it reads
+        self._previous = now
+        with torch.cuda.stream(self._copy_stream):
+            batch = copy()
+            read_event = self._copy_stream.record_event()
+        step_stream.wait_event(read_event)
+        for tensor in batch:
+            tensor.record_stream(step_stream)  # its memory is not used again before that stream is done with it
+        return *batch, read_event
 
 
 @dataclass
@@ -94,7 +120,7 @@ class RecordBatches:
     ) -> None:
         self.count = len(split)
         requested_batch = records.global_batch if train else records.eval_batch or records.global_batch
-        self.global_batch, self._rank_positions = share.of(requested_batch, train)  # positions in the global batch
+        self.global_batch, self._rank_positions = share.split_batch(requested_batch, train)  # positions within a batch
         self._local_batch = len(self._rank_positions)
         self._rank_prefix = f"rank {share.rank}: " if share.rank else ""
         check_count(self.count, self.global_batch, train)
@@ -107,10 +133,10 @@ class RecordBatches:
         self._labels = split.labels
         self._policy = find_policy(records.auto_augment) if train else None
         self._colours = records.colours
-        if train and share.rank == 0 and geometry.compiled_lerp() is None:
+        if train and share.rank == 0 and find_compiled("_lerp", "lerp") is None:
             print_notice(SLOW_NOTE)
         if train and records.balance and share.rank == 0:
-            print_notice(describe(split.labels, records.balance, split.names))
+            print_notice(describe_balance(split.labels, records.balance, split.names))
         if not train and share.rank == 0 and has_zero_based_labels(split):
             print_notice(ZERO_NOTE)
         on_cpu = device.type == "cpu"
@@ -147,7 +173,9 @@ class RecordBatches:
         self.close()
 
     def _epoch(self, epoch: int, start: int) -> Generator[Batch, None, None]:
-        order = self._order(epoch) if self._train else np.arange(self.count)
+        order = np.arange(self.count)
+        if self._train:
+            order = balanced_order(self._split.labels, self._records.balance, self._seed, epoch)
         # Training drops an incomplete last batch; evaluation fills it up with images from the beginning.
         order = np.resize(order, self.steps_per_epoch * self.global_batch)
         pool = ThreadPoolExecutor(self._workers, "viaduct-decode")
@@ -164,13 +192,11 @@ class RecordBatches:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
-        return balanced_order(self._split.labels, self._records.balance, self._seed, epoch)
-
     def _submit_batch(
         self, pool: ThreadPoolExecutor, order: npt.NDArray[np.int64], epoch: int, step: int
     ) -> tuple[int, Buffer, list[Future[None]]]:
-        buffer = self._free_buffer()
+        """Let the threads fill a buffer with the batch of a step; return step, buffer and the tasks to wait for."""
+        buffer = self._take_buffer()
         rows = range(0, self._local_batch, ROWS_PER_TASK)
         return step, buffer, [pool.submit(self._fill, buffer, order, epoch, step, first) for first in rows]
 
@@ -224,7 +250,7 @@ class RecordBatches:
         """Add a bad record to `skipped` once, for the report; print the first ones to stderr as they are met."""
         with self._lock:
             if error.what in self.skipped or len(self.skipped) > self._max_bad:
-                return  # the run ends at one too many; other threads may meet more before that, which are not named
+                return  # with one too many the run ends; what other threads meet until then is not named
             self.skipped.append(error.what)
             if len(self.skipped) <= NAMED_AT_MOST:
                 print_notice(f"{self._rank_prefix}replaced: {error.what}")
@@ -254,7 +280,7 @@ class RecordBatches:
         indices = order[step * self.global_batch + self._rank_positions]
         buffer.index_and_labels.copy_(torch.from_numpy(np.stack([indices, self._labels[indices]])))
         images, (index, labels) = self._move_to_device(buffer)
-        mask = real_mask(self._rank_positions, self.count - step * self.global_batch, self._device)
+        mask = find_mask(self._rank_positions, self.count - step * self.global_batch, self._device)
         return Batch(images, labels, mask, index)
 
     def _move_to_device(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
@@ -272,7 +298,7 @@ class RecordBatches:
         index_and_labels = buffer.index_and_labels.to(self._device, non_blocking=True)
         return images.sub_(self._mean).mul_(self._scale), index_and_labels
 
-    def _free_buffer(self) -> Buffer:
+    def _take_buffer(self) -> Buffer:
         """Return a buffer that the device has read, or a new one."""
         if self._buffers:
             buffer = self._buffers.pop(0)

@@ -204,11 +204,11 @@ class RecordSplit:
 
     def read_image(self, index: int) -> Pixels:
         """Return an image as evaluation prepares it; with on_bad_record=skip the mean colour for a bad record."""
-        from viaduct.data.preprocess import as_bytes, normalisation, prepare_pixels
+        from viaduct.data.preprocess import as_bytes, normalisation, prepare_image
 
         side = self.records.size
         try:
-            pixels = prepare_pixels(self.records.preprocess, self.folder.fields(index).encoded, size=side)
+            pixels = prepare_image(self.records.preprocess, self.folder.fields(index).encoded, size=side)
         except BadData as error:
             if self.records.on_bad_record == "stop":
                 raise error if isinstance(error, BadRecord) else self.folder.make_error(index, error.what) from None

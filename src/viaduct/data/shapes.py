@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.order import Purpose, stream, uniforms
+from viaduct.data.order import Purpose, make_stream, uniforms
 from viaduct.data.silhouettes import SILHOUETTES, Floats
 from viaduct.data.source import Colour, Images, ImageSet, Pixels, Split, require_at_least
 from viaduct.errors import BadValue
@@ -41,6 +41,7 @@ class Shapes(Images):
     """Ten silhouettes, drawn with NumPy; `--data` is not needed."""
 
     name: ClassVar[str] = "shapes"
+    class_names: ClassVar[tuple[str, ...]] = NAMES
     takes_path: ClassVar[bool] = False
 
     mean: Colour = (0.425, 0.425, 0.425)
@@ -62,9 +63,6 @@ class Shapes(Images):
     def usual_count(self) -> int:
         return self.train_images
 
-    def read_label_names(self, path: Path | None) -> dict[int, str]:
-        return dict(enumerate(NAMES))
-
     @property
     def image_shape(self) -> tuple[int, int]:
         return self.size, self.size
@@ -76,7 +74,7 @@ class Shapes(Images):
 
 
 class Streams(NamedTuple):
-    """The random streams of a split. No two splits share one, so no image is in both."""
+    """Random streams of a split. No two splits share one, so no image is in both."""
 
     scenes: Purpose
     noise: Purpose
@@ -102,24 +100,24 @@ def draw_split(seed: int, count: int, size: int, streams: Streams) -> Split:
     """Draw the images of a split and their labels."""
     labels = np.arange(count, dtype=np.int64) % len(NAMES)
     images = np.empty((count, size, size, 3), dtype=np.uint8)
-    scenes = imagine(uniforms(seed, 0, count, draws=14, purpose=streams.scenes))
-    noise = stream(seed, 0, streams.noise)
+    scenes = draw_scenes(uniforms(seed, 0, count, draws=14, purpose=streams.scenes))
+    noise = make_stream(seed, 0, streams.noise)
     for start in range(0, count, CHUNK):
-        part = slice(start, start + CHUNK)
-        images[part] = paint(Scenes(*(field[part] for field in scenes)), size, noise)
+        chunk = slice(start, start + CHUNK)
+        images[chunk] = paint(Scenes(*(field[chunk] for field in scenes)), size, noise)
     return Split(images, labels)
 
 
-def imagine(draws: Floats) -> Scenes:
-    """Scenes from uniform draws, one row an image."""
+def draw_scenes(draws: Floats) -> Scenes:
+    """Return scenes made from uniform draws, one row an image."""
     column = iter(draws.T)
     centre = 0.5 + WANDER * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
     scale = np.sqrt(between(AREA, next(column)))
     tilt = TILT * (2 * next(column) - 1)
     hue = next(column)
     other_hue = hue + between((0.25, 0.75), next(column))
-    dark = colour(hue, between(SATURATION, next(column)), between(DARK, next(column)))
-    light = colour(other_hue, between(SATURATION, next(column)), between(LIGHT, next(column)))
+    dark = hsv_to_rgb(hue, between(SATURATION, next(column)), between(DARK, next(column)))
+    light = hsv_to_rgb(other_hue, between(SATURATION, next(column)), between(LIGHT, next(column)))
     swapped = (next(column) < 0.5)[:, None]
     slope = 2 * SHADE * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
     foreground, background = np.where(swapped, dark, light), np.where(swapped, light, dark)
@@ -132,8 +130,8 @@ def between(ends: tuple[float, float], draw: Floats) -> Floats:
     return low + (high - low) * draw
 
 
-def colour(hue: Floats, saturation: Floats, value: Floats) -> Floats:
-    """HSV to RGB, hue in turns."""
+def hsv_to_rgb(hue: Floats, saturation: Floats, value: Floats) -> Floats:
+    """Convert colours; the hue is in turns."""
     sixths = (6 * hue[:, None] + np.array([0, 4, 2], dtype=np.float32)) % 6
     pure = np.clip(np.abs(sixths - 3) - 1, 0, 1)
     mixed: Floats = value[:, None] * (1 + saturation[:, None] * (pure - 1))
@@ -141,20 +139,20 @@ def colour(hue: Floats, saturation: Floats, value: Floats) -> Floats:
 
 
 def paint(scenes: Scenes, size: int, noise: np.random.Philox) -> Pixels:
-    """uint8 images of the scenes; the first one is of class 0."""
+    """Return uint8 images of the scenes, whose classes are 0 to 9 and again from 0 on."""
     middles = (np.arange(size, dtype=np.float32) + 0.5) / size
     x, y = middles[None, None, :], middles[None, :, None]
-    inside = cover(scenes, x, y, size)[..., None]
+    inside = compute_coverage(scenes, x, y, size)[..., None]
     light = 1 + scenes.slope[:, :1, None] * (x - 0.5) + scenes.slope[:, 1:, None] * (y - 0.5)
     image = inside * (scenes.foreground - scenes.background)[:, None, None, :]
     image += scenes.background[:, None, None, :]
     image *= light[..., None]
-    image += grain(noise, image.shape) * scenes.grain[:, None, None, None]
+    image += draw_normal(noise, image.shape) * scenes.grain[:, None, None, None]
     image *= 255
     return np.clip(np.rint(image, out=image), 0, 255, out=image).astype(np.uint8)
 
 
-def cover(scenes: Scenes, x: Floats, y: Floats, size: int) -> Floats:
+def compute_coverage(scenes: Scenes, x: Floats, y: Floats, size: int) -> Floats:
     """Return how much of each pixel is inside: half a pixel less its distance to the outline, from 0 to 1."""
     scale = scenes.scale[:, None, None]
     dx = (x - scenes.centre[:, :1, None]) / scale
@@ -163,13 +161,14 @@ def cover(scenes: Scenes, x: Floats, y: Floats, size: int) -> Floats:
     across, down = cosine * dx + sine * dy, cosine * dy - sine * dx
     inside = np.empty(across.shape, dtype=np.float32)
     for label, distance in enumerate(SILHOUETTES.values()):
-        mine = slice(label, None, len(SILHOUETTES))
-        inside[mine] = 0.5 - distance(across[mine], down[mine]) * (scale[mine] * np.float32(size))
+        of_label = slice(label, None, len(SILHOUETTES))
+        pixels = distance(across[of_label], down[of_label]) * (scale[of_label] * np.float32(size))
+        inside[of_label] = 0.5 - pixels
     return np.clip(inside, 0, 1, out=inside)
 
 
-def grain(noise: np.random.Philox, shape: tuple[int, ...]) -> Floats:
-    """Standard normal noise, eight values from each random word."""
+def draw_normal(noise: np.random.Philox, shape: tuple[int, ...]) -> Floats:
+    """Draw standard normal noise, eight values from each random 64-bit word."""
     count = int(np.prod(shape))
     bytes_: npt.NDArray[np.uint8] = np.asarray(noise.random_raw(-(-count // 8))).astype("<u8").view(np.uint8)
     values: Floats = NORMAL[bytes_[:count]].reshape(shape)

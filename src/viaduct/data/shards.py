@@ -7,32 +7,31 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from viaduct.data.notices import reason
+from viaduct.data.notices import join_first, reason
 from viaduct.errors import BadData
 
 Split = Literal["train", "validation"]
 
 SPLITS: tuple[Split, Split] = ("train", "validation")
 LABELS_FILE = "labels.txt"
-NAMED_AT_MOST = 5
 
 
 def record_files(folder: Path, split: str) -> list[Path]:
-    """`train-00000-of-01024` and its siblings, in FOLDER or FOLDER/train; empty if there are none.
+    """Return the files of a split in order, from FOLDER or FOLDER/train; empty if there are none.
 
-    Raises if one of the set is missing, or if there are two sets.
+    Raise `BadData` if one of the set is missing, or if there are two sets.
     """
     if not folder.is_dir():
         raise BadData(f"{folder}: there is no such folder.", "Give the folder that holds train-00000-of-…")
     for candidate in (folder, folder / split):
-        sets = shard_sets(candidate, split) if candidate.is_dir() else {}
+        sets = find_shard_sets(candidate, split) if candidate.is_dir() else {}
         if sets:
-            return only_set(candidate, split, sets)
+            return require_single_set(candidate, split, sets)
     return []
 
 
-def shard_sets(folder: Path, split: str) -> dict[int, dict[int, Path]]:
-    """Number of files in a set, to the files found of it by number."""
+def find_shard_sets(folder: Path, split: str) -> dict[int, dict[int, Path]]:
+    """Return the sets of a split's files in a folder: the N of `train-00003-of-N` to {3: path, …}."""
     pattern = re.compile(rf"{re.escape(split)}-(\d{{5}})-of-(\d{{5}})")
     sets: dict[int, dict[int, Path]] = {}
     for entry in os.scandir(folder):
@@ -42,7 +41,7 @@ def shard_sets(folder: Path, split: str) -> dict[int, dict[int, Path]]:
     return sets
 
 
-def only_set(folder: Path, split: str, sets: dict[int, dict[int, Path]]) -> list[Path]:
+def require_single_set(folder: Path, split: str, sets: dict[int, dict[int, Path]]) -> list[Path]:
     """Return the files of a split's single set; refuse several sets and missing files."""
     if len(sets) > 1:
         sizes = " and ".join(f"of {total}" for total in sorted(sets))
@@ -50,10 +49,8 @@ def only_set(folder: Path, split: str, sets: dict[int, dict[int, Path]]) -> list
     ((total, files),) = sets.items()
     missing = [shard_name(split, number, total) for number in range(total) if number not in files]
     if missing:
-        more = f" and {len(missing) - NAMED_AT_MOST:,} more" if len(missing) > NAMED_AT_MOST else ""
         raise BadData(
-            f"{folder}: {len(missing):,} of the {total:,} {split} files are missing: "
-            f"{', '.join(missing[:NAMED_AT_MOST])}{more}.",
+            f"{folder}: {len(missing):,} of the {total:,} {split} files are missing: {join_first(missing)}.",
             "Copy them again; if they were being built, run the same build again and it goes on.",
         )
     return [files[number] for number in sorted(files)]
@@ -64,7 +61,7 @@ def shard_name(split: str, number: int, total: int) -> str:
 
 
 def read_label_names(folder: Path) -> dict[int, str]:
-    """Label to class name, from labels.txt in the folder; empty if there is none.
+    """Return the class name of each label, from labels.txt in the folder; empty if there is none.
 
     "7:tabby cat" gives label 7 its name (what `data build` and TF-Slim write). In a file without numbers the first
     line is label 1, as in ImageNet's records, or label 0 if it says "background".
@@ -82,7 +79,7 @@ def read_label_names(folder: Path) -> dict[int, str]:
 
 
 def parse_label_names(lines: list[str]) -> dict[int, str]:
-    """Return label to class name of the lines of a labels file, as `read_label_names` says."""
+    """Return the class name of each label, from lines in one of the forms that `read_label_names` lists."""
     numbered = [re.fullmatch(r"(\d{1,18}):\s*(.*)", line) for line in lines]
     if all(numbered):
         return {int(match[1]): match[2] for match in numbered if match}
@@ -93,7 +90,6 @@ def parse_label_names(lines: list[str]) -> dict[int, str]:
 def explain_nothing_found(folder: Path, split: str) -> tuple[str, ...]:
     """Return the message and the advice for a folder without files of a split."""
     present = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
-    shown = ", ".join(present[:12]) + (f" and {len(present) - 12:,} more" if len(present) > 12 else "")
     advice = "`viaduct data build` makes records of class folders."
     if any("mindrecord" in name for name in present):
         advice = "MindRecord files are trained on as they are; `viaduct data build` makes TFRecords of them."
@@ -103,6 +99,6 @@ def explain_nothing_found(folder: Path, split: str) -> tuple[str, ...]:
         )
     return (
         f"{folder}: there are no {split} records.",
-        f"Expected {split}-00000-of-… ; it has: {shown or 'nothing'}.",
+        f"Expected {split}-00000-of-… ; it has: {join_first(present, 12) or 'nothing'}.",
         advice,
     )

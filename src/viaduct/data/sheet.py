@@ -15,22 +15,24 @@ from viaduct.data.notices import print_first_notices
 from viaduct.data.order import permutation, sample_generator
 from viaduct.data.places import check_place, write_result
 from viaduct.data.png import SIGNATURE, encode_png
-from viaduct.data.preprocess import as_bytes, prepare_image, prepare_pixels
+from viaduct.data.preprocess import as_bytes, prepare_image
 from viaduct.data.records import Folder
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
 Pixels = npt.NDArray[np.uint8]
-SIDE, GAP, CROPS = 160, 8, 3
+SIDE, GAP = 160, 8  # pixels
+CROPS = 3  # views of training in a row
 BLANK: Pixels = np.full((SIDE, SIDE, 3), 224, np.uint8)
 
 
-def contact_sheet(
+def write_contact_sheet(
     records: Path, out: Path, name: str, count: int, split: str, seed: int, auto_augment: str = ""
 ) -> list[str]:
-    """Write the sheet; returns a line for each of its rows: the original, evaluation's view, three of training's.
+    """Write the sheet; return a line of text for each of its rows.
 
-    An image that cannot be decoded is named on stderr and leaves its row blank; a sheet of nothing else is refused.
+    A row has the original, the view of evaluation and three of training. An image that cannot be decoded is named on
+    stderr and leaves its row blank; if no image can be decoded, the error of the first is raised.
     """
     check_place(out, ".png", SIGNATURE, "a PNG")
     policy = find_policy(auto_augment)
@@ -56,15 +58,13 @@ def build_row(folder: Folder, number: int, name: str, seed: int, policy: Policy 
     fields = folder.fields(number)
     image = jpeg.decode(fields.encoded)
     height, width = image.shape[:2]
-    views = [prepare_pixels(name, fields.encoded, size=SIDE)]
+    views = [prepare_image(name, fields.encoded, size=SIDE)]
     for crop in range(CROPS):
         generator = sample_generator(seed, crop, number)
         views.append(prepare_image(name, fields.encoded, True, generator, fields.boxes, SIDE, policy=policy))
     label = f"{fields.label} {folder.names.get(fields.label, '')}".strip()
-    return [
-        fit_in_square(image),
-        *map(as_bytes, views),
-    ], f"label {label}, {width}x{height}, {folder.describe_location(number)}"
+    line = f"label {label}, {width}x{height}, {folder.describe_location(number)}"
+    return [fit_in_square(image), *map(as_bytes, views)], line
 
 
 def fit_in_square(image: Pixels) -> Pixels:

@@ -1,7 +1,7 @@
-"""Where a file's index is kept: beside the file, or in the user's cache where its folder may not be written to.
+"""Storage of a file's index: beside the file, or in the user's cache where its folder may not be written to.
 
-An index belongs to a file of one size and one time of change; of any other it is ignored. Two processes that write
-the same one do no harm: each renames a whole file into place.
+An index is valid for one size and one time of modification of the file. Two processes may write the same index: each
+renames a whole file into place.
 """
 
 from __future__ import annotations
@@ -27,21 +27,18 @@ HEADER = re.compile(
 )
 
 
-def cache_folder() -> Path:
-    """$XDG_CACHE_HOME/viaduct/index, usually ~/.cache/viaduct/index."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "viaduct" / "index"
-
-
 def list_paths(file: Path) -> tuple[Path, Path]:
-    """Beside the file, then in the cache, where the whole path is part of the name."""
-    absolute = file.resolve()
-    digest = hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]
-    return file.with_name(file.name + SUFFIX), cache_folder() / f"{digest}-{file.name}{SUFFIX}"
+    """Return the possible paths of an index: beside the file; and in the cache, under a digest of the file's path.
+
+    The cache is $XDG_CACHE_HOME/viaduct/index, usually ~/.cache/viaduct/index.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:16]
+    return file.with_name(file.name + SUFFIX), cache / "viaduct" / "index" / f"{digest}-{file.name}{SUFFIX}"
 
 
-def identity(file: Path) -> tuple[int, int]:
-    """Return what an index is valid for: size in bytes, time of change in nanoseconds."""
+def read_identity(file: Path) -> tuple[int, int]:
+    """Return what an index is valid for: size in bytes, time of modification in nanoseconds."""
     status = file.stat()
     return status.st_size, status.st_mtime_ns
 
@@ -67,8 +64,8 @@ def load(path: Path) -> Table | None:
         return None
 
 
-def store(file: Path, table: Table) -> Path | None:
-    """Keep a table for next time; None if neither path can be written to, which only costs time."""
+def store(file: Path, table: Table) -> None:
+    """Store a table for next time, at the first path that can be written to; if there is none, it is built again."""
     for path in list_paths(file):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,5 +73,4 @@ def store(file: Path, table: Table) -> Path | None:
                 np.save(opened, table)
         except OSError:
             continue
-        return path
-    return None
+        return

@@ -1,4 +1,4 @@
-"""What to train on: the part of a recipe that describes images, and the arrays it turns into.
+"""The part of a recipe that describes images, and the arrays that are loaded by it.
 
     Cifar10(global_batch=128, size=32, pad=4, flip=True)     described in a recipe: typed, frozen, no paths
         .load(Path("cifar/"))                                read when the run starts: an ImageSet
@@ -87,6 +87,7 @@ class Source(ABC):
     """Base of every source of images. Batch sizes are global: all ranks together."""
 
     name: ClassVar[str]
+    class_names: ClassVar[tuple[str, ...]] = ()  # by label; empty: the data at a path name the classes, or nothing does
     needs_path: ClassVar[bool] = False
     takes_path: ClassVar[bool] = True
     how_to_get: ClassVar[str] = ""  # a sentence for whoever does not have the data
@@ -106,7 +107,8 @@ class Source(ABC):
             require_at_least(1, field, getattr(self, field))
         for field in ("eval_batch", "workers"):
             require_at_least(0, field, getattr(self, field))
-        require_share("balance", self.balance)
+        if not 0 <= self.balance <= 1:
+            raise BadValue(f"balance must be a number from 0 to 1, got {self.balance!r}.")
         find_policy(self.auto_augment)
 
     @property
@@ -116,7 +118,7 @@ class Source(ABC):
 
     def read_label_names(self, path: Path | None) -> dict[int, str]:
         """Return the class names by label that the source defines, or that the data at a path name; may be empty."""
-        return {}
+        return dict(enumerate(self.class_names))
 
     @property
     def image_shape(self) -> tuple[int, int] | None:
@@ -134,7 +136,7 @@ class Source(ABC):
         return SyntheticSet(self) if path == SYNTHETIC else self.load(path)
 
     def open_batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
-        """Batches of a split of what `open_images` returned."""
+        """Return the batches of a split of what `open_images` returned."""
         from viaduct.data.synthetic import SyntheticSplit
 
         if not isinstance(split, SyntheticSplit):
@@ -150,9 +152,9 @@ class Source(ABC):
 
     @abstractmethod
     def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
-        """Batches of a split of what `load` returned: a `viaduct.data.batches.Stream`.
+        """Return the batches of a split of what `load` returned: a `viaduct.data.batches.Stream`.
 
-        Of several ranks each makes its `viaduct.data.batches.Share`; None is all of every batch.
+        `share` is a `viaduct.data.batches.Share`: the part of each batch for this rank; None is all of every batch.
         """
 
 
@@ -216,9 +218,3 @@ def require_at_least(low: int, field: str, value: object) -> None:
         raise BadValue(f"{field} must be a whole number, got {value!r}.")
     if value < low:
         raise BadValue(f"{field} must be at least {low}, got {value}.")
-
-
-def require_share(field: str, value: float) -> None:
-    """Refuse a number outside of 0 to 1."""
-    if not 0 <= value <= 1:
-        raise BadValue(f"{field} must be a number from 0 to 1, got {value!r}.")

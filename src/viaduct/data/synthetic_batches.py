@@ -9,7 +9,7 @@ import torch
 from viaduct.data.batches import WHOLE, Batch, Share
 from viaduct.data.synthetic import SyntheticSplit
 
-MEAN, DEVIATION, LEAST, MOST = 127.0, 60.0, 7.0, 247.0  # of a byte, as in the references' synthetic data
+MEAN, DEVIATION, LOWEST, HIGHEST = 127.0, 60.0, 7.0, 247.0  # of a byte, as in the references' synthetic data
 
 
 class SyntheticBatches:
@@ -18,16 +18,16 @@ class SyntheticBatches:
     def __init__(self, split: SyntheticSplit, *, device: torch.device, train: bool, share: Share = WHOLE) -> None:
         source = split.source
         self.count = len(split)
-        wanted = source.global_batch if train else source.eval_batch or source.global_batch
-        self.global_batch, mine = share.of(wanted, train)
+        requested_batch = source.global_batch if train else source.eval_batch or source.global_batch
+        self.global_batch, positions = share.split_batch(requested_batch, train)
         self.steps_per_epoch = self.count // self.global_batch if train else -(-self.count // self.global_batch)
         self.skipped: list[str] = []
         generator = torch.Generator().manual_seed(0)
         shape = (self.global_batch, 3, source.size, source.size)
-        noise = torch.nn.init.trunc_normal_(torch.empty(shape), MEAN, DEVIATION, LEAST, MOST, generator=generator)
+        noise = torch.nn.init.trunc_normal_(torch.empty(shape), MEAN, DEVIATION, LOWEST, HIGHEST, generator=generator)
         mean, scale = (torch.tensor(values).view(1, 3, 1, 1) for values in source.normalisation())
-        self._images = ((noise - mean) * scale)[mine].to(device, memory_format=torch.channels_last)
-        self._index = torch.from_numpy(mine).to(device)
+        self._images = ((noise - mean) * scale)[positions].to(device, memory_format=torch.channels_last)
+        self._index = torch.from_numpy(positions).to(device)
         self._all_labels = torch.from_numpy(split.labels if not train else split.labels[: self.global_batch]).to(device)
         self._train, self._first = train, self._cut_batch(0)
 
@@ -35,10 +35,7 @@ class SyntheticBatches:
         """Do nothing: noise has no order."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch.
-
-        In training they are one and the same, so that a step launches nothing for it.
-        """
+        """Yield the batches of an epoch. In training all are the same object, so that nothing is launched for one."""
         return (self._first if self._train else self._cut_batch(step) for step in range(start, self.steps_per_epoch))
 
     def _cut_batch(self, step: int) -> Batch:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Literal, NamedTuple, Protocol
@@ -23,16 +24,17 @@ from viaduct.data.crc32c import Buffer, crc32c
 from viaduct.data.example import image_filename
 from viaduct.errors import BadData
 
-HEADER = struct.Struct("<QI")
+HEADER = struct.Struct("<QI")  # length of the data, and its masked checksum
 LENGTH = struct.Struct("<Q")
 CHECKSUM = struct.Struct("<I")
-OVERHEAD = HEADER.size + CHECKSUM.size
+OVERHEAD = HEADER.size + CHECKSUM.size  # bytes of a record besides its data
 MAX_RECORD_BYTES = (1 << 31) - 1  # bytes; a protocol buffer cannot be longer
 MAX_UNPACKED_RECORD_BYTES = 1 << 26  # of a record in a compressed file, where a few bytes can claim any length
 MASK = 0xA282EAD8
 INFLATE_BYTES = 1 << 14  # of compressed input at once; deflate expands at most 1,032 times, to 17 MB
 
 Compression = Literal["", "gzip", "zlib"]
+MakeError = Callable[[str], "BadRecord"]  # turns a reason into the error of one record
 
 
 class BadRecord(BadData):
@@ -44,14 +46,8 @@ class BadRecord(BadData):
         super().__init__(f"{location}: {reason}.", *hints)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return rebuild_bad_record, (self.path, self.record, self.offset, self.reason, self.hints, self.made_from)
-
-
-def rebuild_bad_record(
-    path: Path, record: int, offset: int, reason: str, hints: tuple[str, ...], made_from: str
-) -> BadRecord:
-    """Return a `BadRecord` after unpickling."""
-    return BadRecord(path, record, offset, reason, *hints, made_from=made_from)
+        arguments = (self.path, self.record, self.offset, self.reason, *self.hints)
+        return partial(BadRecord, made_from=self.made_from), arguments
 
 
 def origin_note(made_from: str) -> str:
@@ -74,7 +70,7 @@ def masked_crc32c(data: Buffer) -> int:
 
 
 def frame(data: Buffer) -> bytes:
-    """Return one record as it stands in a file."""
+    """Return a record as it stands in a file: header, data, checksum."""
     return b"".join((header(len(data)), data, CHECKSUM.pack(masked_crc32c(data))))
 
 
@@ -99,8 +95,9 @@ def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record |
     """Yield every record, or for a damaged one its error. End where the next record cannot be found any more."""
     path = Path(path)
     number = offset = 0
-    with ExitStack() as stack:
-        stream = open_stream(path, stack)
+    is_compressed = compression(path) != ""
+    with open_file(path) as file:
+        stream: Stream = Inflated(file) if is_compressed else Plain(file)
         while True:
             try:
                 found = next_record(stream, path, number, offset, check)
@@ -116,11 +113,10 @@ def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record |
 class Stream(Protocol):
     """Bytes of a record file, plain or decompressed."""
 
-    longest: int
-    """Bytes that a record may have."""
+    longest: int  # bytes that a record may have
 
     def read(self, count: int) -> bytes:
-        """`count` bytes, or fewer where the stream ends."""
+        """Return `count` bytes, or fewer where the stream ends."""
 
 
 class Found(NamedTuple):
@@ -157,12 +153,6 @@ def next_record(stream: Stream, path: Path, number: int, offset: int, check: boo
     return Found(data, find_checksum_error(data, body[length:], make_error_with_name) if check else None)
 
 
-class MakeError(Protocol):
-    """Function that turns a reason into a `BadRecord` of one record."""
-
-    def __call__(self, reason: str) -> BadRecord: ...
-
-
 def check_length(head: Buffer, make_error: MakeError, longest: int = MAX_RECORD_BYTES) -> int:
     """Return the length in a header; raise if the header is damaged or the length is above `longest`."""
     if len(head) < HEADER.size:
@@ -192,13 +182,6 @@ def find_checksum_error(data: memoryview, checksum: Buffer, make_error: MakeErro
     return make_error(f"the checksum of its data is wrong: stored {stored:#010x}, computed {computed:#010x}")
 
 
-def open_stream(path: Path, stack: ExitStack) -> Stream:
-    """Open a record file, decompressing it if need be."""
-    kind = compression(path)
-    file = stack.enter_context(open_file(path))
-    return Inflated(file) if kind else Plain(file)
-
-
 def open_file(path: Path) -> BinaryIO:
     try:
         return open(path, "rb")
@@ -226,7 +209,7 @@ def compression(path: Path) -> Compression:
 
 
 class Plain:
-    """An uncompressed file. Reading never allocates more memory than the file has bytes, whatever a header claims."""
+    """Stream of an uncompressed file; it never allocates more than the bytes of the file, whatever a header says."""
 
     longest = MAX_RECORD_BYTES
 
@@ -241,7 +224,7 @@ class Plain:
 
 
 class Inflated:
-    """A gzip file (of any number of members) or a zlib stream, unpacked as it is read."""
+    """Stream of a gzip file (of any number of members) or a zlib file, unpacked as it is read."""
 
     longest = MAX_UNPACKED_RECORD_BYTES
 
@@ -271,7 +254,7 @@ class Inflated:
 
 
 class RecordWriter:
-    """A TFRecord file that is put in place, complete, when the `with` block ends without an error.
+    """Writer of a TFRecord file that is put in place, complete, when the `with` block ends without an error.
 
     with RecordWriter("train-00000-of-00001") as writer:
         writer.write(encode_example({"image/encoded": jpeg, "image/class/label": 1}))
@@ -295,9 +278,7 @@ class RecordWriter:
             raise BadData(
                 f"{self.path}: a record of {len(data):,} bytes is too long; {MAX_RECORD_BYTES:,} are the most."
             )
-        self._file.write(header(len(data)))
-        self._file.write(data)
-        self._file.write(CHECKSUM.pack(masked_crc32c(data)))
+        self._file.write(frame(data))
         self.count += 1
 
     def __exit__(

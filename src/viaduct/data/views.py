@@ -57,9 +57,9 @@ class Preprocessing:
 
 
 def shorter_side_then_centre(height: int, width: int, size: int) -> View:
-    """Return the centre after the shorter side was resized to 8/7 of `size`, so to 256 for 224.
+    """Return the centre after the shorter side was resized to 8/7 of `size`: to 256 for 224.
 
-    Never less than `size`: below 7 pixels 8/7 of it is no more than itself, and truncation takes one of these away.
+    Below 7 pixels 8/7 of `size` is `size` itself, and truncation may leave one pixel less: sides are at least `size`.
     """
     sides = [max(side, size) for side in with_shorter_side(size * 8 // 7, height, width)]
     margins = [(side - size) // 2 for side in sides]
@@ -67,7 +67,7 @@ def shorter_side_then_centre(height: int, width: int, size: int) -> View:
 
 
 def with_shorter_side(shorter: int, height: int, width: int) -> tuple[int, int]:
-    """Return height and width with this shorter side, which truncation may leave one less.
+    """Return height and width resized to this shorter side, or to one less by truncation.
 
     They are truncated products of float32, as in the reference.
     """

@@ -53,8 +53,9 @@ def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device
     With several ranks on a machine, each uses the visible card whose number is its local rank.
     """
     if name == "auto":
-        device = _select_auto()
-        return device, device.select(_card_index(device, local_rank))
+        device = _find_first_available()
+        _warn_about_broken_plugins()
+        return device, device.select(_choose_index(device, local_rank))
     kind, colon, digits = name.partition(":")
     if kind not in _NAMES:
         raise UnknownName("device", name, ("auto", *_NAMES), _NAME_HINT)
@@ -66,14 +67,14 @@ def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device
             f"Give --device {kind}; CUDA_VISIBLE_DEVICES, or the vendor's own variable, selects the cards.",
         )
     device = get(kind)
-    return device, device.select(int(digits or _card_index(device, local_rank)))
+    return device, device.select(int(digits or _choose_index(device, local_rank)))
 
 
 def check_ranks(name: str, ranks: int) -> None:
     """Raise unless each of `ranks` ranks on this machine has a card of its own. No card is made current."""
     kind, colon, _ = name.partition(":")
     if colon or kind not in ("auto", *_NAMES):
-        pick(name, local_rank=0)
+        pick(name, local_rank=0)  # raises: a single card, or an unknown device
     device = _find_first_available() if kind == "auto" else get(kind)
     if device.NAME != "cpu":
         from viaduct.devices.base import check_index
@@ -81,14 +82,8 @@ def check_ranks(name: str, ranks: int) -> None:
         check_index(device.NAME, ranks - 1, device.count(), device.missing())
 
 
-def _card_index(device: Device, local_rank: int | None) -> int:
+def _choose_index(device: Device, local_rank: int | None) -> int:
     return 0 if local_rank is None or device.NAME == "cpu" else local_rank  # all ranks share the one CPU
-
-
-def _select_auto() -> Device:
-    device = _find_first_available()
-    _warn_about_broken_plugins()
-    return device
 
 
 def _find_first_available() -> Device:

@@ -1,7 +1,7 @@
 """Measured peak rates of a device: memory bandwidth of a large copy, and rate of a large matrix product.
 
-Figures from a data sheet hold for a clock and a temperature that a real machine does not keep. The rate of the fastest
-of WINDOWS windows is used.
+A real machine does not keep the clock and the temperature for which a data sheet's figures hold. The rate of the
+fastest of WINDOWS windows is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viaduct.devices.timing import Clock, take_turns
 WINDOWS = 5
 COPY_BYTES = {"cpu": 128 << 20}  # more than the caches of most processors; a server's may hold all of it
 COPY_BYTES_ELSEWHERE = 2 << 30
-SIDE = {"cpu": 1024}
+SIDE = {"cpu": 1024}  # of the square matrices
 SIDE_ELSEWHERE = 8192
 
 

@@ -14,9 +14,7 @@ from importlib import metadata
 
 from viaduct.cards import NPU, PLUGINS
 
-PACKAGES = PLUGINS
-OLDEST_TORCH = (2, 4)
-"""The oldest release that viaduct trains with."""
+OLDEST_TORCH = (2, 4)  # the oldest release that viaduct trains with
 
 
 @dataclass(frozen=True)
@@ -30,21 +28,23 @@ class Fit:
 
     @property
     def is_exact(self) -> bool:
-        wanted = numbers(self.built_for)
-        return numbers(self.torch)[: len(wanted)] == wanted
+        """True if the torch that is here has the numbers of the other, as many as are known: 2.5.1 has those of 2.5."""
+        expected = parse_release(self.built_for)
+        return parse_release(self.torch)[: len(expected)] == expected
 
     @property
     def is_loadable(self) -> bool:
-        """Return True if both have the same minor release: releases of one minor mostly share their C++ interface."""
-        return numbers(self.torch)[:2] == numbers(self.built_for)[:2]
+        """True if both have the same minor release: releases of one minor mostly share their C++ interface."""
+        return parse_release(self.torch)[:2] == parse_release(self.built_for)[:2]
 
     def __str__(self) -> str:
         return f"{self.package} {self.version} is built for torch {self.built_for}, but this is torch {self.torch}"
 
     @property
     def hint(self) -> str:
-        plugin_for_this = f"the {self.package} built for torch {public(self.torch)}"
-        if numbers(self.built_for)[:2] < OLDEST_TORCH:
+        """Advice on what to install."""
+        plugin_for_this = f"the {self.package} built for torch {strip_local(self.torch)}"
+        if parse_release(self.built_for)[:2] < OLDEST_TORCH:
             oldest = ".".join(map(str, OLDEST_TORCH))
             return f"Install {plugin_for_this}; viaduct trains with torch {oldest} or later."
         return f"Install torch=={self.built_for}, or {plugin_for_this}."
@@ -57,17 +57,17 @@ def find_fit(package: str, torch: str) -> Fit | None:
     except metadata.PackageNotFoundError:
         return None
     version = (distribution.metadata.get_all("Version") or [""])[0]
-    built_for = pinned_torch(distribution.requires or []) or torch_in_version(package, version)
+    built_for = find_pinned_torch(distribution.requires or []) or find_torch_in_version(package, version)
     return Fit(package, version, built_for, torch) if built_for else None
 
 
 def find_misfits(torch: str) -> list[Fit]:
     """Return the installed plug-ins that were built for another torch than this."""
-    fits = (find_fit(package, torch) for package in PACKAGES)
+    fits = (find_fit(package, torch) for package in PLUGINS)
     return [fit for fit in fits if fit is not None and not fit.is_exact]
 
 
-def pinned_torch(requirements: list[str]) -> str | None:
+def find_pinned_torch(requirements: list[str]) -> str | None:
     """Return X.Y.Z of `torch==X.Y.Z`, `torch (==X.Y.Z)` or `torch==X.Y.Z+cpu`."""
     for requirement in requirements:
         pinned = re.match(r"torch\s*\(?\s*={2,3}\s*(\d+(?:\.\d+)+)", requirement.strip(), re.IGNORECASE)
@@ -76,7 +76,7 @@ def pinned_torch(requirements: list[str]) -> str | None:
     return None
 
 
-def torch_in_version(package: str, version: str) -> str | None:
+def find_torch_in_version(package: str, version: str) -> str | None:
     """Return the torch release that the plug-in's own version names."""
     if package == NPU.module:
         match = re.match(r"\d+\.\d+\.\d+", version)
@@ -85,11 +85,11 @@ def torch_in_version(package: str, version: str) -> str | None:
     return match[1] if match else None
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def parse_release(version: str) -> tuple[int, ...]:
     """Return the release numbers of 2.5.1, 2.5.1+cpu or 2.5.1.post3: (2, 5, 1)."""
-    return tuple(int(number) for number in re.findall(r"\d+", public(version))[:3])
+    return tuple(int(number) for number in re.findall(r"\d+", strip_local(version))[:3])
 
 
-def public(version: str) -> str:
+def strip_local(version: str) -> str:
     """Return the version without its local part: 2.5.1 of 2.5.1+cpu."""
     return version.partition("+")[0]

@@ -12,15 +12,10 @@ from viaduct.devices.base import GIB, check_index, select_known
 
 NAME = CARD.name
 
-_TORCH = torch.__version__.partition("+")[0]
 _VENDOR = plugin.Vendor(
-    package=CARD.module,
-    device=NAME,
-    install=f"Install CNToolkit and the torch_mlu made for torch {_TORCH}.",
-    repair=f"Put $NEUWARE_HOME/lib64 on LD_LIBRARY_PATH, and use the torch_mlu made for torch {_TORCH}.",
-    look=f"`{CARD.tool}` shows the cards and the driver; a container also needs /dev/cambricon*.",
-    # In the order in which torch_mlu reads them.
-    hiders=CARD.hiding,
+    CARD,
+    repair="Put $NEUWARE_HOME/lib64 on LD_LIBRARY_PATH",
+    device_files="/dev/cambricon*",
     unhide="Unset it, or list card numbers: 0,1.",
 )
 

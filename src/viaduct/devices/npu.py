@@ -12,14 +12,10 @@ from viaduct.devices.base import GIB, check_index, select_known
 
 NAME = CARD.name
 
-_TORCH = torch.__version__.partition("+")[0]
 _VENDOR = plugin.Vendor(
-    package=CARD.module,
-    device=NAME,
-    install=f"Install CANN and the torch_npu made for torch {_TORCH}.",
-    repair=f"Source CANN's set_env.sh, and use the torch_npu made for torch {_TORCH}.",
-    look=f"`{CARD.tool}` shows the cards and the driver; a container also needs /dev/davinci*.",
-    hiders=CARD.hiding,
+    CARD,
+    repair="Source CANN's set_env.sh",
+    device_files="/dev/davinci*",
     unhide="Unset it, or list card numbers in ascending order: 0,1.",
 )
 

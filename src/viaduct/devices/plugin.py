@@ -14,25 +14,32 @@ from typing import Any
 
 import torch
 
+from viaduct.cards.card import Card
 from viaduct.devices.base import first_line
-from viaduct.devices.fitting import find_fit
+from viaduct.devices.fitting import find_fit, strip_local
 from viaduct.devices.hardware import package_version
 from viaduct.errors import MissingDevice
 
-_broken: dict[str, str] = {}
+_broken: dict[str, str] = {}  # plug-in -> why it failed to load in this process
 
 
 @dataclass(frozen=True)
 class Vendor:
-    """Names and hints that the messages about a vendor's plug-in use."""
+    """Card of a vendor, and what the messages about its plug-in say."""
 
-    package: str
-    device: str
-    install: str  # hint if the plug-in is not installed
-    repair: str  # hint if it does not load
-    look: str  # hint if it sees no card
-    hiders: tuple[str, ...]  # environment variables that may hide cards
-    unhide: str  # hint if one of them is set
+    card: Card
+    repair: str  # what to do if the plug-in does not load
+    device_files: str  # that a container needs
+    unhide: str  # hint if one of the variables that hide cards is set
+
+    @property
+    def matching_plugin(self) -> str:
+        return f"the {self.card.module} made for torch {strip_local(torch.__version__)}"
+
+    @property
+    def look(self) -> str:
+        """Hint if the plug-in sees no card."""
+        return f"`{self.card.tool}` shows the cards and the driver; a container also needs {self.device_files}."
 
 
 class NotLoaded(Exception):
@@ -46,13 +53,13 @@ def missing(vendor: Vendor) -> str | None:
     except NotLoaded as why:
         return str(why)
     except Exception as error:
-        return f"{vendor.package} cannot count its cards: {first_line(error)}\n{vendor.look}"
+        return f"{vendor.card.module} cannot count its cards: {first_line(error)}\n{vendor.look}"
     if cards > 0:
         return None
-    for variable in vendor.hiders:
+    for variable in vendor.card.hiding:
         if variable in os.environ:
             return f"no card visible; {variable}={os.environ[variable]!r}\n{vendor.unhide}"
-    return f"{vendor.package} {version(vendor.package)} sees no card\n{vendor.look}"
+    return f"{vendor.card.module} {version(vendor.card.module)} sees no card\n{vendor.look}"
 
 
 def api(vendor: Vendor) -> Any:
@@ -61,7 +68,7 @@ def api(vendor: Vendor) -> Any:
         return _load(vendor)
     except NotLoaded as why:
         what, *hints = str(why).splitlines()
-        raise MissingDevice(f"no {vendor.device} to run on: {what}.", *hints) from why
+        raise MissingDevice(f"no {vendor.card.name} to run on: {what}.", *hints) from why
 
 
 def version(package: str) -> str | None:
@@ -78,34 +85,29 @@ def broken() -> dict[str, str]:
 
 
 def _load(vendor: Vendor) -> Any:
-    package = vendor.package
+    """Import the plug-in, and return its module in torch; raise `NotLoaded` if that fails, or has failed before."""
+    package = vendor.card.module
     if package not in _broken and package not in sys.modules:
-        _refuse_misfit(package)
+        fit = find_fit(package, torch.__version__)
+        if fit is not None and not fit.is_loadable:  # it would fail while it loads, or end the process
+            _broken[package] = str(fit)
     if package in _broken:
-        raise NotLoaded(f"{_broken[package]}\n{_repair(vendor)}")
+        raise NotLoaded(f"{_broken[package]}\n{_advise(vendor)}")
     try:
         import_module(package)
-        return vars(torch)[vendor.device]
+        return vars(torch)[vendor.card.name]
     except Exception as error:
         # Importing a plug-in runs the vendor's start-up code, which may raise anything: that error is the reason.
         if isinstance(error, ModuleNotFoundError) and error.name == package:
-            raise NotLoaded(f"{package} is not installed\n{vendor.install}") from error
-        _broken[package] = f"{package} is installed but does not load: {first_line(error)}{_built_for(package)}"
-        raise NotLoaded(f"{_broken[package]}\n{_repair(vendor)}") from error
+            install = f"Install {vendor.card.software} and {vendor.matching_plugin}."
+            raise NotLoaded(f"{package} is not installed\n{install}") from error
+        fit = find_fit(package, torch.__version__)
+        releases = f" ({package} {fit.version} for torch {fit.built_for}; this is torch {fit.torch})" if fit else ""
+        _broken[package] = f"{package} is installed but does not load: {first_line(error)}{releases}"
+        raise NotLoaded(f"{_broken[package]}\n{_advise(vendor)}") from error
 
 
-def _refuse_misfit(package: str) -> None:
-    """Keep a plug-in for another minor release of torch from loading: it would fail, or end the process."""
-    fit = find_fit(package, torch.__version__)
-    if fit is not None and not fit.is_loadable:
-        _broken[package] = str(fit)
-
-
-def _built_for(package: str) -> str:
-    fit = find_fit(package, torch.__version__)
-    return f" ({fit.package} {fit.version} for torch {fit.built_for}; this is torch {fit.torch})" if fit else ""
-
-
-def _repair(vendor: Vendor) -> str:
-    fit = find_fit(vendor.package, torch.__version__)
-    return vendor.repair if fit is None or fit.is_exact else fit.hint
+def _advise(vendor: Vendor) -> str:
+    """Return what to do about a plug-in that does not load."""
+    fit = find_fit(vendor.card.module, torch.__version__)
+    return f"{vendor.repair}, and use {vendor.matching_plugin}." if fit is None or fit.is_exact else fit.hint

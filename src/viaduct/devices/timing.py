@@ -105,4 +105,4 @@ def take_turns(
 
 def ratio(base: list[float], own: list[float]) -> float:
     """Return how many times faster `own` is than `base`: the median of the turns' ratios."""
-    return median(other / mine for other, mine in zip(base, own, strict=True))
+    return median(base_seconds / own_seconds for base_seconds, own_seconds in zip(base, own, strict=True))

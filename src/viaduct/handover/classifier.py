@@ -1,4 +1,4 @@
-"""A trained classifier, ready to be handed over: the network, what its images must look like, what its outputs mean.
+"""A trained classifier ready for use: the network, its preprocessing, the labels of its outputs.
 
 classifier = open_run(Path("runs/try1"))
 inputs = torch.from_numpy(classifier.prepare(encoded)).permute(2, 0, 1)[None]
@@ -15,35 +15,42 @@ from typing import Any
 import torch
 from torch import nn
 
+from viaduct.data.source import Images
 from viaduct.data.synthetic import SYNTHETIC, stored_data
 from viaduct.errors import BadRun
 from viaduct.handover.labels import find_labels
 from viaduct.handover.preparing import Prepare, PrepareDecoded, build_prepare, build_prepare_decoded
 from viaduct.recipes import Loaded, Recipe
-from viaduct.training.checkpoint import EMA, MODEL, digest
+from viaduct.training.checkpoint import EMA, MODEL
 from viaduct.training.distributed import ALONE
 from viaduct.training.networks import build_model, describe_model, place_model
 from viaduct.training.rundir import RunDir
-from viaduct.training.trained_weights import Weights, choose_weights, load_weights
-from viaduct.training.weight_files import WeightsFile, find_weights, has_averages
-from viaduct.weights.stored import open_weights
+from viaduct.training.trained_weights import (
+    Weights,
+    WeightsFile,
+    choose_weights,
+    find_weights,
+    has_averages,
+    load_weights,
+)
+from viaduct.weights.stored import compute_checksum, open_weights
 
 CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A trained network with everything that its users need; the network is in evaluation mode, float32, on the CPU."""
+    """A trained network with what is needed to use it; the network is in evaluation mode, float32, on the CPU."""
 
     network: nn.Module
     recipe: Recipe
     recipe_name: str
     labels: tuple[str, ...]  # one for each output
-    image_shape: tuple[int, int] | None  # of images stored in memory, where that is known
+    image_shape: tuple[int, int] | None  # height and width of the training images, if they were of one recorded size
     weights: Path  # the checkpoint or file that they were read from
-    run: Path | None
+    run: Path | None  # None: the weights are not from a run
     step: int | None
-    averaged: bool  # whether these are moving averages of the weights
+    averaged: bool  # True: the weights are moving averages (ema)
     accuracy: dict[str, Any] | None  # the evaluation that the checkpoint's manifest records
     notes: tuple[str, ...] = ()  # for the user
 
@@ -57,40 +64,46 @@ class Classifier:
         """Return the side of the square input."""
         return self.recipe.data.size
 
+    @property
+    def memory_shape(self) -> tuple[int, int] | None:
+        """Return the one height and width that a recipe of images in memory knows; None for any other recipe."""
+        source = self.recipe.data
+        if not isinstance(source, Images):
+            return None
+        return self.image_shape or source.image_shape or (self.size, self.size)
+
     @cached_property
     def prepare(self) -> Prepare:
-        """Return what makes the network's input, float32 size x size x 3, of an encoded image."""
+        """Function that makes the network's input, float32 size x size x 3, from an encoded image."""
         return build_prepare(self.recipe.data, self.image_shape)
 
     @cached_property
     def prepare_pixels(self) -> PrepareDecoded:
-        """Return what makes the network's input of a decoded image, uint8 height x width x 3."""
+        """Function that makes the network's input from a decoded image, uint8 height x width x 3."""
         return build_prepare_decoded(self.recipe.data, self.image_shape)
 
     @cached_property
     def weights_sha256(self) -> dict[str, str]:
-        """Return the SHA-256 of each file that the weights were read from, as `sha256sum` prints it, by its name."""
+        """SHA-256 of each file that the weights were read from, by its path from the folder of the run or file."""
         base = self.weights.parent if self.run is None else self.run.resolve().parent
         files = sorted(list_weights_files(self.weights, self.averaged))
         try:
-            return {str(file.resolve().relative_to(base.resolve())): digest(file) for file in files}
+            return {str(file.resolve().relative_to(base.resolve())): compute_checksum(file) for file in files}
         except OSError as error:
             raise BadRun(f"{self.weights} has changed since it was read: {error}.", "Repeat the command.") from None
 
 
 def list_weights_files(path: Path, averaged: bool) -> list[Path]:
-    """Return the files of weights: of a run's checkpoint the one that is used, of TensorFlow's all of them."""
+    """Return the files of weights: of a run's checkpoint the one that is used, of a TensorFlow checkpoint all.
+
+    The path of a TensorFlow checkpoint is the prefix of PREFIX.index and PREFIX.data-00000-of-00001.
+    """
     if path.is_dir():
         return [path / (EMA if averaged else MODEL)]
     if path.is_file():
         return [path]
-    return [file for file in path.parent.iterdir() if is_part_of_checkpoint(file, path)]
-
-
-def is_part_of_checkpoint(file: Path, prefix: Path) -> bool:
-    """Return True for PREFIX.index and PREFIX.data-00000-of-00001."""
-    ending = file.name.removeprefix(prefix.name)
-    return ending != file.name and (ending == ".index" or ending.startswith(".data-"))
+    beginnings = (f"{path.name}.index", f"{path.name}.data-")
+    return [file for file in path.parent.iterdir() if file.name == beginnings[0] or file.name.startswith(beginnings[1])]
 
 
 def open_run(
@@ -98,7 +111,7 @@ def open_run(
 ) -> Classifier:
     """Open the newest undamaged checkpoint of a run, or that of a step.
 
-    `file` is executed instead of the run's own copy of its recipe; `labels` names the outputs.
+    `file` is a recipe to be executed instead of the run's own copy; `labels` is a file with names of the outputs.
     """
     run = RunDir(path)
     record, loaded = run.read_recipe(), run.recipe(file)
@@ -113,10 +126,13 @@ def open_run(
 def open_weights_file(
     path: Path, loaded: Loaded, *, ema: bool | None = None, data: Path | None = None, labels: Path | None = None
 ) -> Classifier:
-    """Open weights that no run of ours trained; the recipe says the network and how images are prepared."""
-    (found,) = find_weights(path, every=False)
+    """Open weights that are not from a run; the recipe gives the network and the preprocessing.
+
+    `ema`: take the averaged weights; None: take them if the recipe averages and the file has them.
+    """
+    (weights,) = find_weights(path, every=False)
     averages = ema if ema is not None else (None if loaded.recipe.ema else False)
-    return load_classifier(found, loaded, run=None, data=data, labels=labels, image_shape=None, ema=averages)
+    return load_classifier(weights, loaded, run=None, data=data, labels=labels, image_shape=None, ema=averages)
 
 
 def load_classifier(
@@ -154,7 +170,7 @@ def load_classifier(
 
 
 def is_averaged(saved: Weights, recipe: Recipe, run: Path | None) -> bool:
-    """Return True if averages were taken: a run keeps them where its recipe averages, other weights may lack them."""
+    """Return True if averages were loaded: a run has them if its recipe averages, other weights may lack them."""
     if not recipe.ema or run is not None:
         return bool(recipe.ema)
     with open_weights(saved.path) as stored:

@@ -1,12 +1,12 @@
-"""Encoded images of any common format to pixels, as evaluation decodes them.
+"""Decode images of any common format to pixels, as evaluation does.
 
     image_size(data)       (height, width) from the header: nothing is decoded
     decode_image(data)     uint8 height x width x 3
     is_image(head)         True if the first bytes are those of a format that is read here
 
-JPEG and PNG are decoded as in training and evaluation (data/jpeg.py, data/png.py), so that a prediction is what
-evaluation would have counted. GIF, BMP, WebP and TIFF are decoded by Pillow where it is installed; of an animation the
-first frame. EXIF rotation is ignored, as in evaluation.
+JPEG and PNG are decoded as in training and evaluation (data/jpeg.py, data/png.py), so that predicting an image gives
+what evaluation gives. GIF, BMP, WebP and TIFF are decoded by Pillow; of an animation, the first frame. EXIF rotation is
+ignored, as in evaluation.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from viaduct.errors import BadData, TooLarge
 PILLOW_FORMATS = ("GIF", "BMP", "WEBP", "TIFF")
 NOT_AN_IMAGE = "not an image of a known format"
 MOST_PIXELS = 1 << 27  # 134 megapixels, 400 MB decoded
-HEAD_BYTES = 32  # that is_image looks at
+HEAD_BYTES = 32  # first bytes of a file that is_image needs
 BITMAP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # sizes of the second header of a BMP
 
 
 def is_image(head: bytes) -> bool:
     """Return True if a file with these first bytes is an image of a format that is read here."""
-    if head.startswith(b"RIFF"):  # also of sound and video
+    if head.startswith(b"RIFF"):  # sound and video begin so too
         return head[8:12] == b"WEBP"
-    if head.startswith(b"BM"):  # also of texts
+    if head.startswith(b"BM"):  # a text may begin so too
         return int.from_bytes(head[14:18], "little") in BITMAP_HEADERS
     return png.is_png(head) or jpeg.is_jpeg(head) or head.startswith(tuple(jpeg.REFUSED))
 
 
 def image_size(data: bytes) -> tuple[int, int]:
-    """Return height and width by the header; BadData for what is no image."""
+    """Return height and width from the header; raise BadData if it is no image."""
     if png.is_png(data) or jpeg.is_jpeg(data):
         return jpeg.dimensions(data)
     with open_pillow(data) as image:
@@ -46,7 +46,7 @@ def image_size(data: bytes) -> tuple[int, int]:
 
 
 def check_size(data: bytes, most_pixels: int = MOST_PIXELS) -> tuple[int, int]:
-    """Return height and width; TooLarge for an image of more pixels than are decoded."""
+    """Return height and width; raise TooLarge for an image of more pixels than are decoded."""
     height, width = image_size(data)
     if height * width > most_pixels:
         raise TooLarge(f"it has {width:,} x {height:,} pixels; at most {most_pixels:,} are decoded.")
@@ -54,7 +54,7 @@ def check_size(data: bytes, most_pixels: int = MOST_PIXELS) -> tuple[int, int]:
 
 
 def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int = MOST_PIXELS) -> jpeg.Pixels:
-    """Return the pixels; BadData, with the reason, for what cannot be decoded or has more than so many."""
+    """Return the pixels; raise BadData, with the reason, if it cannot be decoded or has more than `most_pixels`."""
     height, width = check_size(data, most_pixels)
     if png.is_png(data) or jpeg.is_jpeg(data):
         return jpeg.decode(data, fancy_upsampling=fancy_upsampling)
@@ -77,18 +77,18 @@ def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int
 
 def open_pillow(data: bytes) -> Any:
     """Open an image that is neither JPEG nor PNG; only its header is read."""
-    instead = jpeg.describe_format(data)
-    if not instead.startswith("it is a "):
-        raise BadData(f"{NOT_AN_IMAGE}: {instead}.")
+    description = jpeg.describe_format(data)  # such as "it is a GIF"
+    if not description.startswith("it is a "):
+        raise BadData(f"{NOT_AN_IMAGE}: {description}.")
     from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of sizes: the caller has a limit of its own
+            warnings.simplefilter("ignore")  # about the size, which the caller limits
             return Image.open(io.BytesIO(data), formats=PILLOW_FORMATS)
     except UnidentifiedImageError:  # whose message names an object in memory
-        raise BadData(f"{instead}, but its header is damaged or cut short.") from None
+        raise BadData(f"{description}, but its header is damaged or cut short.") from None
     except Image.DecompressionBombError:
-        raise TooLarge(f"{instead} of more pixels than the {MOST_PIXELS:,} that are decoded.") from None
+        raise TooLarge(f"{description} of more pixels than the {MOST_PIXELS:,} that are decoded.") from None
     except (OSError, ValueError, SyntaxError) as error:
-        raise BadData(f"{instead}, but it cannot be opened: {error}.") from None
+        raise BadData(f"{description}, but it cannot be opened: {error}.") from None

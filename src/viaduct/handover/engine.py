@@ -3,11 +3,10 @@
     engine = build_engine(classifier, device="cuda")
     logits = engine.run(inputs)            float32 N x 3 x size x size on the host, to float32 N x classes on the host
 
-With `fold` the batch norms are folded into the convolutions, sums and ReLUs fused into them, the weights brought to the
-precision of computation, and on NVIDIA cards the whole pass is captured once for each batch size and replayed. How far
-that moves the outputs is measured in folding_effect.py. Without `fold` the network runs as `viaduct evaluate` runs it.
-
-An engine belongs to one thread.
+With `fold` the batch norms are folded into the convolutions, sums and ReLUs are fused into them, and the weights are
+cast to the precision of computation. On NVIDIA cards the forward pass is captured as a CUDA graph, once for each batch
+size. folding_effect.py measures how far that moves the outputs. Without `fold` the network runs as in `viaduct
+evaluate`. An engine may be used by one thread only.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from viaduct import devices
 from viaduct.devices.base import Device
@@ -27,24 +26,24 @@ from viaduct.handover.folding import CannotTrace, fold_batch_norms
 from viaduct.handover.fusing import choose_kernels, fuse_convolutions
 from viaduct.recipes._fields import override
 from viaduct.training.networks import place_model
-from viaduct.training.precision import DTYPES, Computation, Plan, plan_for
+from viaduct.training.precision import DTYPES, Computation, plan_for
 
 LARGEST_CAPTURE = 1024  # images in a captured pass; larger batches run in parts
 
 
 @dataclass
 class Engine:
-    """A network on its device; `run` is all that callers need."""
+    """A network on its device; `run` computes logits."""
 
     size: int
     device: torch.device
-    room: Device
+    room: Device  # module of viaduct.devices for this kind of device
     precision: str  # fp32 | bf16 | fp16
     network: Callable[[Tensor], Tensor]  # inputs on the device, in `dtype`, to logits
     dtype: torch.dtype
     folded: bool
-    note: str = ""
-    passes: dict[int, CapturedPass] = field(default_factory=dict)
+    note: str = ""  # why it is not folded, though that was asked for
+    passes: dict[int, CapturedPass] = field(default_factory=dict)  # by batch size
 
     @torch.inference_mode()
     def run(self, inputs: Tensor) -> Tensor:
@@ -59,21 +58,18 @@ class Engine:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def run_captured(self, inputs: Tensor) -> Tensor:
-        """Replay the captured pass of the next larger batch size."""
+        """Replay the captured pass of the next larger batch size; capture it if there is none yet."""
         count = len(inputs)
-        captured = self.capture(round_up(count))
+        batch = round_up(count)
+        if batch not in self.passes:
+            self.passes[batch] = capture_pass(self.network, batch, self.size, self.device, self.dtype)
+        captured = self.passes[batch]
         captured.inputs[:count].copy_(inputs, non_blocking=True)
         captured.graph.replay()
         return captured.logits[:count].to("cpu", torch.float32)
 
-    def capture(self, batch: int) -> CapturedPass:
-        """Return the captured pass of a batch size, made where there is none yet."""
-        if batch not in self.passes:
-            self.passes[batch] = capture_pass(self.network, batch, self.size, self.device, self.dtype)
-        return self.passes[batch]
-
     def warm_up(self, batch: int) -> None:
-        """Run batches of a size until nothing is compiled, captured or chosen any more."""
+        """Run three batches of a size, so that kernels are compiled and chosen and the pass is captured."""
         inputs = torch.zeros(batch, 3, self.size, self.size)
         for _ in range(3):
             self.run(inputs)
@@ -96,36 +92,25 @@ def build_engine(
     recipe = classifier.recipe if precision is None else override(classifier.recipe, "precision.compute", precision)
     room.allow_tf32(recipe.precision.tf32)
     plan = plan_for(recipe.precision, room)
+    note = ""
     if fold:
         try:
             folded = fuse_convolutions(fold_batch_norms(classifier.network, classifier.size))
         except CannotTrace as error:
-            engine = run_as_evaluated(classifier, room, torch_device, plan)
-            engine.note = f"Not folded: {error.what}"
-            return engine
-        return run_folded(folded, classifier, room, torch_device, plan, batch)
-    return run_as_evaluated(classifier, room, torch_device, plan)
-
-
-def run_folded(
-    folded: nn.Module, classifier: Classifier, room: Device, device: torch.device, plan: Plan, batch: int
-) -> Engine:
-    """Return an engine of the folded network, cast to the precision of computation."""
-    network = place_model(folded, device).to(DTYPES[plan.compute])
-    choose_kernels(network, batch, classifier.size)
-    return Engine(classifier.size, device, room, plan.compute, network, DTYPES[plan.compute], folded=True)
-
-
-def run_as_evaluated(classifier: Classifier, room: Device, device: torch.device, plan: Plan) -> Engine:
-    """Return an engine that computes what `viaduct evaluate` does."""
-    model = place_model(copy.deepcopy(classifier.network), device)
-    computation = Computation(model, plan, device, graph=False, device_graphs=False)
+            note = f"Not folded: {error.what}"
+        else:
+            dtype = DTYPES[plan.compute]
+            network = place_model(folded, torch_device).to(dtype)
+            choose_kernels(network, batch, classifier.size)
+            return Engine(classifier.size, torch_device, room, plan.compute, network, dtype, folded=True)
+    model = place_model(copy.deepcopy(classifier.network), torch_device)
+    computation = Computation(model, plan, torch_device, graph=False, device_graphs=False)
     computation.train(False)
-    return Engine(classifier.size, device, room, plan.compute, computation, torch.float32, folded=False)
+    return Engine(classifier.size, torch_device, room, plan.compute, computation, torch.float32, False, note)
 
 
 def round_up(count: int) -> int:
-    """Return the batch size that a number of images is filled up to: powers of two, and steps of 64 beyond 64."""
+    """Return the captured batch size for so many images: the next power of two, beyond 64 the next multiple of 64."""
     return 1 << (count - 1).bit_length() if count <= 64 else -(-count // 64) * 64
 
 
@@ -133,7 +118,7 @@ def round_up(count: int) -> int:
 def capture_pass(
     network: Callable[[Tensor], Tensor], batch: int, size: int, device: torch.device, dtype: torch.dtype
 ) -> CapturedPass:
-    """Record a forward pass as a CUDA graph, after passes that let cuDNN choose its algorithms."""
+    """Record a forward pass as a CUDA graph, after three passes in which cuDNN chooses its algorithms."""
     inputs = torch.zeros(batch, 3, size, size, device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream(device))

@@ -2,8 +2,8 @@
 
     folded = fold_batch_norms(network, size=224)        a torch.fx GraphModule; the network itself stays as it is
 
-A convolution followed by a batch norm computes w * x + b with other numbers; in evaluation these are known, so the norm
-disappears. A norm that follows something else (the first of a version 2 block) stays.
+In evaluation a batch norm is a scale and a shift with known numbers, which can be multiplied into the weight and bias
+of the convolution before it. A norm that follows something else (the first of a version 2 block) stays.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LEAVES = (nn.Conv2d, SameMaxPool2d)  # of our own; those of torch.nn are leaves 
 
 
 class CannotTrace(ViaductError):
-    """A network whose forward pass cannot be written down as a graph."""
+    """The forward pass of a network cannot be traced as a graph."""
 
 
 class SampleProxy(fx.Proxy):
-    """A value of the graph together with what it is for a sample, so that code may ask for its size."""
+    """A value of the graph together with its value for a sample input, so that traced code may ask for its size."""
 
     sample: Any = None
 
@@ -40,11 +40,11 @@ class SampleProxy(fx.Proxy):
 
 
 class LayerTracer(fx.Tracer):
-    """Trace a network down to its layers, for images of one size and batches of any."""
+    """Trace a network down to its layers, for images of one size and batches of any size."""
 
     def __init__(self, twin: nn.Module, inputs: Tensor) -> None:
         super().__init__()
-        self.twin, self.inputs = twin, inputs  # a copy that computes: tracing watches the network itself
+        self.twin, self.inputs = twin, inputs  # a copy of the network, which computes the sample values
 
     def is_leaf_module(self, module: nn.Module, qualified_name: str) -> bool:
         return isinstance(module, LEAVES) or super().is_leaf_module(module, qualified_name)
@@ -53,14 +53,15 @@ class LayerTracer(fx.Tracer):
         return SampleProxy(node, self)
 
     def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **options: Any) -> fx.Proxy:
-        """Record an operation, and compute it for the sample."""
-        made: fx.Proxy = super().create_proxy(kind, target, args, kwargs, *more, **options)
-        if isinstance(made, SampleProxy):
-            made.sample = self.compute_sample(kind, target, *map_aggregate((args, kwargs), sample_of))
-            made.node.meta["sample_shape"] = getattr(made.sample, "shape", None)
-        return made
+        """Record an operation, and compute it for the sample; fusing.py reads `sample_shape`."""
+        proxy: fx.Proxy = super().create_proxy(kind, target, args, kwargs, *more, **options)
+        if isinstance(proxy, SampleProxy):
+            proxy.sample = self.compute_sample(kind, target, *map_aggregate((args, kwargs), find_sample))
+            proxy.node.meta["sample_shape"] = getattr(proxy.sample, "shape", None)
+        return proxy
 
     def compute_sample(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """Return the result of an operation on samples; the arguments are those of torch.fx nodes."""
         if kind == "placeholder":
             return self.inputs
         if kind == "get_attr":
@@ -71,8 +72,8 @@ class LayerTracer(fx.Tracer):
         return function(*args, **kwargs) if callable(function) else None
 
 
-def sample_of(value: Any) -> Any:
-    """Return the sample of a value of the graph; a value that is none stays."""
+def find_sample(value: Any) -> Any:
+    """Return the sample of a value of the graph; any other value as it is."""
     if isinstance(value, SampleProxy):
         return value.sample
     return getattr(value.root.sample, value.attr) if isinstance(value, fx.proxy.Attribute) else value
@@ -89,8 +90,8 @@ def trace_layers(network: nn.Module, size: int) -> fx.GraphModule:
     try:
         with torch.inference_mode(False), torch.no_grad():
             traced = fx.GraphModule(network, LayerTracer(copy.deepcopy(network), inputs).trace(network))
-    except Exception as error:  # the network may be anybody's, and tracing meets whatever its code does
-        raise CannotTrace(f"the network cannot be traced: {type(error).__name__}: {first_line(error)}.") from error
+    except Exception as error:  # the code of the user's network may raise anything
+        raise CannotTrace(f"the network cannot be traced: {type(error).__name__}: {first_line(error, 200)}.") from error
     traced.graph.eliminate_dead_code(is_impure_node=changes_its_input)
     for node in list(traced.graph.nodes):
         if isinstance(layer := find_layer(traced, node), SameConv2d):
@@ -100,7 +101,7 @@ def trace_layers(network: nn.Module, size: int) -> fx.GraphModule:
 
 
 def changes_its_input(node: fx.Node) -> bool:
-    """Return True if an operation works in place, so that it must stay though nobody uses its output."""
+    """Return True if an operation must stay though nobody uses its output: it works in place, or is no operation."""
     if node.op in ("placeholder", "output"):
         return True
     in_place = node.op == "call_method" and str(node.target).endswith("_")
@@ -126,7 +127,7 @@ def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
 
 
 def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
-    """Return a convolution that computes what these two do one after the other."""
+    """Return a convolution that computes both; the products are taken in float64."""
     folded = copy.deepcopy(conv)
     weight, bias = fuse_conv_bn_weights(
         conv.weight.double(),
@@ -143,7 +144,10 @@ def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
 
 
 def fix_padding(traced: fx.GraphModule, node: fx.Node, layer: SameConv2d) -> None:
-    """Replace a convolution that pads by the size of its input by a plain one; a lopsided padding goes before it."""
+    """Replace a convolution whose padding depends on its input's size by a plain one.
+
+    A padding that differs between two sides becomes an operation of its own before it.
+    """
     height, width = node.args[0].meta["sample_shape"][2:]  # type: ignore[union-attr]
     kernel, stride = layer.kernel_size, layer.stride
     top, bottom = same_padding(height, kernel[0], stride[0])
@@ -168,23 +172,27 @@ def fix_padding(traced: fx.GraphModule, node: fx.Node, layer: SameConv2d) -> Non
 
 
 def set_layer(traced: fx.GraphModule, node: fx.Node, layer: nn.Module) -> None:
-    """Let a node call another layer; where several nodes share the old one, the others keep it."""
-    name = str(node.target)
-    if sum(other.op == "call_module" and other.target == name for other in traced.graph.nodes) > 1:
-        name = f"{name}_{node.name}"
-        node.target = name
-    traced.add_submodule(name, layer)
+    """Let a node call another layer; other nodes that share the old layer keep it."""
+    if is_shared(traced, node):
+        node.target = f"{node.target}_{node.name}"
+    traced.add_submodule(str(node.target), layer)
+
+
+def is_shared(traced: fx.GraphModule, node: fx.Node) -> bool:
+    """Return True if another node calls the same layer."""
+    return bool(sum(other.op == "call_module" and other.target == node.target for other in traced.graph.nodes) > 1)
 
 
 def find_layer(traced: fx.GraphModule, node: fx.Node) -> nn.Module | None:
-    """Return the layer that a node calls; None where it calls something else."""
+    """Return the layer that a node calls; None if it calls something else."""
     return traced.get_submodule(str(node.target)) if node.op == "call_module" else None
 
 
 def single_input(node: fx.Node) -> fx.Node | None:
-    """Return the node whose output is this one's only input; None where there are others."""
+    """Return the node whose output is the only argument of this one; None if there are others."""
     return node.args[0] if len(node.args) == 1 and isinstance(node.args[0], fx.Node) and not node.kwargs else None
 
 
-def first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or ["no reason given"])[0][:200]
+def first_line(error: BaseException, length: int = 300) -> str:
+    """Return the first line of an error's message, shortened."""
+    return (str(error).strip().splitlines() or ["no reason given"])[0][:length]

@@ -1,12 +1,12 @@
-"""How far folding moves probabilities: an engine beside the network as `viaduct evaluate` runs it, on images.
+"""Measure how far folding changes probabilities: a folded engine against the network as `viaduct evaluate` runs it.
 
-    sample = draw_sample(classifier, "cpu", None)      validation images of the run; noise where there are none
+    sample = draw_sample(classifier, "cpu", None)      validation images of the run; noise if there are none
     print(measure_effect(engine, sample))
 
-    run = ComparedRun(engine, reference, print)        the same of the first batch that is predicted
+    run = ComparedRun(engine, reference, print)        the same for the first batch that is predicted
 
-Both compute in the same precision, so that what is measured is what folding does. It is a figure of these images: of
-others, probabilities may move further. Noise tells least: in bf16 real images were seen to move 12 times as far.
+Both compute in the same precision, so that only folding differs. The figures hold for these images; those of others may
+change more. Noise shows least: in bf16 the probabilities of real images were seen to change 12 times as much.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Sample:
 
     inputs: Tensor
     expected: Tensor
-    origin: str  # after "on"
+    origin: str  # such as "16 images of noise"
     caution: str
 
 
@@ -86,15 +86,15 @@ def measure_effect(engine: Engine, sample: Sample) -> FoldingEffect:
 
 
 def compare(logits: Tensor, sample: Sample) -> FoldingEffect:
-    """Return how far probabilities are from the expected ones."""
-    found = logits.softmax(1)
-    equal = int((found.argmax(1) == sample.expected.argmax(1)).sum())
-    largest = float((found - sample.expected).abs().max())
-    return FoldingEffect(largest, equal, len(found), sample.origin, sample.caution)
+    """Compare the probabilities of these logits with the expected ones."""
+    probabilities = logits.softmax(1)
+    equal = int((probabilities.argmax(1) == sample.expected.argmax(1)).sum())
+    largest = float((probabilities - sample.expected).abs().max())
+    return FoldingEffect(largest, equal, len(probabilities), sample.origin, sample.caution)
 
 
 class ComparedRun:
-    """An engine whose first batch also runs through the network that is not folded; `report` gets what came of it."""
+    """An engine whose first batch also runs through the network that is not folded; `report` receives the effect."""
 
     def __init__(self, engine: Engine, reference: Engine, report: Callable[[FoldingEffect], object]) -> None:
         self.engine, self.report = engine, report
@@ -107,6 +107,6 @@ class ComparedRun:
             origin = "the first image" if len(inputs) == 1 else f"the first {len(inputs):,} images"
             expected = self.reference.run(inputs).softmax(1)
             self.effect = compare(logits, Sample(inputs, expected, origin, MORE))
-            self.reference = None  # its memory is free again
+            self.reference = None  # which frees its memory
             self.report(self.effect)
         return logits

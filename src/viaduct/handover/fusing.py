@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from viaduct.handover.folding import find_layer
+from viaduct.handover.folding import find_layer, is_shared
 from viaduct.models.padding import SameMaxPool2d, max_pool_same
 
 ADDITIONS = (operator.add, operator.iadd, torch.add)
@@ -26,19 +26,19 @@ Kernel = Literal["unfused", "cuDNN", "matmul", "stem", "oneDNN"]
 
 
 class FusedConv2d(nn.Module):
-    """A convolution, then a sum with another tensor where one is given, then ReLU where `relu` says so."""
+    """A convolution, then a sum with another tensor if one is given, then ReLU if `relu`."""
 
     def __init__(self, conv: nn.Conv2d, *, relu: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(conv.weight.detach(), requires_grad=False)
         bias = conv.bias.detach().clone() if conv.bias is not None else None
-        if bias is None and relu:  # kernels that apply ReLU want one
+        if bias is None and relu:  # kernels that apply ReLU need a bias
             bias = torch.zeros(conv.out_channels, dtype=conv.weight.dtype)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
         self.stride, self.padding = list(conv.stride), [int(cells) for cells in conv.padding]
         self.dilation, self.groups, self.relu = list(conv.dilation), conv.groups, relu
         self.kernel: Kernel = "unfused"
-        self.packed: Tensor | None = None  # the weight as the kernel wants it
+        self.packed: Tensor | None = None  # the weight in the layout of the kernel
 
     def forward(self, x_NCHW: Tensor, other_NCHW: Tensor | None = None) -> Tensor:
         return KERNELS[self.kernel](self, x_NCHW, other_NCHW)
@@ -54,7 +54,10 @@ class FusedConv2d(nn.Module):
         return self.padding, self.stride, self.dilation, self.groups
 
     def choose_kernel(self, x_shape: torch.Size, summed: bool) -> None:
-        """Take the fastest kernel that this device has for inputs of a shape, and bring the weight into its layout."""
+        """Choose the kernel for inputs of a shape on this device, and bring the weight into its layout.
+
+        `summed`: another tensor is added. The order of the cases was found by measuring.
+        """
         device, dtype = self.weight.device.type, self.weight.dtype
         if device == "cpu" and has_onednn(dtype):
             self.packed = torch.ops.mkldnn._reorder_convolution_weight(self.weight, *self.onednn_args, list(x_shape))
@@ -63,7 +66,7 @@ class FusedConv2d(nn.Module):
             from viaduct.kernels.sizes import blocks
             from viaduct.kernels.stem import fold_weight
 
-            # Inputs are seen in blocks of 2x2 pixels: the padding grows to whole blocks, and the weight moves along.
+            # The kernel reads blocks of 2x2 pixels: the padding grows to whole blocks, which shifts the weight.
             offset = 2 * blocks(self.padding[0], 2) - self.padding[0]
             self.packed = fold_weight(self.weight, offset, dtype)
             self.kernel = "stem"
@@ -138,7 +141,7 @@ KERNELS = {"unfused": run_unfused, "cuDNN": run_cudnn, "matmul": run_matmul, "st
 
 
 class FastMaxPool2d(nn.Module):
-    """Max pooling over SAME padding, on a kernel of our own where the images lie on an NVIDIA card."""
+    """Max pooling with SAME padding; with `use_triton` by our own kernel for NVIDIA cards."""
 
     def __init__(self, pool: SameMaxPool2d) -> None:
         super().__init__()
@@ -164,7 +167,7 @@ def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
         if is_addition(node):
             fuse_addition(traced, node, relu_node=None)
     for node in list(traced.graph.nodes):
-        if type(conv := find_layer(traced, node)) is nn.Conv2d:  # to have its weight packed, too
+        if type(conv := find_layer(traced, node)) is nn.Conv2d:  # so that its weight is packed too
             replace_node(traced, node, FusedConv2d(conv, relu=False), (node.args[0],))
         elif type(pool := find_layer(traced, node)) is SameMaxPool2d:
             replace_node(traced, node, FastMaxPool2d(pool), (node.args[0],))
@@ -176,7 +179,7 @@ def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
 
 
 def make_functional(traced: fx.GraphModule) -> None:
-    """Turn in-place sums and ReLUs into ordinary ones where their operand has no other user.
+    """Turn in-place sums and ReLUs into ordinary ones if their operand has no other user.
 
     Fusing moves a convolution to the place of the sum: that is safe only if nothing is modified in between.
     """
@@ -192,17 +195,17 @@ def make_functional(traced: fx.GraphModule) -> None:
 
 def fuse_relu(traced: fx.GraphModule, node: fx.Node) -> None:
     """Fuse a ReLU into the convolution, or the sum with a convolution, that it follows."""
-    before = node.args[0]
-    if not isinstance(before, fx.Node) or len(before.users) > 1:
+    operand = node.args[0]
+    if not isinstance(operand, fx.Node) or len(operand.users) > 1:
         return
-    if is_addition(before):
-        fuse_addition(traced, before, relu_node=node)
-    elif type(conv := find_layer(traced, before)) is nn.Conv2d:
-        replace_node(traced, node, FusedConv2d(conv, relu=True), (before.args[0],))
+    if is_addition(operand):
+        fuse_addition(traced, operand, relu_node=node)
+    elif type(conv := find_layer(traced, operand)) is nn.Conv2d:
+        replace_node(traced, node, FusedConv2d(conv, relu=True), (operand.args[0],))
 
 
 def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu_node: fx.Node | None) -> None:
-    """Fuse a sum of two tensors of one shape, and the ReLU behind it, into a convolution that makes one of them."""
+    """Fuse a sum of two tensors of one shape, and the ReLU after it, into a convolution that computes one of them."""
     first, second = node.args[:2]
     if not isinstance(first, fx.Node) or not isinstance(second, fx.Node) or first is second or node.kwargs:
         return
@@ -213,13 +216,16 @@ def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu_node: fx.Node | No
         conv = find_layer(traced, conv_node)
         if type(conv) is nn.Conv2d and len(conv_node.users) == 1:
             fused = FusedConv2d(conv, relu=relu_node is not None)
-            take_bias(traced, fused, other)
+            move_bias(traced, fused, other)
             replace_node(traced, relu_node or node, fused, (conv_node.args[0], other))
             return
 
 
-def take_bias(traced: fx.GraphModule, fused: FusedConv2d, other: fx.Node) -> None:
-    """Let the sum's convolution add the bias of the other one, too, where that one's output goes nowhere else."""
+def move_bias(traced: fx.GraphModule, fused: FusedConv2d, other: fx.Node) -> None:
+    """Move the bias of the sum's other operand to the fused convolution, if that operand is a convolution.
+
+    Its output must go nowhere else, and no other node may call its layer.
+    """
     layer = find_layer(traced, other)
     if type(layer) is not nn.Conv2d or layer.bias is None or len(other.users) > 1 or is_shared(traced, other):
         return
@@ -228,13 +234,8 @@ def take_bias(traced: fx.GraphModule, fused: FusedConv2d, other: fx.Node) -> Non
     layer.bias = None
 
 
-def is_shared(traced: fx.GraphModule, node: fx.Node) -> bool:
-    """Return True if another node calls the same layer."""
-    callers = [other for other in traced.graph.nodes if other.op == "call_module" and other.target == node.target]
-    return len(callers) > 1
-
-
 def replace_node(traced: fx.GraphModule, node: fx.Node, layer: nn.Module, args: tuple[Any, ...]) -> None:
+    """Replace a node by a call of a new layer."""
     name = f"fused_{node.name}"
     traced.add_submodule(name, layer)
     with traced.graph.inserting_before(node):
@@ -245,6 +246,7 @@ def replace_node(traced: fx.GraphModule, node: fx.Node, layer: nn.Module, args: 
 
 
 def is_relu(traced: fx.GraphModule, node: fx.Node) -> bool:
+    """Return True for a ReLU that is not in place, or is a module (which `fuse_relu` may replace in any case)."""
     if node.op == "call_module":
         return isinstance(find_layer(traced, node), nn.ReLU)
     if node.op == "call_method":
@@ -287,8 +289,6 @@ def has_onednn(dtype: torch.dtype) -> bool:
     is_available = bool(mkldnn.is_available()) and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
     if dtype == torch.float32:
         return is_available
-    check_name = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}.get(
-        dtype, ""
-    )
-    is_supported = getattr(torch.ops.mkldnn, check_name, None) if check_name else None
+    checks = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}
+    is_supported = getattr(torch.ops.mkldnn, checks[dtype], None) if dtype in checks else None
     return is_available and is_supported is not None and bool(is_supported())

@@ -1,10 +1,10 @@
-"""Image files that a user names: files, folders searched to the bottom, lists of paths.
+"""Find and read the image files that a user names: files, folders with all their subfolders, lists of paths.
 
     found = find_images(["photo.jpg", "folder"])      found.files in order; found.errors for what is not there
     read_image_file(found.files[0])                   the bytes; None for a file of a folder that is no image
 
-A file that the user named must be an image. In a folder other files are passed over: hidden ones by their names, the
-rest by their first bytes. A file that is called .jpg and holds something else is an error there, too.
+A file that the user named must be an image. In a folder, hidden files and those whose first bytes are not of an image
+are passed over. A file called .jpg that is no image is an error in a folder too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 from viaduct.errors import BadData
 from viaduct.handover.decoding import HEAD_BYTES, is_image
-from viaduct.path_errors import reason_of, refuse_special_file
+from viaduct.path_errors import explain_reason, refuse_special_file
 
 SUFFIXES = ("jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "heic", "heif", "avif", "jp2")
 LARGEST_FILE = 1 << 29  # bytes; an uncompressed image of as many pixels as are decoded is smaller
@@ -50,7 +50,7 @@ class FoundFiles:
 def find_images(paths: Iterable[str], leave_out: Path | None = None) -> FoundFiles:
     """Return the files that are named and those of the folders that are named, in the order of their paths.
 
-    `leave_out` is a file that is no input though it lies in a folder: what the command itself writes.
+    `leave_out` is a file in such a folder that is no input: what the command itself writes.
     """
     found = FoundFiles()
     for path in paths:
@@ -67,28 +67,28 @@ def find_images(paths: Iterable[str], leave_out: Path | None = None) -> FoundFil
 
 
 def search_folder(folder: str, found: FoundFiles, leave_out: str | None) -> None:
-    """Add the files of a folder and of those in it; each folder once, though links may lead to it again."""
-    seen: set[tuple[int, int]] = set()
-    waiting: list[Iterator[os.DirEntry[str]]] = [list_folder(folder, found, seen)]
-    while waiting:
-        entry = next(waiting[-1], None)
+    """Add the files of a folder and its subfolders to `found`; a folder that links lead to again is visited once."""
+    visited: set[tuple[int, int]] = set()
+    open_folders: list[Iterator[os.DirEntry[str]]] = [list_folder(folder, found, visited)]
+    while open_folders:
+        entry = next(open_folders[-1], None)
         if entry is None:
-            waiting.pop()
+            open_folders.pop()
         elif entry.name.startswith("."):
             found.hidden += 1
         elif is_folder(entry):
-            waiting.append(list_folder(entry.path, found, seen))
+            open_folders.append(list_folder(entry.path, found, visited))
         elif leave_out is None or os.path.realpath(entry.path) != leave_out:
             found.files.append(ImageFile(entry.path, is_named=False))
 
 
-def list_folder(folder: str, found: FoundFiles, seen: set[tuple[int, int]]) -> Iterator[os.DirEntry[str]]:
+def list_folder(folder: str, found: FoundFiles, visited: set[tuple[int, int]]) -> Iterator[os.DirEntry[str]]:
     """Return the entries of a folder by name; none of a folder that was listed before or cannot be read."""
     try:
-        facts = os.stat(folder)
-        if (facts.st_dev, facts.st_ino) in seen:
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in visited:
             return iter(())
-        seen.add((facts.st_dev, facts.st_ino))
+        visited.add((status.st_dev, status.st_ino))
         with os.scandir(folder) as entries:
             return iter(sorted(entries, key=lambda entry: entry.name))
     except OSError as error:
@@ -99,12 +99,12 @@ def list_folder(folder: str, found: FoundFiles, seen: set[tuple[int, int]]) -> I
 def is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # links in a circle: opening it as a file says so
+    except OSError:  # links in a circle: opening it as a file reports that
         return False
 
 
 def read_image_file(file: ImageFile) -> bytes | None:
-    """Return the content of an image file, or None for a file of a folder that is no image; BadData if it fails."""
+    """Return the content of an image file, or None for a file of a folder that is no image; raise BadData on errors."""
     try:
         if file.is_named:
             refuse_special_file(file.path)
@@ -135,7 +135,7 @@ def has_image_suffix(path: str) -> bool:
 def explain(error: OSError | ValueError, path: str) -> str:
     """Return why a path cannot be read, in words."""
     if isinstance(error, OSError):
-        return reason_of(error, path)[0]
+        return explain_reason(error, path)[0]
     return "a path cannot contain a NUL byte" if "\0" in path else str(error)
 
 

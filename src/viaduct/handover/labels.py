@@ -1,4 +1,4 @@
-"""Names of a classifier's outputs: from a file, the run, the data, or what the source is known to hold."""
+"""Names of a classifier's outputs: from --labels, else the run, else the data or its source."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ LARGEST = 1 << 24  # bytes of a file of names
 
 
 def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:
-    """Return the names in a file of the user's: a line for each output, or the numbered lines of `data build`."""
+    """Return the names in a file of the user's: a line for each output, or the NUMBER:NAME lines of `data build`.
+
+    `shift` is the difference between the number of an output and that of its class in the data, 1 if output 0 is the
+    background. `file` may be the folder of the data.
+    """
     if file.is_dir():
         file = file / LABELS_FILE
     try:
         refuse_special_file(file)
         with open(file, "rb") as stream:
-            text = stream.read(LARGEST + 1)
-        if len(text) > LARGEST:
+            content = stream.read(LARGEST + 1)
+        if len(content) > LARGEST:
             raise BadData(f"--labels {file}: it has more than {LARGEST:,} bytes, so it is no list of names.")
-        lines = text.decode("utf-8").splitlines()
+        lines = content.decode("utf-8").splitlines()
     except FileNotFoundError:
         raise BadData(f"--labels {file}: there is no such file.") from None
     except UnicodeDecodeError as error:
@@ -54,14 +58,14 @@ def is_numbered(lines: list[str]) -> bool:
 def find_labels(
     source: Source, run: Path | None, data: Path | None, file: Path | None
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Return a name for each output, and notes for the user where names are missing."""
+    """Return a name for each output, and a note for the user if the names are not known."""
     outputs = source.classes
     if file is not None:
         return read_labels_file(file, outputs, getattr(source, "label_shift", 0)), []
-    if run is not None and (kept := read_labels(run)):
-        if len(kept) != outputs:
-            raise BadRun(f"{run / LABELS} has {len(kept):,} names, and the network {outputs:,} outputs.")
-        return kept, []
+    if run is not None and (names := read_labels(run)):
+        if len(names) != outputs:
+            raise BadRun(f"{run / LABELS} has {len(names):,} names, and the network {outputs:,} outputs.")
+        return names, []
     known = source.read_label_names(data)
     if known:
         return name_outputs(known, outputs), []

@@ -1,15 +1,15 @@
-"""How long an answer takes: throughput and percentiles by batch size, warm-up left out.
+"""Measure the latency of an engine: throughput and percentiles of the time of a call, without warm-up.
 
     measure_latency(engine, batch=8, warm_up=100, repeats=300)
 
-A call is timed from prepared images on the host to their logits on the host. Images are noise: the time of a network
-does not depend on what is on them.
+A call is timed from prepared images on the host to their logits on the host. The images are noise, since the time does
+not depend on their content.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,27 +40,23 @@ def measure_latency(
     warm_up: int,
     repeats: int,
     seconds: float = 30.0,
-    tell: Callable[[int], object] = lambda done: None,
 ) -> dict[str, Any]:
     """Return throughput and the distribution of call times of a batch size, in milliseconds.
 
-    Warm-up and measurement each end after so many calls, or after so many seconds, whichever comes first; how many
-    calls there were is part of the answer.
+    Warm-up and measurement each end after so many calls (`warm_up`, `repeats`), or after so many seconds, whichever
+    comes first. The numbers of calls that were made are in the result.
     """
     inputs = torch.randn(batch, 3, engine.size, engine.size, generator=torch.Generator().manual_seed(0))
     inputs = inputs.contiguous(memory_format=torch.channels_last)
-    warmed = sum(1 for _ in time_calls(engine, inputs, warm_up, seconds))
-    taken = []
-    for call in time_calls(engine, inputs, repeats, seconds):
-        taken.append(call)
-        tell(len(taken))
-    return {"batch": batch, "warm_up_calls": warmed, **summarise_calls(batch, taken)}
+    warm_up_calls = sum(1 for _ in time_calls(engine, inputs, warm_up, seconds))
+    call_seconds = list(time_calls(engine, inputs, repeats, seconds))
+    return {"batch": batch, "warm_up_calls": warm_up_calls, **summarise_calls(batch, call_seconds)}
 
 
-def time_calls(engine: Engine, inputs: torch.Tensor, most: int, seconds: float) -> Iterator[float]:
-    """Yield the seconds of each call, at least one unless none are asked for."""
+def time_calls(engine: Engine, inputs: torch.Tensor, calls: int, seconds: float) -> Iterator[float]:
+    """Yield the seconds of each call: at most `calls`, and after so many seconds no further one."""
     end = time.perf_counter() + seconds
-    for _ in range(most):
+    for _ in range(calls):
         began = time.perf_counter()
         engine.run(inputs)
         finished = time.perf_counter()
@@ -69,17 +65,17 @@ def time_calls(engine: Engine, inputs: torch.Tensor, most: int, seconds: float) 
             return
 
 
-def summarise_calls(batch: int, taken: list[float]) -> dict[str, Any]:
-    """Return images/s, mean and percentiles of call times; a percentile that too few calls show is None."""
-    times = np.array(taken) * 1000
+def summarise_calls(batch: int, call_seconds: list[float]) -> dict[str, Any]:
+    """Return images/s, mean and percentiles of call times; a percentile is None if there were too few calls for it."""
+    times = np.array(call_seconds) * 1000
     figures: dict[str, Any] = {
-        "calls": len(taken),
-        "images_per_s": batch * len(taken) / float(sum(taken)),
+        "calls": len(times),
+        "images_per_s": batch * len(times) / float(sum(call_seconds)),
         "mean_ms": float(times.mean()),
         "fastest_ms": float(times.min()),
         "slowest_ms": float(times.max()),
     }
     for percent in PERCENTILES:
-        enough = len(taken) * (100 - percent) >= 100  # at least one call lies beyond it
+        enough = len(times) * (100 - percent) >= 100  # at least one call lies beyond it
         figures[f"p{percent}_ms"] = float(np.percentile(times, percent)) if enough else None
     return figures

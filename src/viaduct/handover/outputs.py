@@ -1,4 +1,4 @@
-"""The number of a network's outputs, taken from its weights where nobody gave it."""
+"""Find the number of a network's outputs from its weights, if it was not given."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from viaduct.weights.stored import Stored, open_weights
 
 
 def match_outputs(path: Path, loaded: Loaded) -> tuple[Loaded, str]:
-    """Return the recipe with as many classes as the weights have, and a note where that changed it.
+    """Return the recipe with as many classes as the weights have, and a note if that changed it.
 
-    Sources whose classes are fixed, such as CIFAR-10, stay as they are: loading says that the weights do not fit.
+    A source whose field `classes` cannot be set stays as it is: loading reports that the weights do not fit.
     """
     data = loaded.recipe.data
     if not any(field.name == "classes" and field.init for field in fields(data)):
@@ -30,7 +30,7 @@ def match_outputs(path: Path, loaded: Loaded) -> tuple[Loaded, str]:
 
 
 def count_outputs(stored: Stored, recipe: Recipe) -> int | None:
-    """Return the outputs that the weights are for; None where they do not tell."""
+    """Return the number of outputs that the weights are for; None if it cannot be found."""
     if stored.facts.classes is not None:
         return stored.facts.classes
     for model, classes, _ in stored.likely_models():
@@ -40,15 +40,15 @@ def count_outputs(stored: Stored, recipe: Recipe) -> int | None:
 
 
 def count_by_shapes(stored: Stored, recipe: Recipe) -> int | None:
-    """Compare shapes with the recipe's network: the outputs are the axis in which its last tensors differ alone."""
+    """Compare shapes with the recipe's network, whose tensors may differ in their first axis, the outputs, alone."""
     with torch.device("meta"):
-        own = build_model(recipe).state_dict()
-    found = set()
-    for name, value in own.items():
-        shape, there = tuple(value.shape), stored.shapes.get(name)
-        if there is None or there == shape:
+        tensors = build_model(recipe).state_dict()
+    outputs = set()
+    for name, tensor in tensors.items():
+        shape, stored_shape = tuple(tensor.shape), stored.shapes.get(name)
+        if stored_shape is None or stored_shape == shape:
             continue
-        if len(there) != len(shape) or shape[:1] != (recipe.data.classes,) or there[1:] != shape[1:]:
+        if len(stored_shape) != len(shape) or shape[:1] != (recipe.data.classes,) or stored_shape[1:] != shape[1:]:
             return None  # another network: loading names the tensors
-        found.add(there[0])
-    return found.pop() if len(found) == 1 else None
+        outputs.add(stored_shape[0])
+    return outputs.pop() if len(outputs) == 1 else None

@@ -1,4 +1,4 @@
-"""The classes that a trained network sees in image files.
+"""Classify image files with a trained network.
 
     for batch in predict_files(classifier, run, files, top=5, batch=32, reader=reader):
         for result in batch: result.file, result.predictions or result.error
@@ -30,7 +30,7 @@ from viaduct.handover.preparing import Floats, Prepare
 
 Run: TypeAlias = Callable[[Tensor], Tensor]  # float32 N x 3 x size x size to float32 N x classes
 Thumbnail: TypeAlias = npt.NDArray[np.uint8]
-LARGE_PIXELS = 1 << 24  # images of more pixels are decoded one at a time, so that memory does not grow with the threads
+LARGE_PIXELS = 1 << 24  # images of more pixels are decoded one at a time, not one in each thread: they take much memory
 MAX_THREADS = 8
 
 
@@ -87,11 +87,12 @@ class Reader:
             return Prepared(file.path, error="there is not enough memory to decode it.")
 
     def decode(self, path: str, data: bytes) -> Prepared:
+        """Return the network's input of an image, and a thumbnail of the first ones."""
         inputs, thumbnail = self.prepare(data), None
         if self.draw is not None and self.drawn < self.thumbnails + MAX_THREADS:
-            # Threads finish out of order: a few more are drawn, so that the first ones are among them.
+            # Threads finish out of order: MAX_THREADS more are drawn, so that the first ones are among them.
             self.drawn += 1
-            with suppress(BadData):  # damage outside of what the network sees costs the thumbnail, not the prediction
+            with suppress(BadData):  # the image is damaged outside of the crop that the network gets
                 thumbnail = self.draw(data)
         return Prepared(path, inputs, thumbnail=thumbnail)
 
@@ -101,34 +102,28 @@ def choose_batch(device: torch.device) -> int:
 
 
 def predict_files(
-    classifier: Classifier,
-    run: Run,
-    files: Iterable[ImageFile],
-    *,
-    top: int,
-    batch: int,
-    reader: Reader,
+    classifier: Classifier, run: Run, files: Iterable[ImageFile], *, top: int, batch: int, reader: Reader
 ) -> Generator[list[Result], None, None]:
     """Yield the results of all files in order, in lists of up to `batch` images and the other files between them."""
-    threads = count_threads()
-    waiting, images = list[Prepared](), 0
-    prepared = prepare_ahead(reader, files, workers=threads, ahead=2 * batch + threads)
+    threads = min(MAX_THREADS, len(os.sched_getaffinity(0)))
+    pending, images = list[Prepared](), 0
+    prepared_files = prepare_ahead(reader, files, workers=threads, ahead=2 * batch + threads)
     try:
-        for item in prepared:
-            waiting.append(item)
-            images += item.inputs is not None
+        for prepared in prepared_files:
+            pending.append(prepared)
+            images += prepared.inputs is not None
             if images == batch:
-                yield predict_batch(classifier, run, waiting, top)
-                waiting, images = [], 0
-        if waiting:
-            yield predict_batch(classifier, run, waiting, top)
+                yield predict_batch(classifier, run, pending, top)
+                pending, images = [], 0
+        if pending:
+            yield predict_batch(classifier, run, pending, top)
     finally:
-        prepared.close()
+        prepared_files.close()
 
 
 def predict_batch(classifier: Classifier, run: Run, batch: Sequence[Prepared], top: int) -> list[Result]:
     """Return the results of a batch in its order; files without an image stay in it."""
-    inputs = [item.inputs for item in batch if item.inputs is not None]
+    inputs = [prepared.inputs for prepared in batch if prepared.inputs is not None]
     try:
         rows = iter(rank_classes(run(stack_inputs(inputs)), classifier.labels, top) if inputs else [])
     except (RuntimeError, MemoryError) as error:
@@ -138,12 +133,12 @@ def predict_batch(classifier: Classifier, run: Run, batch: Sequence[Prepared], t
             f"the memory does not suffice for a batch of {len(inputs):,} images.", "Give a smaller one: --batch 8"
         ) from None
     results = []
-    for item in batch:
-        predictions = next(rows) if item.inputs is not None else ()
-        reason = item.error
-        if item.inputs is not None and not predictions:
+    for prepared in batch:
+        predictions = next(rows) if prepared.inputs is not None else ()
+        reason = prepared.error
+        if prepared.inputs is not None and not predictions:
             reason = "the network's outputs for it are not finite."
-        results.append(Result(item.file, predictions, reason, item.thumbnail))
+        results.append(Result(prepared.file, predictions, reason, prepared.thumbnail))
     return results
 
 
@@ -153,23 +148,12 @@ def stack_inputs(inputs: Sequence[Floats]) -> Tensor:
 
 
 def rank_classes(logits: Tensor, labels: Sequence[str], top: int) -> list[tuple[Prediction, ...]]:
-    """Return for each image its most probable classes; none where the outputs are not finite."""
+    """Return for each image its most probable classes; none if its outputs are not finite."""
     probabilities = torch.softmax(logits.to(torch.float32), dim=1)
     values, indices = probabilities.topk(min(top, len(labels)), dim=1)
     ranked = []
-    for row, numbers in zip(values.numpy(), indices.tolist(), strict=True):
-        finite = bool(np.isfinite(row).all())
-        ranked.append(
-            tuple(
-                Prediction(labels[index], index, float(str(probability)))  # the digits that a float32 has
-                for probability, index in zip(row, numbers, strict=True)
-            )
-            if finite
-            else ()
-        )
+    for row, classes in zip(values.numpy(), indices.tolist(), strict=True):
+        pairs = zip(row, classes, strict=True) if np.isfinite(row).all() else ()
+        # The text of a NumPy float32 has no more digits than it needs: 0.1, not 0.10000000149011612.
+        ranked.append(tuple(Prediction(labels[index], index, float(str(value))) for value, index in pairs))
     return ranked
-
-
-def count_threads() -> int:
-    """Return the number of decoding threads: one per core that this process may use, at most MAX_THREADS."""
-    return min(MAX_THREADS, len(os.sched_getaffinity(0)))

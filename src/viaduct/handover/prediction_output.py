@@ -1,4 +1,4 @@
-"""Predictions as a table, as JSON and as CSV, written while they are made: memory does not grow with the images."""
+"""Write predictions as a table, as JSON or as CSV, batch by batch: memory does not grow with the number of images."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import IO, Any, Protocol
 
-from viaduct.handover.predicting import Prediction, Result
+from viaduct.handover.predicting import Result
 from viaduct.terminal import escape_controls
 
 
@@ -25,14 +26,14 @@ class Output(Protocol):
 class TableOutput:
     """A row for each image: the file, then label and percent of each class.
 
-    Columns are as wide as what was printed so far needs. On a terminal that is too narrow for the first rows, each
-    class stands on a line of its own.
+    Columns are as wide as the widest cells so far. On a terminal that is too narrow for the rows of the first batch,
+    each class has a line of its own.
     """
 
     def __init__(self, stream: IO[str] | None = None) -> None:
         self.stream = stream or sys.stdout
         self.widths: list[int] = []
-        self.stacked: bool | None = None
+        self.stacked: bool | None = None  # each class on its own line; None: not decided yet
 
     def write(self, results: Sequence[Result]) -> None:
         rows = [list_cells(result) for result in results if result.predictions]
@@ -59,7 +60,7 @@ class TableOutput:
         return "\n".join(lines)
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Write nothing more: the errors stand on stderr."""
+        """Write nothing: the errors are on stderr."""
 
 
 def list_cells(result: Result) -> list[str]:
@@ -71,13 +72,13 @@ def list_cells(result: Result) -> list[str]:
 
 
 def pad(cell: str, width: int, column: int) -> str:
-    """Fill a cell up to its column's width; percents, in every second column, are justified to the right."""
+    """Fill a cell up to its column's width; percents, in columns 2, 4, 6 …, are right-justified."""
     blanks = " " * (width - cell_width(cell))
     return blanks + cell if column and column % 2 == 0 else cell + blanks
 
 
 def cell_width(text: str) -> int:
-    """Return how many columns of a terminal a text takes: some characters take two."""
+    """Return the columns of a terminal that a text takes: East Asian characters take two."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -98,7 +99,7 @@ class JsonOutput:
     def write(self, results: Sequence[Result]) -> None:
         for result in results:
             if result.predictions:
-                image = {"file": result.file, "predictions": [as_dict(each) for each in result.predictions]}
+                image = {"file": result.file, "predictions": [asdict(prediction) for prediction in result.predictions]}
                 self.stream.write(self.separator + dump_json(image))
                 self.separator = ",\n"
             elif result.error:
@@ -112,17 +113,13 @@ class JsonOutput:
         self.stream.flush()
 
 
-def as_dict(prediction: Prediction) -> dict[str, Any]:
-    return {"label": prediction.label, "index": prediction.index, "probability": prediction.probability}
-
-
 def dump_json(value: Any) -> str:
-    """Return JSON of printable ASCII alone, which a guarded stream leaves as it is."""
+    """Return JSON of printable ASCII only, in which the escaping of control characters on stdout changes nothing."""
     return json.dumps(value).replace("\x7f", "\\u007f")
 
 
 class CsvOutput:
-    """A CSV table: a line for each file, failed ones with the reason; names with controls written out."""
+    """A CSV table with a line for each file; failed ones have the reason. Control characters are escaped."""
 
     def __init__(self, stream: IO[str], top: int) -> None:
         self.stream, self.top = stream, top
@@ -133,8 +130,8 @@ class CsvOutput:
         for result in results:
             if result.predictions or result.error:
                 cells: list[Any] = []
-                for each in result.predictions:
-                    cells += [each.label, each.index, each.probability]
+                for prediction in result.predictions:
+                    cells += [prediction.label, prediction.index, prediction.probability]
                 self.write_row([result.file, *cells, *[""] * (3 * self.top - len(cells)), result.error])
         self.stream.flush()
 
@@ -146,4 +143,4 @@ class CsvOutput:
         self.stream.write(line.getvalue())
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Write nothing more: failed files have their lines already."""
+        """Write nothing: failed files have their lines already."""

@@ -1,4 +1,4 @@
-"""A whole prediction: files in, results out to all outputs, and on stderr what was left out.
+"""Run a prediction: read files, write results to all outputs, and report on stderr what was left out.
 
 tally = Tally(found, quiet=False)
 with open_outputs(classifier, engine, as_json=True, csv=None, top=5) as outputs:
@@ -35,7 +35,7 @@ STDOUT = Path("-")
 def open_outputs(
     classifier: Classifier, engine: Engine, as_json: bool, csv: Path | None, top: int
 ) -> Iterator[list[Output]]:
-    """Open what results are written to; a CSV file gets its name when the block ends well."""
+    """Open the outputs; a CSV file gets its name when the block ends without an error."""
     columns = min(top, len(classifier.labels))
     outputs: list[Output] = []
     if as_json:
@@ -81,7 +81,7 @@ def write_predictions(
     reader: Reader | None = None,
     run: Run | None = None,
 ) -> None:
-    """Write the results of all files, after the paths that lead to none; raise BadData if nothing was predicted."""
+    """Write the results of all files, after those of unreadable paths; raise BadData if nothing was predicted."""
     unread = [Result(path, error=f"{reason}.") for path, reason in found.errors]
     reader = reader or Reader(classifier.prepare)
     batch = batch or choose_batch(engine.device)
@@ -104,12 +104,12 @@ class Tally:
     """Counts of results; prints on stderr which files were left out, the first ones by name."""
 
     def __init__(self, found: FoundFiles, quiet: bool) -> None:
-        self.quiet = quiet  # no bar
+        self.quiet = quiet  # no progress bar
         self.total = len(found.files) + len(found.errors)
         self.predicted = self.errors = self.passed_over = 0
         self.hidden = found.hidden
-        self.others: list[str] = []
-        self.unknown_format = False  # whether a file was skipped because of it
+        self.others: list[str] = []  # first files of folders that are no images
+        self.unknown_format = False  # True: a file was skipped because its format is not known
 
     @property
     def done(self) -> int:
@@ -137,7 +137,7 @@ class Tally:
             raise BadData(f"no image was predicted: of {count_of(self.total, 'file')} none could be used.", *hints)
 
     def report(self) -> None:
-        """Say how much was left out, if anything was."""
+        """Print how much was left out, if anything was."""
         if self.passed_over:
             names = ", ".join(self.others[:3]) + (" …" if self.passed_over > 3 else "")
             print_notice(f"passed over {count_of(self.passed_over, 'file')} in folders, no images: {names}")

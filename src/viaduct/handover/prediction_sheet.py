@@ -2,9 +2,9 @@
 
     sheet = SheetOutput(Path("sheet.png"))
     sheet.write(results)                     as the other outputs (prediction_output.py)
-    sheet.finish({})                         the PNG is written, of the first images
+    sheet.finish({})                         writes the PNG with the first images
 
-Thumbnails are made where images are decoded (`draw_thumbnail`); the sheet holds no more of them than it shows.
+Thumbnails are drawn by the threads that decode images; the sheet keeps no more of them than it shows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_IMAGES = 96
 MOST_COLUMNS = 8
 SIDE, GAP, MARGIN = 184, 20, 24  # pixels: of a thumbnail, between two, around all
 BAR, CAPTION = 5, 46  # heights of the bar that shows the percent, and of the text
-STAMP = "viaduct predict"  # stands in the file, so that a sheet may be written over and a photo may not
+STAMP = "viaduct predict"  # metadata of a sheet, which may be overwritten, unlike other PNG files
 PAPER, FRAME, INK, FAINT = (255, 255, 255), (240, 241, 243), (24, 26, 31), (110, 116, 128)
 BAR_COLOUR, BAR_GROUND = (38, 110, 206), (222, 226, 232)
 ELLIPSIS = "…"
@@ -99,7 +99,7 @@ def draw_thumbnail(data: bytes) -> Thumbnail:
 
 
 def draw_sheet(results: Sequence[Result]) -> Image.Image:
-    """Return the sheet: rows of images, as wide as it is high or somewhat wider."""
+    """Return the sheet: rows of images, about as wide as it is high or wider."""
     columns = min(MOST_COLUMNS, len(results), max(3, math.ceil(math.sqrt(1.4 * len(results)))))
     rows = math.ceil(len(results) / columns)
     step_across, step_down = SIDE + GAP, SIDE + BAR + CAPTION + GAP
@@ -136,18 +136,18 @@ def draw_tile(sheet: Image.Image, result: Result, left: int, top: int) -> None:
 
 
 def write_text(text: str, size: int, instead: str = "") -> tuple[str, Any]:
-    """Return a text and a font that shows it, or another text where there is no such font."""
+    """Return a text and a font that shows it; if there is no such font, the text `instead` and its font."""
     font = find_font(text, size)
     return (text, font) if font is not None else (instead, find_font(instead, size))
 
 
 def shorten_text(text: str, width: float, font: Any, *, middle: bool = False) -> str:
-    """Cut a text to a width in pixels: its end, or its middle, where names of files are alike."""
+    """Shorten a text to a width in pixels: at its end, or in its middle (names of files differ at their ends)."""
     if font.getlength(text) <= width:
         return text
-    for kept in range(len(text) - 1, 0, -1):
-        tail = kept // 2 if middle else 0
-        shorter = text[: kept - tail].rstrip() + ELLIPSIS + (text[-tail:] if tail else "")
+    for letters in range(len(text) - 1, 0, -1):
+        tail = letters // 2 if middle else 0
+        shorter = text[: letters - tail].rstrip() + ELLIPSIS + (text[-tail:] if tail else "")
         if font.getlength(shorter) <= width:
             return shorter
     return ELLIPSIS

@@ -1,4 +1,4 @@
-"""One encoded image to the network's input, as evaluation prepares it.
+"""Prepare one image for the network, as evaluation does.
 
     prepare = build_prepare(recipe.data, image_shape=(32, 32))
     prepare(Path("photo.jpg").read_bytes())        float32 size x size x 3, normalised
@@ -32,7 +32,10 @@ CPU = torch.device("cpu")
 
 
 def build_prepare(source: Source, image_shape: tuple[int, int] | None) -> Prepare:
-    """Return what turns an encoded image into the network's input; the shape is that of images stored in memory."""
+    """Return a function that turns an encoded image into the network's input.
+
+    `image_shape` is the height and width of images of a recipe in memory, if the run recorded it.
+    """
     if isinstance(source, Records):
         return lambda data: prepare_encoded(source, data)
     prepare = build_prepare_decoded(source, image_shape)
@@ -40,7 +43,7 @@ def build_prepare(source: Source, image_shape: tuple[int, int] | None) -> Prepar
 
 
 def build_prepare_decoded(source: Source, image_shape: tuple[int, int] | None) -> PrepareDecoded:
-    """Return what turns a decoded image, uint8 height x width x 3, into the network's input."""
+    """Return a function that turns a decoded image, uint8 height x width x 3, into the network's input."""
     if isinstance(source, Records):
         return lambda pixels: prepare_decoded(source, pixels)
     if isinstance(source, Images):
@@ -69,7 +72,7 @@ def prepare_decoded(source: Records, pixels: jpeg.Pixels) -> Floats:
 
 
 def fit_pixels(pixels: jpeg.Pixels, shape: tuple[int, int]) -> jpeg.Pixels:
-    """Cut an image to an aspect ratio around its middle and resize it; one of this shape stays as it is."""
+    """Crop an image around its middle to an aspect ratio and resize it; an image of this shape stays as it is."""
     height, width = pixels.shape[:2]
     if (height, width) == shape:
         return pixels

@@ -1,4 +1,4 @@
-"""Encoded validation images of a run, where its data are still there."""
+"""Encoded validation images of a run, if its data still exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from viaduct.training.rundir import RunDir
 
 
 def read_validation(classifier: Classifier, count: int) -> tuple[bytes, ...]:
-    """Return so many validation images of the run; none where there is no run or its data are gone."""
+    """Return at most `count` validation images of the run; none if there is no run or its data are gone."""
     if classifier.run is None:
         return ()
     source, path = classifier.recipe.data, stored_data(RunDir(classifier.run).read_recipe())
@@ -29,7 +29,7 @@ def read_validation(classifier: Classifier, count: int) -> tuple[bytes, ...]:
 
 
 def is_decodable(encoded: bytes) -> bool:
-    """Return True for an image that is not damaged: evaluation may skip such records, a check need not meet them."""
+    """Return True for an image that is not damaged; evaluation may skip damaged ones too."""
     try:
         decode_image(encoded)
     except BadData:
@@ -38,7 +38,7 @@ def is_decodable(encoded: bytes) -> bool:
 
 
 def encode_split(split: object) -> Iterator[bytes]:
-    """Yield images of a split as files: those of records as they are, those in memory as PNG."""
+    """Yield the encoded images of a split: those of records as they are stored, those in memory as PNG."""
     if isinstance(split, Split):
         for pixels in split.images:
             yield encode_png(pixels)

@@ -33,7 +33,7 @@ from viaduct.models.amoebanet_cells import (
 from viaduct.models.padding import SameAveragePool2d, SameMaxPool2d
 
 Side = tuple[int, int]  # number of a combination, and 0 for its left or 1 for its right side
-Squeezed = (Squeezed3x3, Squeezed1x7And7x1)
+Squeezed = (Squeezed3x3, Squeezed1x7And7x1)  # 3x3, or 1x7 and 7x1, between two 1x1 convolutions with fewer channels
 
 
 class PointwiseFunction(torch.autograd.Function):
@@ -131,6 +131,7 @@ def make_wiring(cell: Cell, index: int) -> Wiring:
     raw, convs = list[Side](), list[tuple[Side, nn.Conv2d]]()
     for number, combination in enumerate(cell.combinations):
         for side, layer in enumerate((combination.left, combination.right)):
+            # A choice is the name of an operation, and the index of the state that it reads.
             if combination.choices[side][1] != index:  # type: ignore[index]
                 continue
             if (conv := find_first_conv(layer)) is None:  # type: ignore[arg-type]
@@ -167,7 +168,7 @@ def can_fuse_cell(cell: Cell) -> bool:
 
 
 def list_readers(wiring: Wiring) -> list[bool]:
-    """Return for each reader inside the cell whether it reads through a ReLU."""
+    """Return for each reader inside the cell whether it reads through a ReLU; all 1x1 convolutions are one reader."""
     return [False] * len(wiring.raw) + [True] * bool(wiring.pointwise)
 
 
@@ -178,12 +179,15 @@ def has_few_readers(wiring: Wiring) -> bool:
 
 
 class CellPass:
-    """Forward pass of one cell, whose output has `readers` readers; `keep` is drop path's probability of keeping."""
+    """Forward pass of one cell, whose output has `readers` readers; `keep` is drop path's probability of keeping.
+
+    `weights` are the convolutions' weights in the precision of computation.
+    """
 
     def __init__(self, cell: Cell, weights: Weights, readers: int, keep: Tensor | None) -> None:
         self.cell, self.weights, self.readers, self.keep = cell, weights, readers, keep
         self.side_inputs: dict[Side, Tensor] = {}  # input of each side of the combinations
-        self.parts: dict[int, list[Tensor]] = {}
+        self.parts: dict[int, list[Tensor]] = {}  # by position in the output: the state, once for each outside reader
         self.buffer = OutputBuffer(len(cell.output))
 
     def run(self, x: Tensor, previous: Tensor | list[Tensor]) -> list[Tensor]:
@@ -212,7 +216,7 @@ class CellPass:
             self.parts[wiring.output_index] = outputs[-outside:]
 
     def distribute(self, wiring: Wiring, outputs: list[Tensor]) -> None:
-        """Pass a state to its readers inside the cell."""
+        """Pass a state to its readers inside the cell; `outputs` are in the order of `list_readers`, others follow."""
         self.side_inputs |= dict(zip(wiring.raw, outputs, strict=False))
         if wiring.pointwise:
             results = apply_pointwise(outputs[len(wiring.raw)], [conv for _, conv in wiring.pointwise], self.weights)

@@ -113,26 +113,21 @@ def backward(gradient: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d) -> tu
     """Return the gradients w.r.t. input and weight from rows of the output's gradient."""
     height, width = compute_output_size(x, conv)
     output_gradient = gradient.view(len(x), height, width, gradient.shape[1]).permute(0, 3, 1, 2)
-    input_gradient = run_own_kernel(
-        "input",
-        conv,
-        lambda: grouped_cuda.input_gradient(output_gradient, weight, make_layer(x, conv)),
-        x,
-        output_gradient,
+
+    def compute_input() -> Tensor:
+        return grouped_cuda.input_gradient(output_gradient, weight, make_layer(x, conv))
+
+    def compute_weight() -> Tensor:
+        return grouped_cuda.weight_gradient(output_gradient, x, make_layer(x, conv))
+
+    input_gradient = run_own_kernel("input", conv, compute_input, x, output_gradient)
+    weight_gradient = run_own_kernel("weight", conv, compute_weight, x, output_gradient)
+    missing = input_gradient is None, weight_gradient is None
+    library_input, library_weight = call_library_backward(output_gradient, x, weight, conv, *missing)
+    return (
+        library_input if input_gradient is None else input_gradient,
+        library_weight if weight_gradient is None else weight_gradient,
     )
-    weight_gradient = run_own_kernel(
-        "weight",
-        conv,
-        lambda: grouped_cuda.weight_gradient(output_gradient, x, make_layer(x, conv)),
-        x,
-        output_gradient,
-    )
-    library_gradients = call_library_backward(
-        output_gradient, x, weight, conv, input_gradient is None, weight_gradient is None
-    )
-    return library_gradients[0] if input_gradient is None else input_gradient, library_gradients[
-        1
-    ] if weight_gradient is None else weight_gradient
 
 
 def call_library_backward(
@@ -145,19 +140,8 @@ def call_library_backward(
     is_asymmetric = (top, left) != (bottom, right)
     padded = F.pad(x, (0, right - left, 0, bottom - top)) if is_asymmetric else x
     input_gradient, weight_gradient, _ = torch.ops.aten.convolution_backward(
-        *(
-            output_gradient,
-            padded,
-            weight,
-            None,
-            list(conv.stride),
-            [top, left],
-            list(conv.dilation),
-            False,
-            [0, 0],
-            conv.groups,
-        ),
-        [*output_mask, False],
+        *(output_gradient, padded, weight, None, list(conv.stride), [top, left], list(conv.dilation)),
+        *(False, [0, 0], conv.groups, [*output_mask, False]),
     )
     if is_asymmetric and input_gradient is not None:
         input_gradient = input_gradient[:, :, : x.shape[2], : x.shape[3]].contiguous(memory_format=torch.channels_last)

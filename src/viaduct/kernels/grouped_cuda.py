@@ -1,6 +1,6 @@
 """Launch the kernels of grouped.cu: grouped 3x3 convolutions, forward and backward, for bf16 and fp16.
 
-Where they cannot be compiled, `can_run` returns False, and the library does the work.
+Where they cannot be compiled, `can_run` returns False, and cuDNN does the work.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ WEIGHT_SHAPE = BlockShape(64, 2)
 class Layer:
     """Sizes of a grouped 3x3 convolution."""
 
-    count: int
+    count: int  # images
     height: int
     width: int
     out_height: int
     out_width: int
     channels: int
-    per_group: int
+    per_group: int  # channels of a group, of input and output alike
     stride: int
-    top: int
+    top: int  # padding above, and to the left
     left: int
 
     @property
@@ -68,7 +68,11 @@ class Layer:
 
 
 def find_block_shape(kernel: str, layer: Layer, dtype: torch.dtype, transposed: bool = False) -> BlockShape:
-    """Return the tuned block shape, else the default."""
+    """Return the tuned block shape, else the default.
+
+    `kernel` is a name as in tuning: grouped_convolution, grouped_input_gradient, grouped_weight_gradient. KERNELS has
+    those of the kernels in grouped.cu.
+    """
     point = find_choice(kernel, (*layer.sizes, layer.per_group, layer.stride, DTYPES[dtype]))
     if point is not None:
         return BlockShape(**point)  # type: ignore[arg-type]
@@ -130,12 +134,12 @@ def square_tile(layer: Layer) -> Tile:
 class Plan:
     """Grid and shared memory of a launch; strips are groups of rows, stacks groups of images."""
 
-    rows: int
-    images: int
-    shared: int
+    rows: int  # of a block
+    images: int  # of a block
+    shared: int  # bytes for each block
     strips: int
-    stacks: int  # of images
-    slices: int
+    stacks: int
+    slices: int  # groups of channels
 
 
 @lru_cache
@@ -163,7 +167,7 @@ def plan_launch(tile: Tile, layer: Layer, block_shape: BlockShape, like: Tensor)
 @lru_cache(maxsize=1024)
 def make_plan(tile: Tile, count: int, slices: int, block_shape: BlockShape, multiprocessors: int, shared: int) -> Plan:
     """Return the plan for a number of images (`count`) and channel slices; cached, because every launch asks."""
-    pitch = block_shape.slice * 2 + 16
+    pitch = block_shape.slice * 2 + 16  # bytes from pixel to pixel in shared memory: PITCH in grouped.cu
     room = (shared // block_shape.resident - 1024) // pitch
     # A block gets only so many images that every multiprocessor still has work.
     max_images = min(max(1, count * slices // (multiprocessors * block_shape.resident)), count)
@@ -183,7 +187,10 @@ def read_source() -> str:
 def load_kernel(
     name: str, per_group: int, stride: int, transposed: bool, is_half: bool, shape: tuple[int, int, int], device: int
 ) -> Kernel:
-    """Load a kernel for these macros from the cache, or compile it; a cached file that does not load is recompiled."""
+    """Load a kernel for these macros from the cache, or compile it; a cached file that does not load is recompiled.
+
+    `shape` has slice, resident and warps of a `BlockShape`.
+    """
     width, resident, warps = shape
     defines = {
         "KERNEL": KERNELS[name],
@@ -301,6 +308,7 @@ def weight_gradient(gradient: Tensor, x: Tensor, layer: Layer, block_shape: Bloc
     jobs = block_shape.slice // (
         8 if layer.per_group == 32 else 16
     )  # warps that divide the channels; the others divide the pixels
+    # Partial sums, which are added up at the end: programs x the warps among which a block divides its pixels.
     parts = torch.empty(
         (programs * (block_shape.warps // jobs), layer.channels, 3, 3, layer.per_group),
         dtype=torch.float32,

@@ -19,19 +19,13 @@ class HalvedFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cast_weights: list[Tensor], *weights: Tensor) -> Tensor:
-        gathered, flat_weights = (
-            gather(x.contiguous(memory_format=torch.channels_last)),
-            [cast_weight.flatten(1) for cast_weight in cast_weights],
-        )
+        gathered = gather(x.contiguous(memory_format=torch.channels_last))
+        flat_weights = [cast_weight.flatten(1) for cast_weight in cast_weights]
         output = x.new_empty((gathered.shape[1], len(flat_weights[0]) + len(flat_weights[1])))
         for rows, weight, part in zip(gathered, flat_weights, split_columns(output, flat_weights), strict=True):
             torch.mm(rows, weight.t(), out=part)
-        ctx.gathered, ctx.flat_weights, ctx.shape, ctx.dtypes = (
-            gathered,
-            flat_weights,
-            x.shape,
-            [weight.dtype for weight in weights],
-        )
+        ctx.gathered, ctx.flat_weights, ctx.shape = gathered, flat_weights, x.shape
+        ctx.dtypes = [weight.dtype for weight in weights]
         return as_images(output, (x.shape[0], blocks(x.shape[2], 2), blocks(x.shape[3], 2)))
 
     @staticmethod
@@ -42,12 +36,8 @@ class HalvedFunction(torch.autograd.Function):
             weight_gradient(part, rows)[:, :, None, None] for part, rows in zip(parts, ctx.gathered, strict=True)
         ]
         ctx.gathered = ctx.flat_weights = None
-        output = scatter(even, odd, ctx.shape)
-        return (
-            output,
-            None,
-            *(weight_grad.to(dtype) for weight_grad, dtype in zip(weight_gradients, ctx.dtypes, strict=True)),
-        )
+        weights = [gradient.to(dtype) for gradient, dtype in zip(weight_gradients, ctx.dtypes, strict=True)]
+        return scatter(even, odd, ctx.shape), None, *weights
 
 
 def split_columns(rows: Tensor, flat_weights: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -76,19 +66,8 @@ def scatter(even: Tensor, odd: Tensor, shape: tuple[int, ...]) -> Tensor:
     rows = count * height * width
     tile = tile_for("scatter_halves", rows, channels, even.dtype)
     halves_kernels.scatter_kernel[(blocks(rows, tile.rows), blocks(channels, tile.columns))](
-        *(
-            even,
-            odd,
-            output,
-            rows,
-            height,
-            width,
-            blocks(height, 2),
-            blocks(width, 2),
-            channels,
-            tile.rows,
-            tile.columns,
-        ),
+        *(even, odd, output, rows, height, width, blocks(height, 2), blocks(width, 2)),
+        *(channels, tile.rows, tile.columns),
         num_warps=tile.warps,
     )
     return output.permute(0, 3, 1, 2)

@@ -1,7 +1,8 @@
-"""State of a cell as a single operation: the sum of up to two terms, returned once for each of its readers.
+"""State of an AmoebaNet cell as a single operation: the sum of one or two terms, once for each of its readers.
 
-Every reader gets its own tensor over the same memory, so that the gradients of the readers arrive separately. The
-kernel that needs their sum adds them; autograd would make extra passes over memory.
+A reader is an operation that takes the state as its input, directly or through a ReLU. It gets its own tensor over the
+same memory, so that the gradients of the readers arrive separately. The kernel that needs their sum adds them; autograd
+would make extra passes over memory. Rows are channels_last images as [pixels, channels].
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from viaduct.kernels.norm import Norm, Sums, compute_norm, gradient_sums, input_
 from viaduct.kernels.pooling import Pool, as_rows
 from viaduct.kernels.sizes import area_for, blocks, gather_for, tickets, tile_for
 
-MOST_READERS = 4
+MOST_READERS = 4  # gradients that `merge_kernel` has parameters for
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class StateFunction(torch.autograd.Function):
         saved = [prepare_term(term, x) for term, x in zip(terms, tensors, strict=False)]
         size = output_size(terms[0])
         raw, positive = allocate_outputs(tensors[0], size, readers, buffer)
+        # A norm alone with one reader needs no signs: its own backward kernels recompute the ReLU's mask.
         ctx.single = len(readers) == len(saved) == 1 and saved[0].norm is not None and saved[0].keep is None
         signs = None if ctx.single or positive is None else allocate_signs(positive)
         launch_sum(saved, tensors[: len(terms)], raw, positive, signs, size)
@@ -168,10 +170,10 @@ class Tiling:
     """Division of a state into tiles of TALL x WIDE pixels, one tile for each program."""
 
     tiles: int
-    size: tuple[int, int]
+    size: tuple[int, int]  # height and width of what is divided
     tall: int
     wide: int
-    columns: int
+    columns: int  # channels for each program
     warps: int
 
     @staticmethod
@@ -215,7 +217,11 @@ def launch_sum(
 
 
 def describe_term(term: SavedTerm, x: Tensor) -> tuple[tuple[Any, ...], tuple[int, int, bool]]:
-    """Return the kernel's arguments for a term: its tensors, and its kind."""
+    """Return the kernel's arguments for a term: its tensors and padding; its kind, pool size, and if it has a factor.
+
+    Kinds are those of terms_kernels.py: 1 images, 2 a norm, 3 a max pool, 4 an average pool; 0 is no term. For a tensor
+    that the kind does not need, the kernel gets another one, which it does not read.
+    """
     scale, shift = (x, x) if term.norm is None else (term.norm.scale, term.norm.shift)
     keep, argmax = x if term.keep is None else term.keep, x if term.argmax is None else term.argmax
     has_factor = term.keep is not None
@@ -233,7 +239,11 @@ def has_single_reader(gradients: list[tuple[Tensor, bool]]) -> bool:
 def merge_gradients(
     gradients: list[tuple[Tensor, bool]], signs: Tensor | None, terms: list[SavedTerm]
 ) -> tuple[Tensor, Sums | None]:
-    """Return the sum of the readers' gradients, and its sums for the first norm without drop path's factor."""
+    """Return the sum of the readers' gradients, and its sums for the first norm without drop path's factor.
+
+    Each gradient comes with True if its reader has a ReLU; it then counts only where `signs` has a 1. The second result
+    is None if it was not computed.
+    """
     if has_single_reader(gradients) and not gradients[0][1]:
         return gradients[0][0], None
     like = gradients[0][0]
@@ -272,7 +282,7 @@ def backpropagate_norm(gradient: Tensor, relu: bool, term: SavedTerm, size: tupl
 def backpropagate_terms(
     gradient: Tensor, sums: Sums | None, terms: list[SavedTerm], size: tuple[int, int, int]
 ) -> Results:
-    """Return the gradients of all terms; `sums`, if given, belong to the first norm without a factor."""
+    """Return the gradients of all terms; `sums`, if given, are used once, for the first norm without a factor."""
     images, weights = [], []
     for term in terms:
         term_gradient = gradient if term.keep is None else apply_factor(gradient, term.keep)

@@ -1,44 +1,53 @@
-"""Places of a file that need a change for the target, found independently of the rules, for the ledger.
+"""Candidates of a file: places that a requirement of the target concerns, found independently of the rules.
 
 A rule fires only where the text shows that its edit is right. This search is wider on purpose: it also finds places
-whose names cannot be resolved. It runs over the original and over the result. So the ledger sees a place that still
-needs a change and has no finding.
+whose names cannot be resolved. It runs over the original and over the result, so that the ledger can tell which places
+still need a change and have no finding.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from viaduct.migration.predicates import imported_modules
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 State = Literal["needed", "right", "unclear"]
-"""unclear: the text does not show whether the requirement applies."""
+"""right: nothing needs a change; unclear: the text does not show whether the requirement applies."""
+Mark = Literal[
+    "trains", "broadcasts", "communicates", "delegates", "torch", "takes device", "names card", "imports plug-in"
+]
+"""What a file does that matters for the other files of its program (`marks_of` of candidates_tf1, candidates_torch).
+
+The first four are for TensorFlow 1 on several ranks; "delegates": an API of the NPU broadcasts and communicates by
+itself.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """Place that a requirement concerns. Lines are those of the text that was searched."""
 
-    requirement: str
+    requirement: str  # a name in requirements.py
     line: int
     end_line: int
     state: State
-    what: str
+    what: str  # the beginning of its text
 
 
-def candidate(work: Work, requirement: str, node: ast.AST, state: State) -> Candidate:
-    """Return the candidate at a node, shown by the first line of its text."""
+def make_candidate(work: Work, requirement: str, node: ast.AST, state: State) -> Candidate:
+    """Return the candidate at a node, shown by at most 60 characters of its first line."""
     text = work.source.text_of(node).split("\n", 1)[0].strip()
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     return Candidate(requirement, node.lineno, node.end_lineno or node.lineno, state, shown)  # type: ignore[attr-defined]
 
 
 def find_candidates(work: Work) -> list[Candidate]:
-    """Return the places of a file, in the order of their lines; none with --only or --mode patch."""
+    """Return the candidates of a file, in the order of their lines; none with --only or --mode patch."""
     from viaduct.migration import candidates_tf1, candidates_torch
     from viaduct.migration.frameworks import TENSORFLOW, TORCH
 
@@ -49,12 +58,13 @@ def find_candidates(work: Work) -> list[Candidate]:
             if work.project.is_for(framework, work.path):
                 found += search(work)
     if found and work.options.to == "any":
-        found = [node for node in found if node.line not in helper_lines(work)]
+        lines_of_helper = find_helper_lines(work)
+        found = [candidate for candidate in found if candidate.line not in lines_of_helper]
     return sorted(found, key=lambda candidate: (candidate.line, candidate.requirement))
 
 
-def helper_lines(work: Work) -> range:
-    """Return the lines of the helper that stands in a notebook's cell: it names every card on purpose."""
+def find_helper_lines(work: Work) -> range:
+    """Return the lines of a notebook's helper cell (helper_cell.py), which names every card on purpose."""
     from viaduct.migration.helper_cell import CELL
 
     cell = CELL.search(work.source.text)
@@ -62,16 +72,7 @@ def helper_lines(work: Work) -> range:
 
 
 def uses_any(work: Work, roots: tuple[str, ...]) -> bool:
-    """Return True if the file imports one of the packages, or uses a name that resolves to one."""
-    if any(name.partition(".")[0] in roots for name in imported_modules(work)):
-        return True
-    return any(name.partition(".")[0] in roots for table in (work.index.calls, work.index.references) for name in table)
-
-
-def imported_modules(work: Work) -> Iterator[str]:
-    """Yield the modules that the file imports; relative imports are left out."""
-    for statement in work.source.of_kind(ast.Import):
-        yield from (alias.name for alias in statement.names)
-    for node in work.source.of_kind(ast.ImportFrom):
-        if not node.level:
-            yield node.module or ""
+    """Return True if the file imports one of these top-level modules, or uses a name that resolves into one."""
+    statements = [*work.source.of_kind(ast.Import), *work.source.of_kind(ast.ImportFrom)]
+    imported = [name for statement in statements for name in imported_modules(statement)]
+    return any(name.partition(".")[0] in roots for name in [*imported, *work.index.calls, *work.index.references])

@@ -1,4 +1,4 @@
-"""Places of a TensorFlow 1 script that need a change for the NPU or the MLU (candidates.py)."""
+"""Candidates (candidates.py) of a TensorFlow 1 script for the NPU or the MLU."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from viaduct.cards.tensorflow_api import BRIDGE, HOME, full_name
-from viaduct.migration.candidates import Candidate, State, candidate, uses_any
+from viaduct.migration.candidates import Candidate, Mark, State, make_candidate, uses_any
 from viaduct.migration.module_flow import ROOTS as ROOTS_OF_HOROVOD
-from viaduct.migration.predicates import is_none
+from viaduct.migration.predicates import is_constant, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.sessions import METHOD_SLOTS, SLOTS
+from viaduct.migration.sessions import METHOD_SLOTS, SLOTS, SLOTS_OF_ANY_RECEIVER
 from viaduct.migration.values import kind_of_call
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 ROOTS = ("tensorflow", "keras", "horovod", "tf_slim", BRIDGE)
-RULE = Rule(__name__)
+RULE = Rule(__name__)  # no rule of the migration: functions of rules that take a Site are called with it
 SESSION_NAMES = ("Session", "InteractiveSession", "MonitoredTrainingSession", "SingularMonitoredSession")
 MONITORED = "tensorflow.train.MonitoredSession"
-ANY_SLOT = {method: slot for (_, method), slot in METHOD_SLOTS.items()}
 ESTIMATORS = {
     "tensorflow.estimator.Estimator",
     *(f"tensorflow.estimator.tpu.{name}" for name in ("TPUEstimator", "TPUEstimatorSpec")),
@@ -30,13 +29,20 @@ ESTIMATORS = {
 RUN_CONFIGS = {"tensorflow.estimator.RunConfig", "tensorflow.estimator.tpu.RunConfig"}
 NPU_ESTIMATORS = (f"{HOME['NPUEstimator']}.",)
 NPU_RUN_CONFIGS = (full_name("NPURunConfig"), full_name("npu_run_config_init"))
-BATCHING = {"batch": 1, "padded_batch": 3}
+BATCHING = {"batch": 1, "padded_batch": 3}  # method -> position of drop_remainder
 MAP_AND_BATCH = ("tensorflow.data.experimental.map_and_batch", "tensorflow.contrib.data.map_and_batch")
 LOSS_SCALES = (
     *("tensorflow.train.experimental.enable_mixed_precision_graph_rewrite", "tensorflow.contrib.mixed_precision."),
     *("tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer", "tensorflow.train.experimental.FixedLossScale"),
     *("tensorflow.train.experimental.DynamicLossScale",),
 )
+MAKES_TRAIN_OP = ("learning.create_train_op", "training.create_train_op", "layers.optimize_loss")
+MARKS: dict[Mark, tuple[str, ...]] = {
+    "broadcasts": ("hccl_ops.broadcast", "NPUBroadcastGlobalVariablesHook", "npu_hooks_append", "broadcast_global_"),
+    "communicates": ("initialize_system", "npu_resource_init", "npu_plugin", "init_npu(", "hvd.init"),
+    "delegates": ("NPUEstimator", "NPUStrategy", "keras_to_npu"),
+}
+"""Mark -> texts, one of which gives it to the file that holds it."""
 GPU_TEXT = re.compile(
     r"/?(?:job:\w+/)?(?:replica:\d+/)?(?:task:\d+/)?(?:/?device:)?/?gpu:(?:\d+|\*|%[dis]|\{[^{}]*\})?", re.IGNORECASE
 )
@@ -56,50 +62,44 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
     yield from placements(work)
 
 
-MAKES_TRAIN_OP = ("learning.create_train_op", "training.create_train_op", "layers.optimize_loss")
-MARKS = {
-    "broadcasts": ("hccl_ops.broadcast", "NPUBroadcastGlobalVariablesHook", "npu_hooks_append", "broadcast_global_"),
-    "communicates": ("initialize_system", "npu_resource_init", "npu_plugin", "init_npu(", "hvd.init"),
-    "delegates": ("NPUEstimator", "NPUStrategy", "keras_to_npu"),  # these do both by themselves
-}
-
-
-def marks_of(work: Work) -> frozenset[str]:
-    """Return what a file does that concerns the other files of its program: trains, broadcasts, communicates."""
+def marks_of(work: Work) -> frozenset[Mark]:
+    """Return the marks of a file, for the NPU with --distributed only."""
     if not work.options.distributed or work.options.to != "npu" or not uses_any(work, ROOTS):
         return frozenset()
     trains = any(method in work.index.methods for method in ("minimize", "apply_gradients"))
     trains = trains or any(name.endswith(MAKES_TRAIN_OP) for name in work.index.calls)
-    found = {mark for mark, words in MARKS.items() if any(text in work.source.text for text in words)}
-    return frozenset({*found, *(["trains"] if trains else [])})
+    marks = {mark for mark, texts in MARKS.items() if any(text in work.source.text for text in texts)}
+    return frozenset({*marks, "trains"} if trains else marks)
 
 
 # ---- sessions
 
 
 def sessions(work: Work) -> Iterator[Candidate]:
-    """Yield the calls that open a session; right are those whose config is ready for the NPU."""
+    """Yield the calls that open a session; those whose config is ready for the NPU are right."""
     for name, calls in work.index.calls.items():
         if name in SLOTS or name == MONITORED:
             for call in calls:
-                yield candidate(work, "sessions", call, session_state(work, call, name))
+                yield make_candidate(work, "sessions", call, session_state(work, call, name))
         elif is_hidden_session(work, name):
-            yield from (candidate(work, "sessions", call, "unclear") for call in calls)
+            yield from (make_candidate(work, "sessions", call, "unclear") for call in calls)
     for method, calls in work.index.methods.items():
         for call in calls:
             if method in SESSION_NAMES and work.names.qualified(call.func) is None:
-                yield candidate(work, "sessions", call, "unclear")
-            elif method in ANY_SLOT and may_manage_sessions(work, call, method):
-                yield candidate(work, "sessions", call, state_of_config(work, call, *ANY_SLOT[method]))
+                yield make_candidate(work, "sessions", call, "unclear")
+            elif method in SLOTS_OF_ANY_RECEIVER and may_manage_sessions(work, call, method):
+                state = state_of_config(work, call, *SLOTS_OF_ANY_RECEIVER[method])
+                yield make_candidate(work, "sessions", call, state)
 
 
 def is_hidden_session(work: Work, name: str) -> bool:
-    """Return True for `common.tf.Session`: a session by way of another module that has TensorFlow as `tf`."""
+    """Return True for `common.tf.Session`: TensorFlow's session, named as a member of another module's `tf`."""
     root, _, remainder = name.partition(".")
     return remainder.rpartition(".")[2] in SESSION_NAMES and ".tf." in f".{remainder}" and root not in ROOTS
 
 
 def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
+    """Return True if the receiver is a session manager or supervisor, or unknown while the method's name is telling."""
     kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
     if (kind or "", method) in METHOD_SLOTS:
         return True
@@ -109,23 +109,20 @@ def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
 def session_state(work: Work, call: ast.Call, name: str) -> State:
     """Return "right" if the config of a session is ready for the NPU, else "needed"."""
     if name == MONITORED:
-        given = Site(RULE, work, call, name).argument("session_creator", 0)
-        return "needed" if given is None or is_none(given) else "right"
+        creator = Site(RULE, work, call, name).argument("session_creator", 0)
+        return "needed" if is_none_or_absent(creator) else "right"
     return state_of_config(work, call, *SLOTS[name])
 
 
 def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> State:
-    """Return "right" if a call gets a config that is ready for the NPU, or its session only reads and writes files."""
+    """Return "right" if the config is ready for the NPU, or the session stays on the host to read and write files."""
     from viaduct.migration.rules.tf1._session_configs import is_ready
     from viaduct.migration.rules.tf1._session_uses import only_files
 
     site = Site(RULE, work, call)
     value = site.argument(keyword, position)
-    if value is not None and not is_none(value) and is_ready(site, value):
-        return "right"
-    if only_files(site):
-        return "right"  # it stays on the host
-    return "needed"
+    ready = value is not None and not is_none_or_absent(value) and is_ready(site, value)
+    return "right" if ready or only_files(site) else "needed"
 
 
 # ---- estimators
@@ -136,14 +133,16 @@ def estimators(work: Work) -> Iterator[Candidate]:
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
             if name in ESTIMATORS:
-                yield from (candidate(work, "estimators", node, estimator_state(work, node, name)) for node in nodes)
+                yield from (
+                    make_candidate(work, "estimators", node, estimator_state(work, node, name)) for node in nodes
+                )
             elif name in RUN_CONFIGS:
-                yield from (candidate(work, "run_configs", node, run_config_state(work, node)) for node in nodes)
+                yield from (make_candidate(work, "run_configs", node, run_config_state(work, node)) for node in nodes)
     for name, calls in work.index.calls.items():
         if name.startswith(NPU_ESTIMATORS):
-            yield from (candidate(work, "estimators", call, "right") for call in calls)
+            yield from (make_candidate(work, "estimators", call, "right") for call in calls)
         elif name in NPU_RUN_CONFIGS:
-            yield from (candidate(work, "run_configs", call, "right") for call in calls)
+            yield from (make_candidate(work, "run_configs", call, "right") for call in calls)
 
 
 def estimator_state(work: Work, node: ast.AST, name: str) -> State:
@@ -172,16 +171,16 @@ def batches(work: Work) -> Iterator[Candidate]:
     """Yield the calls that make batches of a dataset."""
     for name in MAP_AND_BATCH:
         for call in work.index.calls.get(name, []):
-            yield candidate(work, "batches", call, batch_state(work, call, 3))
+            yield make_candidate(work, "batches", call, batch_state(work, call, 3))
     for method, position in BATCHING.items():
         for call in work.index.methods.get(method, []):
             if call.args or call.keywords:
                 state = batch_state(work, call, position)
                 kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
                 if kind == "dataset":
-                    yield candidate(work, "batches", call, state)
+                    yield make_candidate(work, "batches", call, state)
                 elif kind is None and state != "right" and not is_other_method(work, call, method):
-                    yield candidate(work, "batches", call, "unclear")
+                    yield make_candidate(work, "batches", call, "unclear")
 
 
 def other_batches(work: Work) -> Iterator[Candidate]:
@@ -192,56 +191,52 @@ def other_batches(work: Work) -> Iterator[Candidate]:
         for call in work.index.calls.get(name, []):
             site = Site(RULE, work, call, name)
             if name not in QUEUES or site.keyword("allow_smaller_final_batch") is not None:
-                yield candidate(work, "batches", call, "right" if is_whole(site, name) else "needed")
+                yield make_candidate(work, "batches", call, "right" if is_whole(site, name) else "needed")
     for node in work.source.of_kind(ast.Attribute):
         if node.attr in BATCHING and isinstance(node.ctx, ast.Load):
             parent = work.source.parents.get(node)
             called = isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
             if not called and work.values.kind(node.value) == "dataset":
-                yield candidate(work, "batches", node, "unclear")
+                yield make_candidate(work, "batches", node, "unclear")
     for call in work.source.of_kind(ast.Call):
         match call:
             case ast.Call(func=ast.Name(id="getattr"), args=[receiver, ast.Constant(value=str(text)), *_]):
                 if text in BATCHING and work.values.kind(receiver) == "dataset":
-                    yield candidate(work, "batches", call, "unclear")
+                    yield make_candidate(work, "batches", call, "unclear")
 
 
 def batch_state(work: Work, call: ast.Call, position: int) -> State:
     """Return "right" for a batch with the literal drop_remainder=True, else "needed"."""
-    given = Site(RULE, work, call).argument("drop_remainder", position)
-    return "right" if isinstance(given, ast.Constant) and given.value is True else "needed"
+    return "right" if is_constant(Site(RULE, work, call).argument("drop_remainder", position), True) else "needed"
 
 
 def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
     """Return True if the method is another library's, or one that a project without TensorFlow datasets defines."""
     if work.values.is_other(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
-    return method in work.project.own_methods and not makes_datasets(work)
-
-
-def makes_datasets(work: Work) -> bool:
     names = work.project.mentions
-    return any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)
+    datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)
+    return method in work.project.own_methods and not datasets
 
 
 # ---- device strings, mixed precision, Horovod
 
 
 def placements(work: Work) -> Iterator[Candidate]:
-    """Yield the texts that place operators on a GPU."""
+    """Yield the texts that place operators on a GPU; not docstrings, keys and values of dictionaries."""
     for node in work.source.of_kind(ast.Constant):
-        named = isinstance(node, ast.Constant) and isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
-        if named and not isinstance(work.source.parents.get(node), ast.Expr | ast.Dict):
-            yield candidate(work, "placement", node, "needed")
+        names_gpu = isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
+        if names_gpu and not isinstance(work.source.parents.get(node), ast.Expr | ast.Dict):
+            yield make_candidate(work, "placement", node, "needed")
 
 
 def loss_scales(work: Work) -> Iterator[Candidate]:
     """Yield loss scale managers and optimizers of TensorFlow's own."""
     for name, calls in work.index.calls.items():
         if name.startswith(LOSS_SCALES):
-            yield from (candidate(work, "loss_scale", call, "needed") for call in calls)
+            yield from (make_candidate(work, "loss_scale", call, "needed") for call in calls)
         elif kind_of_call(name) == "loss_scale_optimizer":
-            yield from (candidate(work, "loss_scale", call, "right") for call in calls)
+            yield from (make_candidate(work, "loss_scale", call, "right") for call in calls)
 
 
 def horovod(work: Work) -> Iterator[Candidate]:
@@ -249,15 +244,15 @@ def horovod(work: Work) -> Iterator[Candidate]:
     from viaduct.migration.rules.tf1._horovod import is_horovod
 
     if "horovod" in work.project.own_names:
-        return  # Horovod itself, which is no script that uses it
+        return  # the project is Horovod itself
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
-            if name in ROOTS_OF_HOROVOD:  # the module itself, passed on: what it is used for counts where that stands
+            if name in ROOTS_OF_HOROVOD:  # the module as a value; its uses are found where they are
                 escapes = work.project.escapes.get(work.path, ())
                 unfollowed = [node for node in nodes if node.lineno in escapes]
-                yield from (candidate(work, "communication", node, "needed") for node in unfollowed)
+                yield from (make_candidate(work, "communication", node, "needed") for node in unfollowed)
             elif is_horovod(name):
-                yield from (candidate(work, horovod_requirement(name), node, "needed") for node in nodes)
+                yield from (make_candidate(work, horovod_requirement(name), node, "needed") for node in nodes)
 
 
 def horovod_requirement(name: str) -> str:

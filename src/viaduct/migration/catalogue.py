@@ -51,12 +51,6 @@ SECTIONS = {
 WHEN = {True: "always", False: "when asked for, by an option or by `--only`"}
 
 
-def known_words() -> list[str]:
-    """Return the names of all rules, with their family (`torch.backend`) and without."""
-    names = [rule.name for rule in all_rules()]
-    return [*names, *(name.partition(".")[2] for name in names)]
-
-
 def find(name: str) -> list[Rule]:
     """Return the rules that --only, --skip and --explain mean by a name, a former name or a row of the specification.
 
@@ -65,10 +59,12 @@ def find(name: str) -> list[Rule]:
     rules = [rule for rule in all_rules() if is_named(name, rule)]
     if rules:
         return rules
-    everything = f"`viaduct migrate --list` shows all {len(all_rules())}."
-    if difflib.get_close_matches(fold_lookalikes(name), known_words(), n=1, cutoff=0.5):
-        raise UnknownName("rule", name, known_words(), everything)
-    raise BadValue(f"no rule called {name!r}.", everything)  # none is close, and a list of all helps nobody
+    hint = f"`viaduct migrate --list` shows all {len(all_rules())}."
+    names = [rule.name for rule in all_rules()]
+    names += [name.partition(".")[2] for name in names]  # without the family
+    if difflib.get_close_matches(fold_lookalikes(name), names, n=1, cutoff=0.5):
+        raise UnknownName("rule", name, names, hint)
+    raise BadValue(f"no rule called {name!r}.", hint)  # no name is close, and UnknownName would list all of them
 
 
 def doc_of(rule: str) -> str:
@@ -84,21 +80,21 @@ def summary_of(rule: Rule) -> str:
 def page_text(doc: str) -> str:
     """Return a docstring as Markdown: its indented examples become diffs."""
     lines: list[str] = []
-    within = False
+    in_diff = False
     for line in doc.strip().splitlines():
         indented = line.startswith("    ")
-        if indented and not within:
+        if indented and not in_diff:
             lines.append("```diff")
-        elif within and not indented and line.strip():
-            close(lines)
-        within = indented or (within and not line.strip())
+        elif in_diff and not indented and line.strip():
+            end_diff(lines)
+        in_diff = indented or (in_diff and not line.strip())
         lines.append(line[4:] if indented else line)
-    if within:
-        close(lines)
+    if in_diff:
+        end_diff(lines)
     return "\n".join(lines)
 
 
-def close(lines: list[str]) -> None:
+def end_diff(lines: list[str]) -> None:
     """End a diff behind its last line that is not blank."""
     blank = 0
     while lines and not lines[-1].strip():

@@ -62,8 +62,7 @@ def check_mode(options: Options) -> None:
     asked = f"--data-parallel {options.data_parallel}"
     if options.mode == "patch":
         raise BadValue(
-            f"--mode patch with {asked}.",
-            "A patch writes one import and rewrites nothing. Leave one of the two out.",
+            f"--mode patch with {asked}.", "A patch writes one import and rewrites nothing. Leave one of the two out."
         )
     if options.to == "any":
         raise BadValue(

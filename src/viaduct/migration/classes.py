@@ -11,21 +11,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from viaduct.migration.names import Names
+from viaduct.migration.predicates import is_property
 
 if TYPE_CHECKING:
     from viaduct.migration.project import Project
 
 OBJECT = "object:"
-"""The kind of an instance: followed by the qualified name of its class."""
+"""Prefix of the kind of an instance (values.py): the qualified name of its class follows."""
 
 
 @dataclass(frozen=True)
 class OwnClass:
-    """Class of the project. `bases`: qualified names; `methods`: name -> parameters without self."""
+    """Class that the project defines."""
 
     path: str
-    bases: tuple[str, ...]
-    methods: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    bases: tuple[str, ...]  # qualified names
+    methods: dict[str, tuple[str, ...]] = field(default_factory=dict)  # name -> parameters without self
 
 
 def note_classes(project: Project, path: str, names: Names) -> None:
@@ -49,38 +50,36 @@ def own_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
 
 
 def class_called(project: Project, name: str) -> str | None:
-    """Return the qualified name of the project's class that a name means; None if there is none.
+    """Return the qualified name of the class that a name means; None if it means none, or may mean several.
 
-    Scripts also import a neighbour by its bare name, so it suffices that one class's qualified name ends so.
+    A script imports a module of its own folder without the folder's name. So `model.Net` also means the class
+    `lib.model.Net`, if no other class's qualified name ends so.
     """
     if name in project.classes:
         return name
     if "." not in name:
         return None
-    found = [known for known in project.class_tails.get(name.rpartition(".")[2], []) if known.endswith(f".{name}")]
-    return found[0] if len(found) == 1 else None
+    longer = [known for known in project.class_tails.get(name.rpartition(".")[2], []) if known.endswith(f".{name}")]
+    return longer[0] if len(longer) == 1 else None
 
 
 def lineage(project: Project, name: str) -> list[str]:
-    """Return the class and all classes that it derives from, as far as the project shows; the nearest first."""
-    found: list[str] = []
+    """Return the class and its direct and indirect bases, as far as the project defines them; the nearest first."""
+    classes: list[str] = []
     pending = [name]
     while pending:
-        item = pending.pop(0)
-        if item not in found:
-            found.append(item)
-            own = project.classes.get(class_called(project, item) or "")
-            pending += own.bases if own else ()
-    return found
+        current = pending.pop(0)
+        if current not in classes:
+            classes.append(current)
+            definition = project.classes.get(class_called(project, current) or "")
+            pending += definition.bases if definition else ()
+    return classes
 
 
 def owner_of(project: Project, name: str, method: str) -> str | None:
     """Return the class of the project that defines a method: this one or one that it derives from; else None."""
-    for owner in lineage(project, name):
-        known = class_called(project, owner)
-        if known is not None and method in project.classes[known].methods:
-            return known
-    return None
+    known = (class_called(project, ancestor) for ancestor in lineage(project, name))
+    return next((owner for owner in known if owner is not None and method in project.classes[owner].methods), None)
 
 
 def is_module(project: Project, name: str) -> bool:
@@ -90,11 +89,9 @@ def is_module(project: Project, name: str) -> bool:
 
 def attribute_of(project: Project, name: str, attribute: str) -> str | None:
     """Return the kind of an attribute of the class's objects, its own or inherited; None if it is not known."""
-    for owner in lineage(project, name) if project.attributes else ():
-        found = project.attributes.get(f"{class_called(project, owner)}.{attribute}")
-        if found is not None:
-            return found
-    return None
+    owners = lineage(project, name) if project.attributes else ()
+    kinds = (project.attributes.get(f"{class_called(project, owner)}.{attribute}") for owner in owners)
+    return next((kind for kind in kinds if kind is not None), None)
 
 
 def is_torch_object(project: Project, kind: str) -> bool:
@@ -104,12 +101,13 @@ def is_torch_object(project: Project, kind: str) -> bool:
 
 
 def owners(project: Project, method: str, path: str = "") -> list[str]:
-    """Return the classes in PyTorch files that define a method; with a path, those of programs with that file."""
-    if method not in project.owning:
+    """Return the classes in PyTorch files that define a method; with a path, those that may meet that file (`meet`)."""
+    if method not in project.owners_by_method:
         torch = project.torch_files
-        found = (name for name, known in project.classes.items() if method in known.methods and known.path in torch)
-        project.owning[method] = sorted(found)
-    return [name for name in project.owning[method] if not path or meet(project, path, project.classes[name].path)]
+        names = (name for name, known in project.classes.items() if method in known.methods and known.path in torch)
+        project.owners_by_method[method] = sorted(names)
+    owners = project.owners_by_method[method]
+    return [name for name in owners if not path or meet(project, path, project.classes[name].path)]
 
 
 def meet(project: Project, path: str, other: str) -> bool:
@@ -117,14 +115,14 @@ def meet(project: Project, path: str, other: str) -> bool:
 
     Indirect imports count too.
     """
-    if (path, other) not in project.met:
-        above = project.all_importers(path) & project.all_importers(other)
-        project.met[path, other] = not project.surveyed.isdisjoint(above)
-    return project.met[path, other]
+    if (path, other) not in project.known_meetings:
+        importers = project.all_importers(path) & project.all_importers(other)
+        project.known_meetings[path, other] = not project.surveyed.isdisjoint(importers)
+    return project.known_meetings[path, other]
 
 
 def note_methods(project: Project, names: Names) -> None:
-    """Record what methods return and attributes hold, under `module.Class.name` in project.returns and .attributes."""
+    """Record the kinds of results and attributes: `project.returns` and `project.attributes`, by module.Class.name."""
     from viaduct.migration.project import returns_of
     from viaduct.migration.values import OF_TORCH, Values
 
@@ -135,12 +133,12 @@ def note_methods(project: Project, names: Names) -> None:
         name = f"{names.own}.{node.name}"
         for method in node.body:
             if isinstance(method, ast.FunctionDef) and returns_of(names, method):
-                found = values.solve(("method", node, method.name))
-                if found and found not in OF_TORCH:
-                    project.returns[f"{name}.{method.name}"] = found
-                    if values.is_property(method):
-                        project.attributes[f"{name}.{method.name}"] = found
+                kind = values.solve(("method", node, method.name))
+                if kind and kind not in OF_TORCH:
+                    project.returns[f"{name}.{method.name}"] = kind
+                    if is_property(method):
+                        project.attributes[f"{name}.{method.name}"] = kind
         for attribute in {*values.assigned_in(node), *values.attribute_elements.get(node, ())}:
-            found = values.solve(("self", node, attribute))
-            if found and found not in OF_TORCH:
-                project.attributes[f"{name}.{attribute}"] = found
+            kind = values.solve(("self", node, attribute))
+            if kind and kind not in OF_TORCH:
+                project.attributes[f"{name}.{attribute}"] = kind

@@ -1,4 +1,4 @@
-"""Two texts side by side: which lines belong together, and what within a line has changed.
+"""Two texts side by side: pairs of lines that belong together, and what has changed within a line.
 
 The engine knows from which original line each line of the result stems. A line that stems from an equal line is
 unchanged; the lines between two unchanged ones are one change.
@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Literal
 
 from viaduct.migration.source import lines_of
@@ -62,13 +63,13 @@ def rows_between(
 ) -> list[Row]:
     """Return the rows of two texts. `pairs`: equal lines, counted from 0. Without `stems` no row is "changed"."""
     rows: list[Row] = []
-    place_old = place_new = 0
+    next_old = next_new = 0
     for at_old, at_new in [*pairs, (len(before), len(after))]:
-        rows += block(before, after, stems, range(place_old, at_old), range(place_new, at_new))
+        rows += block(before, after, stems, range(next_old, at_old), range(next_new, at_new))
         if at_old < len(before):
             text = (Piece(before[at_old]),)
             rows.append(Row("same", at_old + 1, at_new + 1, text, text))
-        place_old, place_new = at_old + 1, at_new + 1
+        next_old, next_new = at_old + 1, at_new + 1
     return rows
 
 
@@ -148,22 +149,13 @@ def marks(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
 
 def around(rows: Sequence[Row], wanted: set[int], context: int = 3) -> Iterator[Row | int]:
     """Yield rows that changed or whose old line is wanted, with `context` rows around; a number counts omitted rows."""
-    keep = [False] * len(rows)
-    for index, row in enumerate(rows):
-        if row.kind != "same" or row.old in wanted:
-            for near in range(max(0, index - context), min(len(rows), index + context + 1)):
-                keep[near] = True
-    left_out = 0
-    for index, row in enumerate(rows):
-        if not keep[index]:
-            left_out += 1
-            continue
-        if left_out:
-            yield left_out
-        left_out = 0
-        yield row
-    if left_out:
-        yield left_out
+    shown = [index for index, row in enumerate(rows) if row.kind != "same" or row.old in wanted]
+    kept = {near for index in shown for near in range(index - context, index + context + 1)}
+    for is_kept, group in groupby(enumerate(rows), key=lambda pair: pair[0] in kept):
+        if is_kept:
+            yield from (row for _, row in group)
+        else:
+            yield sum(1 for _ in group)
 
 
 # ---- as `diff -u` writes it

@@ -28,16 +28,16 @@ class Edits:
     """The edits of one rule in one file, as spans of the text before them."""
 
     source: Source
-    made: list[Edit] = field(default_factory=list)
+    made: list[Edit] = field(default_factory=list)  # in the order in which they were made
     taken: list[tuple[int, int]] = field(default_factory=list)  # the spans of `made`, in the order of the text
-    removed: set[ast.stmt] = field(default_factory=set)
+    removed: set[ast.stmt] = field(default_factory=set)  # statements
 
-    # ---- plain
+    # ---- spans and nodes
 
     def replace(self, start: int, end: int, text: str) -> None:
         """Replace a span; raise Overlap if an earlier edit overlaps it."""
-        before = bisect_left(self.taken, (end,))  # these begin before the end; they overlap nowhere, so ask the last
-        if before and self.taken[before - 1][1] > start:
+        count = bisect_left(self.taken, (end,))  # spans that begin before the end; of these the last reaches furthest
+        if count and self.taken[count - 1][1] > start:
             raise Overlap
         if self.source.text[start:end] != text:
             self.made.append(Edit(start, end, text))
@@ -104,17 +104,17 @@ class Edits:
 
     def remove_slots(self, slots: list[Slot], indices: set[int]) -> None:
         """Remove several items between commas in one call: items at the end take the comma before them along."""
-        first_last = len(slots)
-        while first_last - 1 in indices:
-            first_last -= 1
-        before = slots[first_last - 1].comma if 0 < first_last < len(slots) else None
-        complete = before is not None and slots[-1].comma is None and not self.has_comment(before.start, slots[-1].end)
-        for entry in sorted(indices):
-            slot = slots[entry]
-            if before is None or not complete or entry < first_last:
+        tail = len(slots)  # from this index on all items are removed
+        while tail - 1 in indices:
+            tail -= 1
+        comma = slots[tail - 1].comma if 0 < tail < len(slots) else None
+        at_once = comma is not None and slots[-1].comma is None and not self.has_comment(comma.start, slots[-1].end)
+        for index in sorted(indices):
+            if index < tail or not at_once:
+                slot = slots[index]
                 self.delete(*self.with_blank(slot.start, slot.comma.end if slot.comma else slot.end))
-        if before is not None and complete:
-            self.delete(before.start, slots[-1].end)
+        if comma is not None and at_once:
+            self.delete(comma.start, slots[-1].end)
 
     def has_comment(self, start: int, end: int) -> bool:
         """Return True if a comment stands within a span."""
@@ -122,21 +122,17 @@ class Edits:
 
     def change_arguments(self, call: ast.Call, indices: set[int], text: str) -> None:
         """Remove the arguments at these positions, and add `text` as one unless it is empty."""
-        slots, _ = self.source.slots(self.source.opening(call))
+        opening = self.source.opening(call)
+        slots, _ = self.source.slots(opening)
         kept = [slot for index, slot in enumerate(slots) if index not in indices]
-        trailing = len(slots) - 1 in indices
-        if not text:
-            pass
-        elif not trailing:
+        if text and len(slots) - 1 not in indices:
             self.add_argument(call, text)
-        elif kept:
-            self.insert(kept[-1].end, f", {text}")
-        else:
-            self.insert(self.source.opening(call).end, text)
+        elif text:  # behind what is kept: the last argument is removed
+            self.insert(kept[-1].end if kept else opening.end, f", {text}" if kept else text)
         self.remove_slots(slots, indices)
 
     def with_blank(self, start: int, end: int) -> tuple[int, int]:
-        """Return a span with the white space behind it; with its whole lines if nothing else is on them."""
+        """Extend a span by the blanks behind it; to whole lines if nothing else is on them."""
         text = self.source.text
         line, stop = self.source.line_start(start), self.source.line_stop(end)
         alone = text[line:start].strip() == ""
@@ -182,10 +178,10 @@ class Edits:
     def remove_statement(self, statement: ast.stmt) -> None:
         """Remove a statement; leave `pass` if its block would be empty, and comments on lines of their own."""
         start, end = self.source.span(statement)
-        left = [item for item in self.source.block(statement) if item is not statement and item not in self.removed]
         self.removed.add(statement)
         self.keep_comments(statement, [comment.text for comment in self.source.comments(start, end)])
-        if not left and not isinstance(self.source.parents[statement], ast.Module):
+        is_empty = self.removed.issuperset(self.source.block(statement))
+        if is_empty and not isinstance(self.source.parents[statement], ast.Module):
             self.replace(start, end, "pass")
             return
         following = next(self.source.tokens_from(end), None)
@@ -201,11 +197,11 @@ class Edits:
         """Remove `with …:` and unindent its body."""
         source, body = self.source, block.body
         start, first = source.span(block)[0], source.span(body[0])[0]
-        if body[0].lineno == self.header_end(block)[1]:  # all on one line
+        colon = self.find_colon(block)
+        if body[0].lineno == source.line_of(colon.start):  # all on one line
             self.delete(start, first)
             return
-        colon, _ = self.header_end(block)
-        header_end = source.next_line(colon)
+        header_end = source.next_line(colon.end)
         comments = [token.text for token in source.comments(start, header_end)]
         indent = source.text[source.line_start(start) : start]
         kept = "".join(f"{indent}{comment}{source.newline}" for comment in comments)
@@ -213,48 +209,46 @@ class Edits:
         outer, inner = source.indent_of(block), source.indent_of(body[0])
         self.move_left(header_end, source.span(block)[1], outer, inner)
 
-    def header_end(self, block: ast.With | ast.AsyncWith) -> tuple[int, int]:
-        """Return the offset behind the colon of a `with`, and the line of the colon."""
+    def find_colon(self, block: ast.With | ast.AsyncWith) -> Token:
+        """Return the colon that ends the header of a `with`."""
         last = block.items[-1]
         offset = self.source.span(last.optional_vars or last.context_expr)[1]
-        colon = next(token for token in self.source.tokens_from(offset) if token.text == ":")
-        return colon.end, self.source.line_of(colon.start)
+        return next(token for token in self.source.tokens_from(offset) if token.text == ":")
 
     def move_left(self, start: int, end: int, outer: str, inner: str) -> None:
-        """Change the indent of every line in the span, and of comments behind it that have at least that indent."""
+        """Replace the indent `inner` by `outer` in every line of a span, and in indented comments right behind it."""
         source = self.source
-        held = self.lines_within_strings(start, end)
+        in_strings = self.lines_within_strings(start, end)
         for line in range(source.line_of(start), len(source.starts) + 1):
             begin = source.starts[line - 1]
             text = source.text[begin : source.line_stop(begin)]
             if begin >= end and (not text.strip().startswith("#") or not text.startswith(inner)):
                 break
-            if line not in held and text.startswith(inner):
+            if line not in in_strings and text.startswith(inner):
                 self.replace(begin, begin + len(inner), outer)
 
     def lines_within_strings(self, start: int, end: int) -> set[int]:
         """Return the lines that begin inside a string: their white space belongs to it."""
-        held: set[int] = set()
-        opened: list[Token] = []
+        lines: set[int] = set()
+        opened: list[Token] = []  # beginnings of f-strings, which are several tokens from Python 3.12 on
         for token in self.source.tokens_between(start, end):
             name = tokenize.tok_name[token.kind]
-            if name == "STRING":
-                held.update(range(self.source.line_of(token.start) + 1, self.source.line_of(token.end - 1) + 1))
-            elif name.endswith("STRING_START"):
+            if name.endswith("STRING_START"):
                 opened.append(token)
-            elif name.endswith("STRING_END") and opened:
-                first = opened.pop()
-                held.update(range(self.source.line_of(first.start) + 1, self.source.line_of(token.end - 1) + 1))
-        return held
+            elif name == "STRING" or (name.endswith("STRING_END") and opened):
+                first = token if name == "STRING" else opened.pop()
+                lines.update(range(self.source.line_of(first.start) + 1, self.source.line_of(token.end - 1) + 1))
+        return lines
 
-    # ---- making them
+    # ---- the new text
 
     def apply(self, lines: list[int]) -> tuple[str, list[int]]:
         """Return the new text, and for each of its lines the original line that it stems from.
 
         `lines` is that list for the present text.
         """
-        text, location, stems = self.source.text, 0, [lines[0]]
+        text, location = self.source.text, 0
+        stems = [lines[0]]  # of the new lines that have begun so far
         pieces: list[str] = []
         for edit in sorted(self.made, key=lambda edit: (edit.start, edit.end)):
             self.keep(text[location : edit.start], location, lines, pieces, stems)

@@ -1,8 +1,7 @@
-"""Migrate one text: each rule in turn, on the text that the rule before left; then the imports that they asked for.
+"""Migrate one text: run each rule on the text that the rule before left; then insert the imports that they requested.
 
-A text without any word that a rule looks for (gate.py) is only parsed, to see whether it is Python. A rule that changed
-something hands on a new text, of which the changed statements are parsed again (reparse.py), so no rule has to reckon
-with another's edits. `lines` maps each present line to an original one, so that findings name lines of the user's file.
+A text without any word that a rule looks for (gate.py) is only parsed, to see whether it is Python. After a rule that
+changed something the changed statements are parsed again (reparse.py), so no rule has to reckon with another's edits.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any
 
 from viaduct.cards import NPU
 from viaduct.migration import candidates_tf1, candidates_torch
+from viaduct.migration.candidates import Mark
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import FAMILIES, TORCH
@@ -36,23 +36,25 @@ MODULE_ROOTS = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modul
 
 @dataclass
 class Work:
-    """A file under migration."""
+    """A file under migration: its present text, and what the rules so far have found, requested and edited."""
 
     path: str
     source: Source
     options: Options
     project: Project
-    lines: list[int]
-    findings: list[Finding] = field(default_factory=list)
+    lines: list[int]  # for each present line, the original line that it stems from
+    findings: list[Finding] = field(default_factory=list)  # with lines of the original
     needed: dict[str, str] = field(default_factory=dict)  # names to import: local name -> qualified
     effects: set[str] = field(default_factory=set)  # modules to import for what importing them does
-    seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # what a rule has done already, in order
-    edits: Edits = field(init=False)
+    seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # keys of rules, for what they did in this text
+    edits: Edits = field(init=False)  # of the rule that runs
     former_index: Index | None = None  # of the text before the last edits
     former_names: Names | None = None
     answers: dict[object, Any] = field(default_factory=dict)  # see rule.answer_once
-    served: dict[int, int] = field(default_factory=dict)  # lines of the original that rules leave alone, see served.py
-    left: dict[int, int] = field(default_factory=dict)  # further such lines: a finding on another line covers them
+    # Lines of the original that rules leave alone -> the line that accounts for each: in `served` (see served.py) that
+    # of the construct which already handles the target, in `left` that of the statement which has the finding.
+    served: dict[int, int] = field(default_factory=dict)
+    left: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.edits = Edits(self.source)
@@ -82,10 +84,10 @@ class Work:
         return Index(self, former)
 
     def need(self, module: str, name: str, at: ast.AST | None = None) -> str:
-        """Return the local name of a module's member, and ask for its import if the file has none.
+        """Return the local name of a module's member, and request its import if the file has none.
 
-        It is `npu_NAME` if the file uses the name for something else. The name of an existing import is not used where
-        something at `at` (a parameter, a local variable) hides it.
+        It is `npu_NAME` if the file uses the name for something else. An existing import is not used if a parameter or
+        a local variable hides its name at the node `at`.
         """
         qualified = f"{module}.{name}"
         present = self.names.local(qualified)
@@ -120,18 +122,18 @@ class Work:
         """Return the work on the text after the edits, with the findings and requests so far."""
         text, lines = self.edits.apply(self.lines)
         source = parse_edited(self.source, self.edits.made, text)
-        made = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
-        made.served, made.left = self.served, self.left
-        made.former_index, made.former_names = self.__dict__.get("index"), self.__dict__.get("names")
+        work = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
+        work.served, work.left = self.served, self.left
+        work.former_index, work.former_names = self.__dict__.get("index"), self.__dict__.get("names")  # if computed
         self.answers.clear()  # they refer to this Work: a reference cycle would keep its tree in memory
-        return made
+        return work
 
 
 class Index:
-    """Calls, references and method calls of a file by name: the places among which a rule finds its own."""
+    """Calls and references of a file by qualified name, and method calls by the method's name."""
 
     def __init__(self, work: Work, former: Index | None = None) -> None:
-        """Find the name of every call and reference; those of nodes that the former text had come from its index."""
+        """Resolve the name of every call and reference; nodes that the former text had keep their names if they may."""
         self.top_level, self.source = work.names.resolve_top_level(), work.source
         known = former.qualified if former is not None and self.keeps_names(former, work.names) else {}
         self.qualified: dict[ast.AST, str | None] = {}
@@ -156,7 +158,7 @@ class Index:
                 self.references.setdefault(name, []).append(node)
 
     def keeps_names(self, former: Index, names: Names) -> bool:
-        """Return True if every name that the former text mentions still stands for the same."""
+        """Return True if every name that the former text mentions still resolves to the same."""
         if names.aliases or former.top_level.stars != self.top_level.stars:
             return False
         changed = self.top_level.find_changes(former.top_level)
@@ -176,7 +178,7 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
     found: list[tuple[Site, Handler]] = []
     for table, index in ((rule.calls, work.index.calls), (rule.references, work.index.references)):
         for pattern, handler in table.items():
-            for name in matching(pattern, index):
+            for name in match_names(pattern, index):
                 found += [(Site(rule, work, node, name), handler) for node in index[name]]
     for name, handler in rule.methods.items():
         found += [(Site(rule, work, node, name), handler) for node in work.index.methods.get(name, [])]
@@ -190,8 +192,8 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
     yield from sorted(found, key=lambda pair: order.get(pair[0].node, 0))
 
 
-def matching(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[ast.expr]]) -> list[str]:
-    """Return the names of an index that a pattern matches."""
+def match_names(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[ast.expr]]) -> list[str]:
+    """Return the names of an index that a pattern matches: a name, or `prefix.*`."""
     if not pattern.endswith(".*"):
         return [pattern] if pattern in index else []
     return [name for name in index if name.startswith(pattern[:-1])]
@@ -223,17 +225,17 @@ def run_rule(rule: Rule, work: Work, rounds: int = 8) -> Work:
 
 @dataclass(frozen=True)
 class Migrated:
-    """Result of migrating one file. `reason` says why it was not analysed; empty if it was."""
+    """Result of migrating one text."""
 
     path: str
     before: bytes
     after: bytes
     findings: tuple[Finding, ...] = ()
-    reason: str = ""
+    reason: str = ""  # why it was not analysed; empty if it was
     reason_zh: str = ""
     remedy: str = ""
-    places: tuple[Place, ...] = ()  # entries of the ledger
-    marks: frozenset[str] = frozenset()  # see marks_of in candidates_tf1 and candidates_torch
+    places: tuple[Place, ...] = ()  # entries of the ledger: what each requirement of the target concerns (ledger.py)
+    marks: frozenset[Mark] = frozenset()  # what the file does that matters for other files of its program
     lines: tuple[int, ...] = ()  # for each line of the result, the original line that it stems from
 
     @property
@@ -284,17 +286,16 @@ def complete_findings(work: Work, original: str) -> Iterator[Finding]:
     """Yield the findings with the text of their lines before and after, sorted and without duplicates."""
     old = LINE_END.split(original)  # not splitlines: a form feed ends no line of a program
     new = LINE_END.split(work.source.text)
-    came_of: dict[int, list[int]] = {}
-    for index, (_, stem) in enumerate(zip(new, work.lines, strict=False)):
-        came_of.setdefault(stem, []).append(index)
-    seen = set()
+    by_origin: dict[int, list[int]] = {}  # original line -> positions in `new` of the lines that stem from it
+    for position, line in enumerate(work.lines[: len(new)]):
+        by_origin.setdefault(line, []).append(position)
+    keys = set()
     for finding in sorted(work.findings, key=lambda finding: finding.order):
         key = (finding.line, finding.end_line, finding.rule, finding.message)
-        if key in seen:
-            continue
-        seen.add(key)
-        within = range(finding.line, finding.end_line + 1)
-        before = "\n".join(old[finding.line - 1 : finding.end_line])
-        entries = sorted(item for line in within for item in came_of.get(line, ()))
-        after = "\n".join(new[entry] for entry in entries) if finding.status == "changed" else ""
-        yield replace(finding, before=before, after=after)
+        if key not in keys:
+            keys.add(key)
+            lines = range(finding.line, finding.end_line + 1)
+            before = "\n".join(old[finding.line - 1 : finding.end_line])
+            positions = sorted(position for line in lines for position in by_origin.get(line, ()))
+            after = "\n".join(new[position] for position in positions) if finding.status == "changed" else ""
+            yield replace(finding, before=before, after=after)

@@ -1,8 +1,9 @@
 """Flow of a value from the expression that makes it: the uses of what torch.load returns.
 
-It is followed through names, attributes, subscripts, new dictionaries, loops, parameters and results of functions.
-Where a value leaves a file, a question is recorded as text, `result of pkg.load_weights` or `parameter state of
-pkg.resume`, and the survey of the other file answers it: no syntax tree goes from file to file.
+A value is followed through names, attributes, subscripts, new dictionaries, loops, parameters and results of functions.
+Where it leaves a file, a question is recorded as text, `result of pkg.load_weights` or `parameter state of pkg.resume`,
+and the survey of the other files answers it: no syntax tree goes from file to file. A method is named without its class
+and module: `result of .load`, `value of .weights` (a property).
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import ast
 import re
 import sys
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 from viaduct.migration.names import Function, Names, Scope
+from viaduct.migration.predicates import is_property
 from viaduct.migration.project import Project
 
 LOADS = ("torch.load", "torch.jit.load", "torch.serialization.load")
@@ -25,53 +30,34 @@ card."""
 CALLED = "called"
 """A function that returns the value is called somewhere, whatever becomes of the result."""
 ROUNDS = 4
-"""Rounds in which questions are answered that the answers of the round before have raised."""
-DEPTH = 40
-"""Steps of one value; beyond them its use is UNKNOWN."""
+"""Rounds in which the files answer questions that the round before has raised, and rounds that then join answers."""
+MAX_DEPTH = 40
+"""Steps through which a value is followed; beyond them its use is UNKNOWN."""
 
-# Methods whose result holds the value, or a part of it.
+# Methods and attributes whose result holds the value, or a part of it.
 HANDS_ON = {
     *("get", "pop", "items", "values", "copy", "setdefault", "state_dict", "popitem", "module", "__getitem__"),
     *("float", "half", "double", "bfloat16", "type", "detach", "clone", "contiguous", "data", "requires_grad_"),
-    *(
-        "view",
-        "reshape",
-        "unsqueeze",
-        "squeeze",
-        "t",
-        "transpose",
-        "permute",
-        "flatten",
-        "expand",
-        "repeat",
-        "share_memory_",
-    ),
+    *("view", "reshape", "unsqueeze", "squeeze", "t", "transpose", "permute", "flatten", "expand", "repeat"),
+    "share_memory_",
 }
+# Methods that only a network has.
 RUNS = {
     *("eval", "train", "forward", "parameters", "named_parameters", "modules", "named_modules", "children", "generate"),
     *("zero_grad", "predict", "sample", "encode", "decode", "inference", "named_children", "buffers", "apply"),
 }
 MOVES = ("to", "cuda", "npu", "mlu", "cpu", "xpu", "to_empty")
 ON_HOST = ("numpy", "tolist", "item", "__array__")
-SAYS_NOTHING = {
-    "keys",
-    "size",
-    "dim",
-    "numel",
-    "stride",
-    "element_size",
-    "is_floating_point",
-    "ndimension",
-    "get_device",
+# Methods whose result tells nothing of where the value is used.
+NEUTRAL_METHODS = {
+    *("keys", "size", "dim", "numel", "stride", "element_size", "is_floating_point", "ndimension", "get_device"),
+    "load_state_dict",
 }
-COLLECTS = {"update": 0, "append": 0, "extend": 0, "insert": 1, "add": 0, "__setitem__": 1}
+# Methods that put an argument into their receiver.
+COLLECTS = {"update", "append", "extend", "insert", "add", "__setitem__"}
 PASSES_ON = {"dict", "list", "tuple", "set", "iter", "next", "sorted", "enumerate", "zip", "reversed", "map", "filter"}
 COPIES = (
-    "collections.OrderedDict",
-    "copy.deepcopy",
-    "copy.copy",
-    "types.SimpleNamespace",
-    "tqdm.tqdm",
+    *("collections.OrderedDict", "copy.deepcopy", "copy.copy", "types.SimpleNamespace", "tqdm.tqdm"),
     "itertools.islice",
 )
 INSPECTS = {
@@ -80,38 +66,57 @@ INSPECTS = {
 }
 HOST_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy", "sklearn", "matplotlib", "json", "h5py"}
 LOGGING = {"logging", "logger", "pprint", "warnings", "json", "yaml"}
+LOG_METHODS = ("info", "warning", "debug", "error", "exception", "log")
 PARTS_OF_MODULES = ("register_buffer", "register_parameter", "from_pretrained")
 TAKES_STATE = re.compile(
     r"load\w*(?:state|weight|param|checkpoint|ckpt|pretrain|model|dict)|set_\w*state|state_dict|copy_$"
 )
 DATA = re.compile(r"(?:^|\.)(?:\w*Dataset|\w*DataLoader|random_split|Subset)$")
 WORKS_ON_CARD = re.compile(r"cuda|npu|mlu|gpu|device|accelerator", re.IGNORECASE)
-Binding = ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.AugAssign
+NamedFunction = ast.FunctionDef | ast.AsyncFunctionDef
+Item = TypeVar("Item")
+Loop = ast.For | ast.AsyncFor | ast.While
+EVERYWHERE = (0, sys.maxsize)
+"""First and last line of a name that is followed to every place that reads it."""
+
+
+@dataclass(frozen=True)
+class Trail:
+    """State of following one value: the uses found so far, what was visited, and the number of steps."""
+
+    uses: set[str] = field(default_factory=set)
+    visited: set[object] = field(default_factory=set)
+    depth: int = 0
+
+    def deeper(self) -> Trail:
+        """Return the trail one step on, with the same sets."""
+        return replace(self, depth=self.depth + 1)
 
 
 class Flow:
-    """Uses of the values of one file. `questions`: what other files must answer."""
+    """Uses of the values of one file. `questions` are those that other files must answer."""
 
     def __init__(self, names: Names, project: Project) -> None:
         self.names, self.source, self.project = names, names.source, project
         self.questions: set[str] = set()
-        self.known: dict[tuple[ast.AST | None, str], tuple[set[str], set[str]]] = {}  # see uses_everywhere
-        self.is_asking = False
+        # (scope's node, name) or (None, attribute) -> uses wherever it is read, and questions: see uses_everywhere
+        self.known: dict[tuple[ast.AST | None, str], tuple[set[str], set[str]]] = {}
+        self.is_within_known = False  # while an entry of `known` is computed, others are not looked up
         self.blocks: dict[int, dict[str, list[ast.stmt]]] = {}  # see assigned_in_block
 
     # ---- asking
 
     def uses(self, node: ast.AST) -> set[str]:
         """Return the uses of the value of an expression: in this file and, as far as the survey knows, in others."""
-        found: set[str] = set()
-        self.follow(node, found, set(), 0)
-        return found
+        trail = Trail()
+        self.follow(node, trail)
+        return trail.uses
 
     def parameter_uses(self, function: Function, parameter: str) -> set[str]:
         """Return what a function does with one of its parameters."""
-        found: set[str] = set()
-        self.follow_name(parameter, self.names.scopes[function], found, set(), 0)
-        return found
+        trail = Trail()
+        self.follow_name(parameter, self.names.scopes[function], trail)
+        return trail.uses
 
     @cached_property
     def works_on_card(self) -> bool:
@@ -127,464 +132,392 @@ class Flow:
 
     # ---- following
 
-    def follow(self, node: ast.AST, found: set[str], seen: set[object], depth: int) -> None:
-        """Add the uses of an expression to `found`, by the syntax node around it."""
-        if node in seen:
+    def follow(self, node: ast.AST, trail: Trail) -> None:
+        """Add the uses of an expression to the trail, by the syntax node around it; a node not named here is no use."""
+        if node in trail.visited:
             return
-        seen.add(node)
-        if depth > DEPTH:
-            found.add(UNKNOWN)
+        trail.visited.add(node)
+        if trail.depth > MAX_DEPTH:
+            trail.uses.add(UNKNOWN)
             return
         parent = self.source.parents[node]
         match parent:
             case ast.Attribute():
-                self.follow_attribute(parent, found, seen, depth)
+                self.follow_attribute(parent, trail)
+            case ast.Call() if parent.func is node:
+                trail.uses.add(MODULE)
             case ast.Call():
-                self.follow_call(parent, node, found, seen, depth)
+                self.follow_argument(parent, parent.args.index(node) if node in parent.args else -1, "", trail)
             case ast.keyword():
-                self.follow_keyword(parent, found, seen, depth)
-            case ast.Subscript() if parent.value is node:
-                self.follow(parent, found, seen, depth + 1)
+                self.follow_keyword(parent, trail)
             case ast.Assign() | ast.AnnAssign() | ast.NamedExpr() | ast.AugAssign():
-                self.follow_assignment(parent, found, seen, depth)
+                if isinstance(parent, ast.NamedExpr):
+                    self.follow(parent, trail.deeper())
+                for target in parent.targets if isinstance(parent, ast.Assign) else [parent.target]:
+                    self.follow_target(target, parent, trail)
             case ast.Return() | ast.Yield() | ast.YieldFrom():
-                self.follow_result(parent, found, seen, depth)
+                self.follow_result(parent, trail)
             case ast.For() | ast.AsyncFor() | ast.comprehension():
-                self.follow_loop(parent, node, found, seen, depth)
-            case ast.DictComp() | ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
-                self.follow(parent, found, seen, depth + 1)
+                if parent.iter is node:
+                    self.follow_target(parent.target, parent, trail)
             case ast.IfExp() if parent.test is node:
                 pass
-            case (
-                ast.IfExp()
-                | ast.BoolOp()
-                | ast.Await()
-                | ast.Starred()
-                | ast.Dict()
-                | ast.List()
-                | ast.Tuple()
-                | ast.Set()
-            ):
-                self.follow(parent, found, seen, depth + 1)
+            case ast.Subscript() if parent.value is not node:
+                pass
+            case ast.Subscript() | ast.IfExp() | ast.BoolOp() | ast.Await() | ast.Starred():
+                self.follow(parent, trail.deeper())
+            case ast.Dict() | ast.List() | ast.Tuple() | ast.Set():
+                self.follow(parent, trail.deeper())
+            case ast.DictComp() | ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
+                self.follow(parent, trail.deeper())
             case ast.Lambda():
-                found.add(UNKNOWN)
+                trail.uses.add(UNKNOWN)
             case ast.withitem() if isinstance(parent.optional_vars, ast.expr):
-                self.follow_target(parent.optional_vars, parent, found, seen, depth)
-            case ast.BinOp() | ast.UnaryOp():
-                if not isinstance(getattr(parent, "op", None), ast.Not):
-                    found.add(TENSOR)
+                self.follow_target(parent.optional_vars, parent, trail)
+            case ast.BinOp() | ast.UnaryOp() if not isinstance(parent.op, ast.Not):
+                trail.uses.add(TENSOR)
 
-    def follow_attribute(self, node: ast.Attribute, found: set[str], seen: set[object], depth: int) -> None:
+    def follow_attribute(self, node: ast.Attribute, trail: Trail) -> None:
         """Follow `value.name`, called or not."""
         call = self.source.parents[node]
         if not (isinstance(call, ast.Call) and call.func is node):
-            self.follow(node, found, seen, depth + 1)
-            return
-        name = node.attr
-        if name in MOVES:
-            found.add(MOVED)
-        elif name in ON_HOST:
-            found.add(HOST)
-        elif name in RUNS:
-            found.add(MODULE)
-        elif name in HANDS_ON:
-            self.follow(call, found, seen, depth + 1)
-        elif name not in SAYS_NOTHING and name not in COLLECTS and name != "load_state_dict":
-            found.add(UNKNOWN)
+            self.follow(node, trail.deeper())
+        elif node.attr in MOVES:
+            trail.uses.add(MOVED)
+        elif node.attr in ON_HOST:
+            trail.uses.add(HOST)
+        elif node.attr in RUNS:
+            trail.uses.add(MODULE)
+        elif node.attr in HANDS_ON:
+            self.follow(call, trail.deeper())
+        elif node.attr not in NEUTRAL_METHODS and node.attr not in COLLECTS:
+            trail.uses.add(UNKNOWN)
 
-    def follow_call(self, call: ast.Call, node: ast.AST, found: set[str], seen: set[object], depth: int) -> None:
-        """Follow a value that is an argument of a call, or is called itself."""
-        if call.func is node:
-            found.add(MODULE)
-            return
-        position = call.args.index(node) if node in call.args else -1
-        self.follow_argument(call, position, "", found, seen, depth)
-
-    def follow_keyword(self, argument: ast.keyword, found: set[str], seen: set[object], depth: int) -> None:
+    def follow_keyword(self, argument: ast.keyword, trail: Trail) -> None:
         """Follow a value that is given as a keyword argument."""
         call = self.source.parents[argument]
         if not isinstance(call, ast.Call):
             return
         if argument.arg is not None and TAKES_STATE.search(argument.arg):
-            found.add(STATE)
+            trail.uses.add(STATE)
         else:
-            self.follow_argument(call, -1, argument.arg or "", found, seen, depth)
+            self.follow_argument(call, -1, argument.arg or "", trail)
 
-    def follow_argument(
-        self, call: ast.Call, place: int, keyword: str, found: set[str], seen: set[object], depth: int
-    ) -> None:
-        """Follow a value that is passed to a function, by position or keyword."""
+    def follow_argument(self, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
+        """Follow a value that is passed to a function, by position or keyword; -1 and empty: by * or **."""
         name = self.names.qualified(call.func) or ""
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         own, plain = self.own_function(call.func), isinstance(call.func, ast.Name)
         if own is not None:
-            self.follow_own(own, call, place, keyword, found, seen, depth)
+            self.follow_into(own, call, position, keyword, trail)
         elif name in self.project.functions:
-            self.add_answer(f"parameter {self.parameter_name(name, place, keyword)} of {name}", found)
+            self.add_answer(f"parameter {self.parameter_name(name, position, keyword)} of {name}", trail)
         elif TAKES_STATE.search(last):
-            found.add(STATE)
+            trail.uses.add(STATE)
         elif last in COLLECTS and isinstance(call.func, ast.Attribute):
-            self.follow_receiver(call.func.value, found, seen, depth)
-        elif name in COPIES or (plain and (last in PASSES_ON or (last == "getattr" and place == 0))):
-            self.follow(call, found, seen, depth + 1)
-        elif (plain and last in INSPECTS) or name == "torch.save" or self.is_logging(call.func):
+            self.follow_receiver(call.func.value, trail)
+        elif name in COPIES or (plain and (last in PASSES_ON or (last == "getattr" and position == 0))):
+            self.follow(call, trail.deeper())
+        elif (plain and last in INSPECTS) or name == "torch.save" or is_logging(call.func):
             pass
         elif DATA.search(name or last) or name.partition(".")[0] in HOST_LIBRARIES:
-            found.add(HOST)
+            trail.uses.add(HOST)
         elif last in PARTS_OF_MODULES or name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-            found.add(MOVED)
+            trail.uses.add(MOVED)
         else:
-            found.add(TENSOR if name.startswith("torch.") else UNKNOWN)
+            trail.uses.add(TENSOR if name.startswith("torch.") else UNKNOWN)
 
-    def is_logging(self, called: ast.expr) -> bool:
-        """Return True for a call that prints or logs."""
-        root = called
-        while isinstance(root, ast.Attribute):
-            root = root.value
-        last = called.attr if isinstance(called, ast.Attribute) else ""
-        return isinstance(root, ast.Name) and (
-            root.id in LOGGING or last in ("info", "warning", "debug", "error", "exception", "log")
-        )
-
-    def follow_own(
-        self,
-        function: ast.FunctionDef | ast.AsyncFunctionDef,
-        call: ast.Call,
-        place: int,
-        keyword: str,
-        found: set[str],
-        seen: set[object],
-        depth: int,
-    ) -> None:
+    def follow_into(self, function: NamedFunction, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
         """Follow a value into a function or method of this file."""
-        entries = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
-        if isinstance(self.source.parents[function], ast.ClassDef) and entries[:1] in (["self"], ["cls"]):
-            entries = entries[1:]
-        starred = place >= 0 and any(isinstance(argument, ast.Starred) for argument in call.args[: place + 1])
-        name = keyword or (entries[place] if 0 <= place < len(entries) and not starred else "")
-        if name in [*entries, *(param.arg for param in function.args.kwonlyargs)]:
-            self.follow_name(name, self.names.scopes[function], found, seen, depth + 1)
+        parameters = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+        if isinstance(self.source.parents[function], ast.ClassDef) and parameters[:1] in (["self"], ["cls"]):
+            parameters = parameters[1:]
+        starred = position >= 0 and any(isinstance(argument, ast.Starred) for argument in call.args[: position + 1])
+        name = keyword or (parameters[position] if 0 <= position < len(parameters) and not starred else "")
+        if name in [*parameters, *(parameter.arg for parameter in function.args.kwonlyargs)]:
+            self.follow_name(name, self.names.scopes[function], trail.deeper())
         else:
-            found.add(UNKNOWN)
+            trail.uses.add(UNKNOWN)
 
-    def follow_receiver(self, receiver: ast.expr, found: set[str], seen: set[object], depth: int) -> None:
+    def follow_receiver(self, receiver: ast.expr, trail: Trail) -> None:
         """Follow the object that a value is put into, as in `weights.update(value)`."""
         if isinstance(receiver, ast.Name | ast.Attribute | ast.Subscript):
-            self.follow_target(receiver, receiver, found, seen, depth)
+            self.follow_target(receiver, receiver, trail)
         else:
-            found.add(UNKNOWN)
+            trail.uses.add(UNKNOWN)
 
-    def follow_assignment(self, node: Binding, found: set[str], seen: set[object], depth: int) -> None:
-        """Follow a value to the targets of an assignment."""
-        if isinstance(node, ast.NamedExpr):
-            self.follow(node, found, seen, depth + 1)
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            self.follow_target(target, node, found, seen, depth)
-
-    def follow_target(
-        self, target: ast.expr, statement: ast.AST, found: set[str], seen: set[object], depth: int
-    ) -> None:
-        """Follow the value to where an assignment keeps it."""
+    def follow_target(self, target: ast.expr, statement: ast.AST, trail: Trail) -> None:
+        """Follow a value to the reads of what a statement assigns it to."""
         if isinstance(target, ast.Tuple | ast.List):
-            for part in target.elts:
-                self.follow_target(part, statement, found, seen, depth)
+            for element in target.elts:
+                self.follow_target(element, statement, trail)
         elif isinstance(target, ast.Starred):
-            self.follow_target(target.value, statement, found, seen, depth)
+            self.follow_target(target.value, statement, trail)
         elif isinstance(target, ast.Name):
-            self.follow_name(target.id, self.scope_holding(target), found, seen, depth, statement)
+            self.follow_name(target.id, self.binding_scope(target), trail, statement)
         elif isinstance(target, ast.Attribute):
-            self.follow_kept(target, found, seen, depth)
+            self.follow_attribute_reads(target, trail)
         elif isinstance(target, ast.Subscript):
-            self.follow_receiver(target.value, found, seen, depth)
+            self.follow_receiver(target.value, trail)
 
-    def follow_name(
-        self, name: str, scope: Scope, found: set[str], seen: set[object], depth: int, since: ast.AST | None = None
-    ) -> None:
-        """Follow a name to the places that read it."""
+    def follow_name(self, name: str, scope: Scope, trail: Trail, since: ast.AST | None = None) -> None:
+        """Follow a name to the places that read it; only those behind a statement `since`, where that is known."""
         first, last = self.lines_reached(name, scope, since)
-        if (scope.node, name, first, last) in seen:
+        key = scope.node, name, first, last
+        if key in trail.visited:
             return
-        seen.add((scope.node, name, first, last))
-        near, far = self.readings.get((scope.node, name), ([], []))
-        if scope.outer is None and not near and not far:
-            found.add(UNKNOWN)  # a module's name that other files may read
-        if first == 0 and not self.is_asking:
-            found |= self.uses_everywhere((scope.node, name), (*near, *far), {(scope.node, name, first, last)})
+        trail.visited.add(key)
+        direct, nested = self.reads.get((scope.node, name), ([], []))
+        if scope.outer is None and not direct and not nested:
+            trail.uses.add(UNKNOWN)  # a module's name that other files may read
+        if first == 0 and not self.is_within_known:
+            trail.uses.update(self.uses_everywhere((scope.node, name), (*direct, *nested), key))
             return
-        start = bisect_left(near, first, key=lambda use: use.lineno)
-        stop = bisect_right(near, last, key=lambda use: use.lineno)
-        for use in (*near[start:stop], *far):
-            self.follow(use, found, seen, depth + 1)
+        start = bisect_left(direct, first, key=lambda read: read.lineno)
+        stop = bisect_right(direct, last, key=lambda read: read.lineno)
+        for read in (*direct[start:stop], *nested):
+            self.follow(read, trail.deeper())
 
-    def uses_everywhere(self, key: tuple[ast.AST | None, str], nodes: Sequence[ast.AST], seen: set[object]) -> set[str]:
+    def uses_everywhere(self, key: tuple[ast.AST | None, str], reads: Sequence[ast.AST], visited: object) -> set[str]:
         """Return the uses of a name or attribute wherever it is read; computed once, as a loop may bind it often."""
         if key not in self.known:
             outer, self.questions = self.questions, set()
-            self.is_asking, found = True, set[str]()
+            self.is_within_known, trail = True, Trail(visited={visited}, depth=1)
             try:
-                for node in nodes:
-                    self.follow(node, found, seen, 1)
+                for read in reads:
+                    self.follow(read, trail)
             finally:
-                self.is_asking = False
-            self.known[key] = found, self.questions
+                self.is_within_known = False
+            self.known[key] = trail.uses, self.questions
             self.questions = outer
-        found, asked = self.known[key]
-        self.questions |= asked
-        return found.union(*(self.project.uses.get(question, set()) for question in asked))
+        uses, questions = self.known[key]
+        self.questions |= questions
+        return uses.union(*(self.project.uses.get(question, set()) for question in questions))
 
     def lines_reached(self, name: str, scope: Scope, since: ast.AST | None) -> tuple[int, int]:
         """Return the first and last line at which a value that a statement binds to a name can be read.
 
-        They are the line of the statement and the next assignment to the name in the same block; in a loop, all lines.
+        They are the line of the statement and the next assignment to the name in the same block. Where the statement is
+        in a loop or in another function than the name's, or unknown, they are EVERYWHERE.
         """
         if since is None or isinstance(since, ast.comprehension):
-            return 0, sys.maxsize
+            return EVERYWHERE
         statement = self.source.statement(since)
-        above = self.source.ancestors(statement)
-        if (
-            any(isinstance(parent, ast.For | ast.While | ast.AsyncFor) for parent in above)
-            or self.holder(statement) is not scope.node
-        ):
-            return 0, sys.maxsize
-        again = self.assigned_in_block(statement).get(name, [])
-        position = bisect_right(again, statement.lineno, key=lambda node: node.lineno)
-        return statement.lineno, (again[position].end_lineno or 0) if position < len(again) else sys.maxsize
+        in_loop = any(isinstance(parent, Loop) for parent in self.source.ancestors(statement))
+        if in_loop or self.function_around(statement) is not scope.node:
+            return EVERYWHERE
+        assignments = self.assigned_in_block(statement).get(name, [])
+        position = bisect_right(assignments, statement.lineno, key=lambda node: node.lineno)
+        return statement.lineno, (assignments[position].end_lineno or 0) if position < len(assignments) else sys.maxsize
 
-    def holder(self, node: ast.AST) -> ast.AST:
+    def function_around(self, node: ast.AST) -> ast.AST:
         """Return the function around a node, or the module."""
         return self.source.function(node) or self.source.tree
 
     def assigned_in_block(self, statement: ast.stmt) -> dict[str, list[ast.stmt]]:
-        """Return, for each name, the statements beside this one that assign it and nothing else."""
+        """Return, for each name, the statements in the same block that assign it and nothing else."""
         block = self.source.block(statement)
         if id(block) not in self.blocks:
-            found: dict[str, list[ast.stmt]] = {}
+            assignments = self.blocks[id(block)] = defaultdict(list)
             for other in block:
                 if isinstance(other, ast.Assign) and len(other.targets) == 1 and isinstance(other.targets[0], ast.Name):
-                    found.setdefault(other.targets[0].id, []).append(other)
-            self.blocks[id(block)] = found
+                    assignments[other.targets[0].id].append(other)
         return self.blocks[id(block)]
 
-    def follow_kept(self, target: ast.Attribute, found: set[str], seen: set[object], depth: int) -> None:
+    def follow_attribute_reads(self, target: ast.Attribute, trail: Trail) -> None:
         """Follow `self.state = …` to every read of an attribute of that name in the file, whatever its object."""
-        if ("attribute", target.attr) in seen:
+        key, reads = ("attribute", target.attr), self.attribute_reads.get(target.attr, [])
+        if key in trail.visited:
             return
-        seen.add(("attribute", target.attr))
-        if not self.is_asking:
-            read = self.attributes_of.get(target.attr, [])
-            found |= self.uses_everywhere((None, target.attr), read, {("attribute", target.attr)})
+        trail.visited.add(key)
+        if not self.is_within_known:
+            trail.uses.update(self.uses_everywhere((None, target.attr), reads, key))
             return
-        for use in self.attributes_of.get(target.attr, []):
-            self.follow(use, found, seen, depth + 1)
+        for read in reads:
+            self.follow(read, trail.deeper())
 
-    def follow_loop(
-        self,
-        loop: ast.For | ast.AsyncFor | ast.comprehension,
-        node: ast.AST,
-        found: set[str],
-        seen: set[object],
-        depth: int,
-    ) -> None:
-        """Follow a value that a loop goes over to the loop's variable."""
-        if loop.iter is node:
-            self.follow_target(loop.target, loop, found, seen, depth)
-
-    def follow_result(self, node: ast.AST, found: set[str], seen: set[object], depth: int) -> None:
+    def follow_result(self, node: ast.AST, trail: Trail) -> None:
         """Follow a returned value to every call of the function in this file; add the survey's answer for others."""
         function = self.source.function(node)
-        if function is None or function in seen:
+        if function is None or function in trail.visited:
             return
-        seen.add(function)
-        held = isinstance(self.source.parents[function], ast.ClassDef)
+        trail.visited.add(function)
+        is_method = isinstance(self.source.parents[function], ast.ClassDef)
         callers: list[ast.expr] = [
             call
             for call in self.calls_named.get(function.name, [])
-            if isinstance(call.func, ast.Attribute) == held and self.own_function(call.func) in (function, None)
+            if isinstance(call.func, ast.Attribute) == is_method and self.own_function(call.func) in (function, None)
         ]
-        if held and is_property(function):
-            callers = [*self.attributes_of.get(function.name, [])]
+        question = f"result of .{function.name}" if is_method else f"result of {self.names.own}.{function.name}"
+        if is_method and is_property(function):
+            callers = [*self.attribute_reads.get(function.name, [])]
             question = f"value of .{function.name}"
-        else:
-            question = f"result of .{function.name}" if held else f"result of {self.names.own}.{function.name}"
         for caller in callers:
-            self.follow(caller, found, seen, depth + 1)
-        self.add_answer(question, found)
+            self.follow(caller, trail.deeper())
+        self.add_answer(question, trail)
         if not callers and not self.project.uses.get(question):
-            found.add(UNKNOWN)  # no file of the project calls it
+            trail.uses.add(UNKNOWN)  # no file of the project calls it
 
-    def add_answer(self, question: str, found: set[str]) -> None:
-        """Add the survey's answer about another file, and record that it was asked for."""
+    def add_answer(self, question: str, trail: Trail) -> None:
+        """Add the survey's answer to a question about another file, and record that it was asked."""
         self.questions.add(question)
-        found |= self.project.uses.get(question, set())
+        trail.uses.update(self.project.uses.get(question, ()))
 
     # ---- what is where
 
     @cached_property
-    def readings(self) -> dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]]:
-        """Return where a name is read in the function that binds it, by line, and where further within."""
+    def reads(self) -> dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]]:
+        """(scope's node, name) -> its reads in the function that binds it, by line; and those in functions within."""
         found: dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]] = {}
-        for node in self.source.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                scope = self.scope_holding(node)
-                near, far = found.setdefault((scope.node, node.id), ([], []))
-                (near if self.holder(node) is scope.node else far).append(node)
-        for near, _ in found.values():
-            near.sort(key=lambda use: use.lineno)
+        for node in self.source.of_kind(ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                scope = self.binding_scope(node)
+                direct, nested = found.setdefault((scope.node, node.id), ([], []))
+                (direct if self.function_around(node) is scope.node else nested).append(node)
+        for direct, _ in found.values():
+            direct.sort(key=lambda read: read.lineno)
         return found
 
     @cached_property
-    def attributes_of(self) -> dict[str, list[ast.Attribute]]:
-        """Attributes of the file by their name."""
-        found: dict[str, list[ast.Attribute]] = {}
-        for node in self.source.nodes:
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                found.setdefault(node.attr, []).append(node)
-        return found
+    def attribute_reads(self) -> dict[str, list[ast.Attribute]]:
+        """Reads of attributes by their name."""
+        reads = (node for node in self.source.of_kind(ast.Attribute) if isinstance(node.ctx, ast.Load))
+        return group_by_name((node.attr, node) for node in reads)
 
     @cached_property
     def calls_named(self) -> dict[str, list[ast.Call]]:
-        """Calls of the file by the name of what is called."""
-        found: dict[str, list[ast.Call]] = {}
-        for node in self.source.nodes:
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-                name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
-                found.setdefault(name, []).append(node)
-        return found
+        """Calls of the file by the last part of the callee's name."""
+        calls = self.source.of_kind(ast.Call)
+        return group_by_name((getattr(call.func, "attr", getattr(call.func, "id", "")), call) for call in calls)
 
     @cached_property
-    def functions_named(self) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
-        """Functions of the file by their name."""
-        found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
-        for node in self.source.nodes:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found.setdefault(node.name, []).append(node)
-        return found
-
-    def own_function(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """Return the function of this file that a call runs, if exactly one can be meant; else None."""
-        method = isinstance(called, ast.Attribute)
-        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-        if isinstance(called, ast.Attribute) and self.names.qualified(called.value) is not None:
-            return None
-        if isinstance(called, ast.Name) and name not in self.functions_named and name in self.classes_named:
-            name, method = "__init__", True
-            found = [
-                function
-                for function in self.functions_named.get(name, [])
-                if self.source.parents[function] is self.classes_named[called.id]
-            ]
-        else:
-            found = [
-                item
-                for item in self.functions_named.get(name, [])
-                if isinstance(self.source.parents[item], ast.ClassDef) == method
-            ]
-        return found[0] if len(found) == 1 else None
+    def functions_named(self) -> dict[str, list[NamedFunction]]:
+        """Functions and methods of the file by their name."""
+        functions = self.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)
+        return group_by_name((node.name, node) for node in functions if isinstance(node, NamedFunction))
 
     @cached_property
     def classes_named(self) -> dict[str, ast.ClassDef]:
         """Classes of the file by their name."""
-        return {node.name: node for node in self.source.nodes if isinstance(node, ast.ClassDef)}
+        return {node.name: node for node in self.source.of_kind(ast.ClassDef)}
+
+    def own_function(self, callee: ast.expr) -> NamedFunction | None:
+        """Return the function of this file that a call runs, if exactly one can be meant; else None."""
+        is_method = isinstance(callee, ast.Attribute)
+        name = callee.attr if isinstance(callee, ast.Attribute) else getattr(callee, "id", "")
+        if isinstance(callee, ast.Attribute) and self.names.qualified(callee.value) is not None:
+            return None
+        parents = self.source.parents
+        if isinstance(callee, ast.Name) and name not in self.functions_named and name in self.classes_named:
+            functions = self.functions_named.get("__init__", [])
+            found = [function for function in functions if parents[function] is self.classes_named[name]]
+        else:
+            functions = self.functions_named.get(name, [])
+            found = [function for function in functions if isinstance(parents[function], ast.ClassDef) == is_method]
+        return found[0] if len(found) == 1 else None
 
     def parameter_name(self, function: str, position: int, keyword: str) -> str:
-        """Return the name of the parameter that an argument is given for."""
-        if keyword:
-            return keyword
+        """Return the name of the parameter that an argument is given for; `?` if that is not known."""
         arguments = self.project.functions[function][1].args
-        entries = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
-        return entries[position] if 0 <= position < len(entries) else "?"
+        parameters = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
+        return keyword or (parameters[position] if 0 <= position < len(parameters) else "?")
 
-    def scope_holding(self, name: ast.Name) -> Scope:
-        """Return the scope that binds a name."""
+    def binding_scope(self, name: ast.Name) -> Scope:
+        """Return the scope that binds a name, or the module's."""
         scope = self.names.scope_of(name)
         while name.id not in scope.bound and scope.outer is not None:
             scope = scope.elsewhere.get(name.id, scope.outer)
         return scope
 
 
+def group_by_name(pairs: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
+    """Return the items of each name, in the given order."""
+    groups: dict[str, list[Item]] = {}
+    for name, item in pairs:
+        groups.setdefault(name, []).append(item)
+    return groups
+
+
+def is_logging(callee: ast.expr) -> bool:
+    """Return True for the callee of a call that logs: `logging.…`, or a log method of an object with a plain name."""
+    root = callee
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    return isinstance(root, ast.Name) and (root.id in LOGGING or getattr(callee, "attr", "") in LOG_METHODS)
+
+
 # ---- the survey
 
 
 def note_uses(project: Project, files: dict[str, Names]) -> None:
-    """Answer the questions that loads in one file put to others, in `project.uses`."""
-    flows = {path: Flow(names, project) for path, names in files.items() if path in project.torch_files}
-    asked: dict[str, set[str]] = {}  # question -> those that its answers depend on
-    for flow in flows.values():
+    """Fill `project.uses`: the answers to the questions that loads of checkpoints in one file put to others."""
+    flows = [Flow(names, project) for path, names in files.items() if path in project.torch_files]
+    needs: dict[str, set[str]] = {}  # question -> those that its answers depend on
+    for flow in flows:
         for call in loads_in(flow.names):
             flow.uses(call)
     for _ in range(ROUNDS):
-        fresh = {question for flow in flows.values() for question in flow.questions} - asked.keys()
-        concerned = flows_by_name(flows.values(), {question.rpartition(".")[2] for question in fresh})
-        for question in sorted(fresh):
-            asked[question] = set()
-            for flow in concerned.get(question.rpartition(".")[2], ()):
+        new = {question for flow in flows for question in flow.questions} - needs.keys()
+        by_name = flows_by_name(flows, {question.rpartition(".")[2] for question in new})
+        for question in sorted(new):
+            needs[question] = set()
+            for flow in by_name.get(question.rpartition(".")[2], ()):
                 outer, flow.questions = flow.questions, set()
-                found = answer(flow, question)
-                if found and flow.works_on_card:
-                    found.add(CARD)
-                asked[question] |= flow.questions
+                uses = answer(flow, question)
+                if uses and flow.works_on_card:
+                    uses.add(CARD)
+                needs[question] |= flow.questions
                 flow.questions |= outer
-                if found:
-                    project.uses.setdefault(question, set()).update(found)
-    for _ in range(ROUNDS):
-        for question, needed in asked.items():
-            found = set[str]().union(*(project.uses.get(node, set()) for node in needed))
-            if found:
-                project.uses.setdefault(question, set()).update(found)
+                if uses:
+                    project.uses.setdefault(question, set()).update(uses)
+    for _ in range(ROUNDS):  # an answer includes the answers to the questions that it has raised
+        for question, needed in needs.items():
+            uses = set[str]().union(*(project.uses.get(other, set()) for other in needed))
+            if uses:
+                project.uses.setdefault(question, set()).update(uses)
 
 
 def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow]]:
     """Return, by name, the files that call or define a function of the name, or read such an attribute."""
-    found: dict[str, list[Flow]] = {}
-    for flow in flows if names else ():
-        for name in names & (flow.calls_named.keys() | flow.functions_named.keys() | flow.attributes_of.keys()):
-            found.setdefault(name, []).append(flow)
-    return found
+    return group_by_name(
+        (name, flow)
+        for flow in (flows if names else ())
+        for name in names & (flow.calls_named.keys() | flow.functions_named.keys() | flow.attribute_reads.keys())
+    )
 
 
 def loads_in(names: Names) -> Iterator[ast.Call]:
     """Yield the loads of checkpoints in a file."""
     if "load" in names.source.text:
-        for node in names.source.nodes:
-            if isinstance(node, ast.Call) and names.qualified(node.func) in LOADS:
-                yield node
+        yield from (call for call in names.source.of_kind(ast.Call) if names.qualified(call.func) in LOADS)
 
 
 def answer(flow: Flow, question: str) -> set[str]:
     """Return the uses of a function's result in this file, or of a parameter of a function that is defined here."""
     subject, _, function = question.partition(" of ")
-    own, _, last = function.rpartition(".")
+    module, _, name = function.rpartition(".")  # no module: a method
     if subject == "result":
         calls = [
             call
-            for call in flow.calls_named.get(last, [])
-            if (flow.names.qualified(call.func) == function if own else is_method_call(flow, call))
+            for call in flow.calls_named.get(name, [])
+            if (flow.names.qualified(call.func) == function if module else is_method_call(flow, call))
         ]
-        local = own == flow.names.own or (not own and last in flow.functions_named)
+        local = module == flow.names.own or (not module and name in flow.functions_named)
         return set() if local else uses_of_all(flow, calls)
     if subject == "value":
-        return set() if last in flow.functions_named else uses_of_all(flow, flow.attributes_of.get(last, []))
-    if own != flow.names.own:
+        return set() if name in flow.functions_named else uses_of_all(flow, flow.attribute_reads.get(name, []))
+    if module != flow.names.own:
         return set()
     parameter = subject.removeprefix("parameter ")
-    defined = [item for item in flow.functions_named.get(last, []) if flow.source.parents[item] is flow.source.tree]
-    return {use for binding in defined for use in flow.parameter_uses(binding, parameter)}
+    defined = [node for node in flow.functions_named.get(name, []) if flow.source.parents[node] is flow.source.tree]
+    return {use for definition in defined for use in flow.parameter_uses(definition, parameter)}
 
 
 def uses_of_all(flow: Flow, nodes: Sequence[ast.expr]) -> set[str]:
-    """Return the uses of the values of several nodes."""
+    """Return the uses of the values of several calls or reads, and CALLED if there is one."""
     return {CALLED, *(use for node in nodes for use in flow.uses(node))} if nodes else set()
 
 
-def is_property(function: Function) -> bool:
-    """`@property`, `@functools.cached_property` and their like."""
-    named = (
-        getattr(decorator, "attr", getattr(decorator, "id", ""))
-        for decorator in getattr(function, "decorator_list", [])
-    )
-    return any(name.endswith("property") for name in named)
-
-
 def is_method_call(flow: Flow, call: ast.Call) -> bool:
-    """Return True for a call on something that is no module."""
+    """Return True for `x.name(…)` where x is not a known module."""
     return isinstance(call.func, ast.Attribute) and flow.names.qualified(call.func.value) is None

@@ -1,8 +1,8 @@
 """Framework that each file of a project uses: PyTorch, TensorFlow 1, both or neither.
 
-Decided file by file from what is imported, not from words in comments. An import that may not happen (in a `try`, in a
-function, for type checkers) does not make a PyTorch file TensorFlow's. A file that imports neither belongs to the
-programs that import it or that it imports.
+It is decided from the imports of each file, not from words in comments. An import of TensorFlow that may not happen (in
+a `try`, in a function) does not make a PyTorch file TensorFlow's; one for type checkers counts for nothing. A file that
+imports neither framework takes that of the files that import it or that it imports.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 from viaduct.cards import PLUGINS
 from viaduct.cards.tensorflow_api import BRIDGE, HCCL
+from viaduct.migration.graphs import link_both_ways
+from viaduct.migration.predicates import imported_modules
 
 if TYPE_CHECKING:
     from viaduct.migration.names import Names
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 Framework = Literal["torch", "tensorflow"]
 TORCH: Framework = "torch"
 TENSORFLOW: Framework = "tensorflow"
+COMPANION = "companion"
 FAMILIES: dict[str, Framework] = {"torch": "torch", "tf1": "tensorflow"}
-"""The folders of the rules, and the framework whose files each is for."""
+"""Folder of rules -> the framework whose files they are for."""
 PYTORCH_ROOTS = {"torch", *PLUGINS}
 # Libraries that are built on PyTorch and hand out its tensors and modules.
 PYTORCH_COMPANIONS = {
@@ -39,8 +42,9 @@ TENSORFLOW_ROOTS = {
     *("tensorflow", "tensorflow_estimator", BRIDGE, "keras", "tf_slim", "tensorflow_hub", "tensorflow_addons"),
     *("tensorflow_core", "tensor2tensor", "tensorflow_datasets", "tensorlayer", "tflearn"),
 }
-NAMED = (b"tensorflow", b"torch", b"keras", b"horovod")
-IMPORTED = re.compile(
+FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")
+"""A text that uses a framework, other than by way of a library on it, contains one of these words."""
+LIBRARY_IMPORT = re.compile(
     rb"^[ \t]*(?:import|from)[ \t]+(?:%s)\b" % "|".join(sorted(PYTORCH_COMPANIONS | TENSORFLOW_ROOTS)).encode(),
     re.MULTILINE,
 )
@@ -52,50 +56,55 @@ TRAINS_TENSORFLOW = re.compile(
 
 @dataclass(frozen=True)
 class Imports:
-    """Imports of one file. `sure`, `maybe`: frameworks whose import always happens, or may; `modules`: all names."""
+    """Imports of one file. Frameworks are named by TORCH, TENSORFLOW, and COMPANION for a library on PyTorch."""
 
-    sure: frozenset[str] = frozenset()
-    maybe: frozenset[str] = frozenset()
-    modules: frozenset[str] = frozenset()
-    trains_tensorflow: bool = False
-    direct: bool = False  # PyTorch itself, not only a library on it
+    sure: frozenset[str] = frozenset()  # frameworks whose import always happens
+    maybe: frozenset[str] = frozenset()  # frameworks whose import may happen
+    modules: frozenset[str] = frozenset()  # dotted names of all imported modules and members
+    trains_tensorflow: bool = False  # although it may use PyTorch too
+    direct: bool = False  # imports PyTorch itself, not only a library on it
+
+
+def mentions_framework(data: bytes) -> bool:
+    """Return True for a text that contains the name of a framework."""
+    return any(word.encode() in data for word in FRAMEWORKS)
 
 
 def names_framework(data: bytes) -> bool:
-    """Return True for a text that is worth parsing: it speaks of a framework or imports a library on one."""
-    return any(text in data for text in NAMED) or IMPORTED.search(data) is not None
+    """Return True for a text that is worth parsing: it mentions a framework or imports a library on one."""
+    return mentions_framework(data) or LIBRARY_IMPORT.search(data) is not None
 
 
 def read_imports(names: Names) -> Imports:
     """Read the imports of a parsed file."""
-    found: dict[bool, set[str]] = {True: set(), False: set()}
+    frameworks: dict[bool, set[str]] = {True: set(), False: set()}  # by whether the import always happens
     modules: set[str] = set()
     for node in names.source.of_kinds(ast.Import, ast.ImportFrom):
         assert isinstance(node, ast.Import | ast.ImportFrom)
         if isinstance(node, ast.Import):
-            roots = [alias.name for alias in node.names]
-            modules.update(roots)
+            absolute = [alias.name for alias in node.names]
+            modules.update(absolute)
         else:
             base = names.imported_from(node)
-            roots = [] if node.level else [base]
+            absolute = [] if node.level else [base]
             modules |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
             if base == "horovod":
-                roots += [f"horovod.{alias.name}" for alias in node.names]
+                absolute += [f"horovod.{alias.name}" for alias in node.names]
         if not only_for_checkers(names, node):
-            found[happens_always(names, node)] |= {kind for name in roots for kind in kind_of(name)}
-    sure, maybe = frozenset(found[True]), frozenset(found[False])
-    both = TENSORFLOW in sure and bool({TORCH, "companion"} & {*sure, *maybe})
+            frameworks[happens_always(names, node)] |= {kind for name in absolute for kind in kind_of(name)}
+    sure, maybe = frozenset(frameworks[True]), frozenset(frameworks[False])
+    both = TENSORFLOW in sure and bool({TORCH, COMPANION} & {*sure, *maybe})
     trains = both and TRAINS_TENSORFLOW.search(names.source.text) is not None
     return Imports(sure, maybe, frozenset(modules), trains, TORCH in sure or TORCH in maybe)
 
 
 def kind_of(module: str) -> Iterator[str]:
-    """Yield the framework of a module that is imported, "companion" for a library on PyTorch; nothing for others."""
+    """Yield the framework of an imported module, COMPANION for a library on PyTorch; nothing for other modules."""
     root = module.partition(".")[0]
     if root in PYTORCH_ROOTS or module.startswith("horovod.torch"):
         yield TORCH
     elif root in PYTORCH_COMPANIONS:
-        yield "companion"
+        yield COMPANION
     elif root in TENSORFLOW_ROOTS or module.startswith(("horovod.tensorflow", "horovod.keras", f"{HCCL}.")):
         yield TENSORFLOW
 
@@ -103,32 +112,26 @@ def kind_of(module: str) -> Iterator[str]:
 def happens_always(names: Names, node: ast.AST) -> bool:
     """Return True for an import at the top of a file, in `with`, or in a `try` whose handlers import it or raise."""
     for parent in names.source.ancestors(node):
-        if isinstance(parent, ast.Try) and not is_tried_otherwise(parent, node):
+        if isinstance(parent, ast.Try) and not is_replaced_or_required(parent, node):
             return False
         if not isinstance(parent, ast.Module | ast.With | ast.Try):
             return False
     return True
 
 
-def is_tried_otherwise(block: ast.Try, node: ast.AST) -> bool:
-    """Return True if every handler of a `try` imports the same package or raises: then the import always happens.
+def is_replaced_or_required(block: ast.Try, node: ast.AST) -> bool:
+    """Return True if every handler of a `try` imports a package that `node` imports, or raises.
 
-    So it is with `try: import tensorflow.compat.v1 as tf` / `except ImportError: import tensorflow as tf`.
+    Example: `try: import tensorflow.compat.v1 as tf` / `except ImportError: import tensorflow as tf`.
     """
-    wanted = set(roots_of(node))
-    for handler in block.handlers:
-        inner = {root for child in ast.walk(handler) for root in roots_of(child)}
-        raises = any(isinstance(item, ast.Raise) for item in ast.walk(handler))
-        if not (wanted & inner) and not raises:
-            return False
-    return True
 
+    def roots(*nodes: ast.AST) -> set[str]:
+        return {name.partition(".")[0] for inner in nodes for name in imported_modules(inner)}
 
-def roots_of(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name.partition(".")[0] for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        yield node.module.partition(".")[0]
+    return all(
+        roots(node) & roots(*ast.walk(handler)) or any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
+        for handler in block.handlers
+    )
 
 
 def only_for_checkers(names: Names, node: ast.AST) -> bool:
@@ -141,45 +144,44 @@ def only_for_checkers(names: Names, node: ast.AST) -> bool:
 
 
 def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
-    """Set `project.frameworks`, whose rules apply to each file, and `torch_files`, PyTorch's by their own imports."""
+    """Set `project.frameworks`, by which rules are chosen for a file, and `torch_files`, by the files' own imports.
+
+    A file without a framework of its own takes those that reach it by imports, else one that it may import, else all
+    frameworks of the project.
+    """
     from viaduct.migration.import_graph import Modules
 
     own = {path: set(own_frameworks(names)) for path, names in imports.items()}
-    links: dict[str, set[str]] = {path: set() for path in imports}
     modules = Modules(imports)
-    for path, found in imports.items():
-        for other in modules.find_all(found.modules, path):
-            links[path].add(other)
-            links[other].add(path)
-    decided = {path: frozenset(given) for path, given in own.items() if given}
+    links = link_both_ways({path: modules.find_all(names.modules, path) for path, names in imports.items()})
     reached = {framework: spread(framework, own, links) for framework in (TORCH, TENSORFLOW)}
-    everywhere = frozenset(framework for found in own.values() for framework in found)
-    for path, found in imports.items():
-        if path in decided:
-            continue
-        near = frozenset(framework for framework in (TORCH, TENSORFLOW) if path in reached[framework])
-        maybe = frozenset({TENSORFLOW} & found.maybe)
-        decided[path] = near - maybe if TORCH in near else near or maybe or everywhere
-    project.frameworks = {path: found for path, found in decided.items() if found}
-    project.torch_files = {path for path, found in own.items() if TORCH in found}
+    everywhere = frozenset(framework for frameworks in own.values() for framework in frameworks)
+    for path, names in imports.items():
+        decided = frozenset(own[path])
+        if not decided:
+            near = frozenset(framework for framework in (TORCH, TENSORFLOW) if path in reached[framework])
+            maybe = frozenset({TENSORFLOW} & names.maybe)
+            decided = near - maybe if TORCH in near else near or maybe or everywhere
+        if decided:
+            project.frameworks[path] = decided
+    project.torch_files = {path for path, frameworks in own.items() if TORCH in frameworks}
 
 
-def own_frameworks(found: Imports) -> Iterator[str]:
-    """Yield what a file's own imports say; nothing of one that imports neither, or TensorFlow only perhaps."""
-    torch = found.direct or ("companion" in found.sure | found.maybe and TENSORFLOW not in found.sure)
+def own_frameworks(imports: Imports) -> Iterator[str]:
+    """Yield the frameworks that a file surely imports: nothing for one that may import TensorFlow, and nothing else."""
+    torch = imports.direct or (COMPANION in imports.sure | imports.maybe and TENSORFLOW not in imports.sure)
     if torch:
         yield TORCH
-    if TENSORFLOW in found.sure and (not torch or found.trains_tensorflow):
+    if TENSORFLOW in imports.sure and (not torch or imports.trains_tensorflow):
         yield TENSORFLOW
 
 
 def spread(framework: str, own: dict[str, set[str]], links: dict[str, set[str]]) -> set[str]:
     """Return the undecided files that are linked to a framework's files by imports, by way of undecided files only."""
-    found: set[str] = set()
+    reached: set[str] = set()
     pending = [path for path, frameworks in own.items() if framework in frameworks]
     while pending:
-        for other in links[pending.pop()]:
-            if not own[other] and other not in found:
-                found.add(other)
-                pending.append(other)
-    return found
+        new = {other for other in links[pending.pop()] if not own[other]} - reached
+        reached |= new
+        pending += new
+    return reached

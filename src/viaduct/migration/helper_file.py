@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from viaduct.migration import helper_text
 from viaduct.migration.findings import Finding
 from viaduct.migration.neutral import NAME
+from viaduct.migration.predicates import imported_modules
 from viaduct.migration.project import Project
 from viaduct.migration.source import lines_of
 from viaduct.migration.walk import Walk
@@ -68,7 +69,7 @@ class Helper:
 
 def gather(found: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
     """Return the helpers that scripts import, if they exist, a changed script needs them, or they are lost."""
-    made: dict[str, Helper] = {}
+    helpers: dict[str, Helper] = {}
     for script in scripts:
         module, path = project.helpers.get(script.path, ("", ""))
         if not module or f"from {module} import" not in script.text:
@@ -76,11 +77,12 @@ def gather(found: Walk, project: Project, scripts: Iterable[Script]) -> list[Hel
         tree = ast.parse(script.text)
         local = imported_as(tree, module)
         if local:
-            helper = made.setdefault(path, Helper(path, read(found.root / path)))
+            file = found.root / path
+            helper = helpers.setdefault(path, Helper(path, file.read_bytes() if file.is_file() else b""))
             helper.needed |= script.changed
-            asked = {**dict.fromkeys(MENTION.findall(script.advised), 1), **helper_text.uses(tree, local)}
-            helper.uses |= {name: (script.path, line) for name, line in asked.items() if name not in helper.uses}
-    return [helper for _, helper in sorted(made.items()) if helper.before or helper.needed or is_lost(found, helper)]
+            used = {**dict.fromkeys(MENTION.findall(script.advised), 1), **helper_text.uses(tree, local)}
+            helper.uses |= {name: (script.path, line) for name, line in used.items() if name not in helper.uses}
+    return [helper for _, helper in sorted(helpers.items()) if helper.before or helper.needed or is_lost(found, helper)]
 
 
 def is_lost(found: Walk, helper: Helper) -> bool:
@@ -89,18 +91,13 @@ def is_lost(found: Walk, helper: Helper) -> bool:
     return not found.single and all(PurePosixPath(path).name != name for path in found.scripts)
 
 
-def read(path: Path) -> bytes:
-    """Return the content of a file; empty if there is none."""
-    return path.read_bytes() if path.is_file() else b""
-
-
 def imported_as(tree: ast.AST, module: str) -> str:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == module and not node.level:
-            for alias in node.names:
-                if alias.name == NAME:
-                    return alias.asname or NAME
-    return ""
+    """Return the local name of the helper's object; empty if a script does not import it."""
+    imports = (
+        node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and imported_modules(node) == [module]
+    )
+    names = (alias.asname or NAME for node in imports for alias in node.names if alias.name == NAME)
+    return next(names, "")
 
 
 def on_missing(helper: str, name: str, path: str, line: int, before: str) -> Finding:

@@ -1,8 +1,8 @@
 """The text of the helper of `--to any`, cut to what a project's scripts use of it.
 
-The complete helper is `accelerator_device.py` of this folder: a module that is tested as it is, and that nothing here
-imports. Members of its class, results for the CPU, other definitions and imports that the used members do not need are
-left out, by whole lines.
+The complete helper is `accelerator_device.py` of this folder, a module with tests of its own that nothing here imports.
+Members of its class, results for the CPU, other definitions and imports that the used members do not need are left out,
+by whole lines.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from viaduct.migration.graphs import find_reachable
 from viaduct.migration.project import HELPER
 
 WHOLE = Path(__file__).with_name(f"{HELPER}.py")
@@ -38,7 +39,8 @@ def read_helper() -> str:
 def write(uses: Iterable[str]) -> str:
     """Return the helper with the members that `accelerator.USE` needs, on any card and on the CPU."""
     known, lines = known_parts(), read_helper().splitlines(keepends=True)
-    wanted = collect_reachable(known, [*ALWAYS, *(f".{use}" for use in uses)])
+    needs = {name: known_part.needs for name, known_part in known.items()}
+    wanted = set[str]().union(*(find_reachable(name, needs) for name in (*ALWAYS, *(f".{use}" for use in uses))))
     gone = {line for name, part in known.items() if name not in wanted for line in range(part.first, part.last + 1)}
     return on_one_line("".join(line for number, line in enumerate(lines, 1) if number not in gone))
 
@@ -50,16 +52,6 @@ def on_one_line(text: str) -> str:
     head, *entries, _ = text[start:stop].splitlines()
     joined = head + " ".join(entry.strip() for entry in entries).rstrip(",") + "}\n"
     return text[:start] + joined + text[stop:] if len(joined) <= MAX_LINE_CHARACTERS else text
-
-
-def collect_reachable(known: dict[str, Part], pending: list[str]) -> set[str]:
-    found: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in known and name not in found:
-            found.add(name)
-            pending += known[name].needs
-    return found
 
 
 @lru_cache(maxsize=1)
@@ -85,8 +77,9 @@ def parts(tree: ast.Module, text: str) -> Iterator[tuple[str, Part]]:
                     yield f".{key.value}", part(key, lines)
 
 
-def members(held: ast.ClassDef, lines: list[str]) -> Iterator[tuple[str, Part]]:
-    for statement in held.body:
+def members(definition: ast.ClassDef, lines: list[str]) -> Iterator[tuple[str, Part]]:
+    """Yield the parts of the helper's class by name."""
+    for statement in definition.body:
         if isinstance(statement, ast.FunctionDef):
             yield f".{statement.name}", part(statement, lines)
         elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
@@ -146,19 +139,16 @@ def uses(tree: ast.AST, local: str) -> dict[str, int]:
 
     If the helper itself is passed on, its uses are not known: then all members count.
     """
-    asked = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_called(node.value, local)]
-    known = {node.value for node in asked}
-    found = {node.attr: node.lineno for node in sorted(asked, key=lambda node: -node.lineno)}
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_read(node.value, local)]
+    known = {node.value for node in attributes}
+    found = {node.attr: node.lineno for node in sorted(attributes, key=lambda node: -node.lineno)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and is_called(node, local) and node not in known:
-            return {**dict.fromkeys(everything(), node.lineno), **found}
+        if isinstance(node, ast.Name) and is_read(node, local) and node not in known:
+            members = (name[1:] for name in known_parts() if name.startswith("."))
+            return {**dict.fromkeys(members, node.lineno), **found}
     return found
 
 
-def is_called(node: ast.AST, local: str) -> bool:
+def is_read(node: ast.AST, local: str) -> bool:
+    """Return True for a read of a name."""
     return isinstance(node, ast.Name) and node.id == local and isinstance(node.ctx, ast.Load)
-
-
-def everything() -> list[str]:
-    """Return the names of all members of the helper."""
-    return [name[1:] for name in known_parts() if name.startswith(".")]

@@ -1,6 +1,6 @@
 """Files that git ignores, found without running git: .gitignore, info/exclude and the user's own list.
 
-Patterns are those of gitignore(5). Matching never backtracks further than the last star, so that no pattern takes long.
+Patterns are those of gitignore(5). Matching backtracks to the last star only, so that no pattern takes long.
 """
 
 from __future__ import annotations
@@ -8,57 +8,58 @@ from __future__ import annotations
 import os
 import re
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from viaduct.plain_files import read_plain_file
 from viaduct.repository import Index, Repository, UnreadableRepository, find_repository, open_repository, read_settings
 
-LARGEST = 1 << 20
+MAX_BYTES = 1 << 20
+"""A larger file is not read as a list of patterns."""
 LETTERS, DIGITS = string.ascii_letters, string.digits
-CLASSES: dict[str, Callable[[str], bool]] = {
+Test = Callable[[str], bool]
+CLASSES: dict[str, Test] = {
     **{"alpha": LETTERS.__contains__, "digit": DIGITS.__contains__, "alnum": (LETTERS + DIGITS).__contains__},
     **{"upper": string.ascii_uppercase.__contains__, "lower": string.ascii_lowercase.__contains__},
     **{"space": string.whitespace.__contains__, "blank": " \t".__contains__, "punct": string.punctuation.__contains__},
     "xdigit": string.hexdigits.__contains__,
 }
-Test = Callable[[str], bool]
-STAR = "*"
+"""Named classes of characters, as in `[[:alpha:]]`."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """One line: `segments` are the parts between slashes, None for `**`."""
+    """One line of a .gitignore."""
 
-    segments: tuple[Test | None, ...]
+    segments: tuple[Test | None, ...]  # tests of the names between slashes; None for `**`
     negated: bool = False
     folder_only: bool = False
 
     def matches(self, path: str) -> bool:
         """Match a path relative to the folder of the file that holds the pattern. As in git, `?` is one byte."""
-        return match_segments(self.segments, os.fsencode(path).decode("latin-1").split("/"))
+        return match_path(self.segments, os.fsencode(path).decode("latin-1").split("/"))
 
 
 @dataclass(frozen=True)
 class Ignoring:
-    """The rules that hold in one folder. `lists`: (folder within the repository, patterns), the strongest last."""
+    """The rules that hold in one folder."""
 
-    lists: tuple[tuple[str, tuple[Pattern, ...]], ...] = ()
+    lists: tuple[tuple[str, tuple[Pattern, ...]], ...] = ()  # (folder in the repository, patterns), the strongest last
     index: Index = field(default_factory=Index)
-    prefix: str = ""  # of this folder within the repository: empty, or ending in a slash
-    inside: bool = False  # the whole folder is ignored: only what git tracks counts
-    active: bool = False
+    prefix: str = ""  # path of this folder within the repository: empty, or ending in a slash
+    inside: bool = False  # the whole folder is ignored: of its files only those that git tracks count
+    active: bool = False  # False: there is no repository, and nothing is ignored
 
     def is_ignored(self, name: str, is_folder: bool) -> bool:
-        """Return True for what git ignores; a folder that holds a tracked file is looked into."""
+        """Return True for what git ignores; not for a tracked file and a folder that holds one."""
         path = self.prefix + name
         if not self.active or path in self.index.entries or (is_folder and path in self.index.folders):
             return False
         return self.is_matched(path, is_folder)
 
     def is_matched(self, path: str, is_folder: bool) -> bool:
-        """Return True if a path is ignored."""
+        """Return True if the patterns ignore a path, whether it is tracked or not."""
         if self.inside:
             return True
         for base, patterns in reversed(self.lists):
@@ -85,12 +86,12 @@ class Ignoring:
 def load_ignore_rules(root: Path) -> Ignoring:
     """Return the rules for the folder of a project, which may lie within a repository.
 
-    A folder that a repository around it ignores was named by the user: then nothing counts as ignored.
+    If the repository ignores that folder, nothing counts as ignored: the user has named the folder.
     """
     try:
         repository = find_repository(root)
     except UnreadableRepository:
-        return Ignoring()
+        repository = None
     if repository is None:
         return Ignoring()
     rules, folder = of_repository(repository), repository.top
@@ -103,6 +104,7 @@ def load_ignore_rules(root: Path) -> Ignoring:
 
 
 def begin_repository(top: Path) -> Ignoring:
+    """Return the rules at the top of a repository within the project; none if it cannot be read."""
     try:
         return of_repository(open_repository(top))
     except UnreadableRepository:
@@ -115,11 +117,12 @@ def of_repository(repository: Repository) -> Ignoring:
         index = repository.index
     except UnreadableRepository:
         index = Index()
-    lists = [("", read_patterns(path)) for path in (users_list(repository), repository.common / "info" / "exclude")]
-    return Ignoring(tuple(lists), index, active=True).with_list(repository.top)
+    paths = (find_users_list(repository), repository.common / "info" / "exclude")
+    lists = tuple(("", read_patterns(path)) for path in paths)
+    return Ignoring(lists, index, active=True).with_list(repository.top)
 
 
-def users_list(repository: Repository) -> Path:
+def find_users_list(repository: Repository) -> Path:
     """Return the file that core.excludesFile names, or git's default."""
     home = Path(os.path.expanduser("~"))
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
@@ -131,7 +134,7 @@ def users_list(repository: Repository) -> Path:
 def read_patterns(path: Path) -> tuple[Pattern, ...]:
     """Return the patterns of a file; none where it is missing, a link, or not a plain file."""
     try:
-        text = read_plain_file(path, LARGEST).removeprefix(b"\xef\xbb\xbf").decode("latin-1")
+        text = read_plain_file(path, MAX_BYTES).removeprefix(b"\xef\xbb\xbf").decode("latin-1")  # without a BOM
     except OSError:
         return ()
     return tuple(pattern for line in text.split("\n") if (pattern := parse_pattern(line.removesuffix("\r"))))
@@ -157,46 +160,56 @@ def parse_pattern(line: str) -> Pattern | None:
     return Pattern(segments, negated, folder_only)
 
 
-def match_segments(pattern: tuple[Test | None, ...], path: list[str]) -> bool:
-    """`**` stands for any number of folders, at the end for one at least."""
+def match_path(pattern: tuple[Test | None, ...], names: list[str]) -> bool:
+    """Return True if a pattern matches a path; `**` stands for any number of folders, at the end for one at least."""
     if pattern[-1] is None and len(pattern) > 1:
-        return any(match_segments(pattern[:-1], path[:count]) for count in range(1, len(path)))
-    at = location = 0
-    star = held = -1
-    while location < len(path):
-        if at < len(pattern) and pattern[at] is None:
-            star, held, at = at, location, at + 1
-        elif at < len(pattern) and (test := pattern[at]) is not None and test(path[location]):
-            at, location = at + 1, location + 1
+        return any(match_path(pattern[:-1], names[:count]) for count in range(1, len(names)))
+    return match_all(pattern, names)
+
+
+def match_all(tests: Sequence[Test | None], items: Sequence[str]) -> bool:
+    """Return True if each item passes the test at its place; None stands for any number of items.
+
+    Where a test fails, the last None takes one item more, and the tests behind it begin anew.
+    """
+    test_index = index = 0
+    star = resume = -1  # positions of the last None, and of the first item that it does not take
+    while index < len(items):
+        test = tests[test_index] if test_index < len(tests) else None
+        if test is not None and test(items[index]):
+            test_index, index = test_index + 1, index + 1
+        elif test is None and test_index < len(tests):
+            star, resume, test_index = test_index, index, test_index + 1
         elif star >= 0:
-            held += 1
-            at, location = star + 1, held
+            resume += 1
+            test_index, index = star + 1, resume
         else:
             return False
-    return all(segment is None for segment in pattern[at:])
+    return all(test is None for test in tests[test_index:])
 
 
 def compile_segment(text: str) -> Test:
     """Return a test of one name; the common shapes are plain comparisons."""
     tokens = list(tokens_of(text))
-    letters = [token for token in tokens if isinstance(token, str) and token != STAR]
-    literal = "".join(token.removeprefix("=") for token in letters)
+    letters = [token for token in tokens if isinstance(token, str)]
+    literal = "".join(letters)
     if len(letters) == len(tokens):
         return literal.__eq__
-    if len(letters) == len(tokens) - 1 and tokens[0] == STAR:
+    if len(letters) == len(tokens) - 1 and tokens[0] is None:
         return lambda name: name.endswith(literal)
-    if len(letters) == len(tokens) - 1 and tokens[-1] == STAR:
+    if len(letters) == len(tokens) - 1 and tokens[-1] is None:
         return lambda name: name.startswith(literal)
-    return lambda name: match_tokens(tokens, name)
+    tests = [token.__eq__ if isinstance(token, str) else token for token in tokens]
+    return lambda name: match_all(tests, name)
 
 
-def tokens_of(text: str) -> Iterator[str | Test]:
-    """`*` for a star, `=x` for the letter x, and a function for `?` and `[…]`."""
+def tokens_of(text: str) -> Iterator[str | Test | None]:
+    """Yield None for a star, a letter for itself, and a test of one character for `?` and `[…]`."""
     location = 0
     while location < len(text):
         character = text[location]
         if character == "*":
-            yield STAR
+            yield None
             while text[location + 1 : location + 2] == "*":
                 location += 1
         elif character == "?":
@@ -207,7 +220,7 @@ def tokens_of(text: str) -> Iterator[str | Test]:
         else:
             if character == "\\" and location + 1 < len(text):
                 location += 1
-            yield f"={text[location]}"
+            yield text[location]
         location += 1
 
 
@@ -226,21 +239,3 @@ def parse_set(text: str, start: int) -> tuple[Test, int] | None:
         return inside != negated
 
     return is_member, found.end() - 1
-
-
-def match_tokens(tokens: list[str | Test], name: str) -> bool:
-    """Return True if a name matches the tokens of a pattern."""
-    at = location = 0
-    star = held = -1
-    while location < len(name):
-        token = tokens[at] if at < len(tokens) else None
-        if token == STAR:
-            star, held, at = at, location, at + 1
-        elif token is not None and (token == f"={name[location]}" if isinstance(token, str) else token(name[location])):
-            at, location = at + 1, location + 1
-        elif star >= 0:
-            held += 1
-            at, location = star + 1, held
-        else:
-            return False
-    return all(token == STAR for token in tokens[at:])

@@ -1,8 +1,8 @@
 """Import graph of a project: which files import which, and which run together in one program.
 
-Names are matched with files only; nothing is imported. A script in a folder imports its neighbours by their bare names,
-and a project may itself be a folder of a larger package, so a dotted name is tried as it stands, from the folder of the
-file that imports it, and by its end.
+Names are matched with files only; nothing is imported. A script imports the modules of its own folder without the
+folder's name, and a project may itself be a folder of a larger package. So a dotted name is looked up from the folder
+of the file that imports it, as it stands, without its first parts, and as the end of a longer name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from viaduct.cards import NPU
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
+from viaduct.migration.graphs import reverse_edges
 from viaduct.migration.project import Project
 
 LIBRARIES = frozenset(
@@ -22,8 +23,13 @@ LIBRARIES = frozenset(
         *PYTORCH_COMPANIONS,
     }
 )
-"""Roots whose submodules (`tensorflow.data`) are never files of the project."""
-IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([\w, \t(]+)|import[ \t]+([\w., \t]+))", re.M)
+"""Top-level modules whose submodules (`tensorflow.data`) are not files of the project."""
+IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\((?:[^)#]|#[^\n]*\n)*\)|[^\n#;]+)"
+    rb"|import[ \t]+([\w., \t]+))",
+    re.MULTILINE,
+)
+"""`from DOTS MODULE import NAMES`, the names in parentheses or on one line; or `import MODULES`."""
 
 
 class Modules:
@@ -31,7 +37,7 @@ class Modules:
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = {Project.module_of(path)[0]: path for path in paths}
-        self.tails: dict[str, list[str]] = {}
+        self.tails: dict[str, list[str]] = {}  # last part of a name -> names
         for name in self.paths:
             self.tails.setdefault(name.rpartition(".")[2], []).append(name)
 
@@ -56,46 +62,46 @@ class Modules:
         return {path for path in found if path is not None} - {importer}
 
 
+def scan_statements(data: bytes) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield (leading dots, module, imported names) of each import of a text, found without parsing it."""
+    for dots, module, names, modules in IMPORT.findall(data):
+        if modules:
+            yield from ((0, item.split()[0], []) for item in modules.decode().split(",") if item.strip())
+        else:
+            listed = re.sub(rb"#[^\n]*", b"", names).decode(errors="replace")
+            yield len(dots), module.decode(), re.findall(r"(?:^|[(,])\s*(\w+)", listed)
+
+
 def scan_imports(data: bytes, path: str) -> Iterator[str]:
-    """Yield the dotted names that a text imports, seen without parsing it."""
-    module, is_package = Project.module_of(path)
-    parts = [part for part in module.split(".") if part]
-    for base, names, plain in IMPORT.findall(data):
-        if plain:
-            yield from (item.split()[0] for item in plain.decode().split(",") if item.strip())
-            continue
-        text = base.decode()
-        dots = len(text) - len(text.lstrip("."))
-        if dots:
-            kept = parts[: len(parts) - dots + is_package]
-            text = ".".join([*kept, *filter(None, [text.lstrip(".")])])
-        if text:
-            yield text
-        imported = (token.split()[0] for token in names.decode().replace("(", " ").split(",") if token.strip())
-        yield from (f"{text}.{name}" if text else name for name in imported)
+    """Yield the dotted names that a text imports, of `from a import b` both a and a.b, relative ones resolved."""
+    own_module, is_package = Project.module_of(path)
+    parts = own_module.split(".") if own_module else []
+    for dots, name, members in scan_statements(data):
+        package = parts[: len(parts) - dots + is_package] if dots else []
+        module = ".".join([*package, *([name] if name else [])])
+        if module:
+            yield module
+        yield from (f"{module}.{member}" if module else member for member in members)
 
 
 def note_importers(project: Project) -> None:
     """Fill `project.importers`, the reverse of `project.imports`."""
-    for path, imported in project.imports.items():
-        for other in imported:
-            project.importers.setdefault(other, set()).add(path)
+    project.importers = reverse_edges(project.imports)
 
 
 def programs_of(project: Project, path: str) -> list[set[str]]:
-    """Return the programs that a file can be part of, each as the set of its files; at least the file's own."""
-    above, pending = {path}, [path]
-    while pending:
-        fresh = project.importers.get(pending.pop(), set()) - above
-        above |= fresh
-        pending += fresh
-    roots = [parent for parent in above if not project.importers.get(parent)]
-    return [project.reaches(root) for root in sorted(roots or above)]
+    """Return the programs that a file can be part of, each as the set of its files.
+
+    A program begins with a file that no other imports. Files that all import each other are one program.
+    """
+    importers = project.all_importers(path)
+    roots = [importer for importer in importers if not project.importers.get(importer)]
+    return [project.reaches(root) for root in sorted(roots or importers)]
 
 
 def escapes_of(project: Project, path: str) -> list[str]:
-    """Return the lines, as `file:line`, of the file's programs at which Horovod's module is not followed."""
+    """Return the lines, as `file:line`, at which the file's programs pass Horovod's module on to code not followed."""
     if not project.escapes:
         return []
-    files = {item for program in programs_of(project, path) for item in program}
-    return [f"{node}:{line}" for node in sorted(files & {*project.escapes}) for line in sorted(project.escapes[node])]
+    files = set[str]().union(*programs_of(project, path)) & project.escapes.keys()
+    return [f"{file}:{line}" for file in sorted(files) for line in sorted(project.escapes[file])]

@@ -59,7 +59,7 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
             raise BadValue(f"stopped by {stop.name}.", "No file was changed.") from None
         except OSError as error:
             work.take_back()
-            where = printable_path(str(error.filename or root))
+            where = printable_path(error.filename or root)
             raise BadValue(f"{where} cannot be written: {error.strerror}.", "No file was changed.") from error
         except Meddled as error:
             work.take_back()
@@ -77,18 +77,16 @@ def start_work(root: Path) -> Held:
     except Busy:
         raise is_busy(root) from None
     except Foreign as error:
-        raise BadValue(
-            f"{printable_path(str(error))}.", "--in-place keeps its journal there: move that away."
-        ) from None
+        raise BadValue(f"{printable_path(error)}.", "--in-place keeps its journal there: move that away.") from None
     except OSError as error:
         raise BadValue(
-            f"{printable_path(str(root))} takes no new file: {error.strerror}.",
+            f"{printable_path(root)} takes no new file: {error.strerror}.",
             "--in-place keeps its journal there while it writes. Make the folder writable, or give --out DIR.",
         ) from None
     if os.path.lexists(folder / JOURNAL):  # killed since we looked
         held.release(remove=False)
         raise BadValue(
-            f"a migration of {printable_path(str(root))} was interrupted just now.", "Start again: that undoes it."
+            f"a migration of {printable_path(root)} was interrupted just now.", "Start again: that undoes it."
         )
     try:
         remove_contents(folder)
@@ -113,18 +111,18 @@ class Work:
         for name in (OLD, NEW):
             os.mkdir(self.folder / name, 0o700)
         for number, file in enumerate(files):
-            self.check_stop()
+            self.stop.check()
             self.changes.append(prepare(self.root, self.folder, number, file))
         check_names(self.root, self.changes)
         flush_all(self.folder, len(files))
-        self.check_stop()
+        self.stop.check()
         write_journal(self.folder, self.changes)
         for number, change in enumerate(self.changes):
-            self.check_stop()
+            self.stop.check()
             self.replace_content(number, change)
         self.check_backups()
         flush_folders({(self.root / change.path).parent for change in self.changes})
-        self.check_stop()
+        self.stop.check()
         os.unlink(self.folder / JOURNAL)
         self.written = True
         self.finish()
@@ -151,11 +149,6 @@ class Work:
         self.rewritten[found.st_dev, found.st_ino] = change.new
         return None
 
-    def check_stop(self) -> None:
-        """Raise Stopped if a signal has come."""
-        if self.stop.signal is not None:
-            raise Stopped
-
     def check_backups(self) -> None:
         """Raise if somebody wrote into a file just before it was replaced: then its old inode shows it."""
         for number, change in enumerate(self.changes):
@@ -176,23 +169,20 @@ class Work:
         """Put every file back; raise BadValue if that fails too: then the journal stays for the next start."""
         try:
             if os.path.lexists(self.folder / JOURNAL):
-                self.raise_if_left(undo(self.root, self.folder, self.changes))
+                left = undo(self.root, self.folder, self.changes)
+                if left:
+                    self.held.release(remove=False)
+                    raise was_edited(self.root, self.folder, left)
                 os.unlink(self.folder / JOURNAL)
         except OSError as error:
             self.held.release(remove=False)
             raise BadValue(
-                f"{printable_path(str(error.filename or self.root))} cannot be written: {error.strerror}, "
+                f"{printable_path(error.filename or self.root)} cannot be written: {error.strerror}, "
                 "and not every file could be put back.",
-                f"Nothing is lost: {printable_path(str(self.folder))} holds the files as they were.",
+                f"Nothing is lost: {printable_path(self.folder)} holds the files as they were.",
                 "The next `viaduct migrate` of this project puts them back.",
             ) from error
         self.finish()
-
-    def raise_if_left(self, left: dict[str, int]) -> None:
-        """Raise the error that names files which somebody edited meanwhile."""
-        if left:
-            self.held.release(remove=False)
-            raise was_edited(self.root, self.folder, left)
 
 
 # ---- before anything is changed
@@ -204,9 +194,7 @@ def prepare(root: Path, folder: Path, number: int, file: FileResult) -> Change:
     check_folder(root, file.path)
     if not file.before:
         if os.path.lexists(path):
-            raise Meddled(
-                f"{printable_path(str(path))} has appeared during the migration.", "No file was written; start again."
-            )
+            raise has_appeared(path)
         write_file(new, file.after, 0o666)
         take_group(new, path.parent)
         return Change(file.path, "create", "", digest(file.after))
@@ -268,6 +256,11 @@ def check_names(root: Path, changes: list[Change]) -> None:
                 )
 
 
+def has_appeared(path: Path) -> Meddled:
+    """Return the error for a file that somebody else has made where a new one is to be written."""
+    return Meddled(f"{printable_path(path)} has appeared during the migration.", "No file was written; start again.")
+
+
 # ---- the change itself
 
 
@@ -276,9 +269,7 @@ def create(new: Path, path: Path) -> None:
     try:
         return os.link(new, path)
     except FileExistsError:
-        raise Meddled(
-            f"{printable_path(str(path))} has appeared during the migration.", "No file was written; start again."
-        ) from None
+        raise has_appeared(path) from None
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK) or os.path.lexists(path):
             raise

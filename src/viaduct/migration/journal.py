@@ -69,7 +69,7 @@ class Meddled(Exception):
 def meddled_with(path: Path) -> Meddled:
     """Return the error for a file that was changed during the migration."""
     return Meddled(
-        f"{printable_path(str(path))} was changed while it was being migrated.", "No file was written; start again."
+        f"{printable_path(path)} was changed while it was being migrated.", "No file was written; start again."
     )
 
 
@@ -81,7 +81,7 @@ def check_folder(root: Path, path: str) -> None:
     if not (expected == real or expected.startswith(os.path.join(real, ""))):
         raise Meddled(f"{printable_path(path)} leads out of the project.", "No file was written.")
     if os.path.realpath(os.path.join(real, parent)) != expected:
-        raise Meddled(f"{printable_path(str(root / parent))} has become a link.", "No file was written; start again.")
+        raise Meddled(f"{printable_path(root / parent)} has become a link.", "No file was written; start again.")
 
 
 def begun_name(new: Path) -> Path:
@@ -113,9 +113,8 @@ def read_journal(state: Path) -> list[Change]:
         return [parse_change(item) for item in record["changes"]]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise BadValue(
-            f"{printable_path(str(state / JOURNAL))} is not a journal of this viaduct ({printable_path(str(error))}).",
-            f"Compare {printable_path(str(state / OLD))} with the files by hand, "
-            f"then remove {printable_path(str(state))}.",
+            f"{printable_path(state / JOURNAL)} is not a journal of this viaduct ({printable_path(error)}).",
+            f"Compare {printable_path(state / OLD)} with the files by hand, then remove {printable_path(state)}.",
         ) from None
 
 
@@ -252,7 +251,7 @@ def recover_folder(root: Path, say: Callable[[str], None]) -> None:
         raise is_busy(root) from None
     except Foreign as error:
         raise BadValue(
-            f"an interrupted migration is to be undone, but {printable_path(str(error))}.",
+            f"an interrupted migration is to be undone, but {printable_path(error)}.",
             "Let its owner start `viaduct migrate` there once, or remove it.",
         ) from None
     except OSError as error:
@@ -273,35 +272,33 @@ def recover_folder(root: Path, say: Callable[[str], None]) -> None:
         raise
     held.release(remove=True)
     what = "it is undone: every file is as it was before" if changes else "it had changed no file"
-    say(f"A migration of {printable_path(str(root))} was interrupted; {what}.")
+    say(f"A migration of {printable_path(root)} was interrupted; {what}.")
 
 
 def is_busy(root: Path) -> BadValue:
     """Return the error for a project that another migration is writing to."""
     return BadValue(
-        f"another `viaduct migrate --in-place` is writing to {printable_path(str(root))}.", "Wait until it has ended."
+        f"another `viaduct migrate --in-place` is writing to {printable_path(root)}.", "Wait until it has ended."
     )
 
 
 def cannot_recover(state: Path, error: OSError) -> BadValue:
     """Return the error for an interrupted migration that cannot be undone."""
     return BadValue(
-        f"an interrupted migration cannot be undone: {error.strerror} "
-        f"({printable_path(str(error.filename or state))}).",
-        f"{printable_path(str(state))} holds the files as they were; start again when it can be written.",
+        f"an interrupted migration cannot be undone: {error.strerror} ({printable_path(error.filename or state)}).",
+        f"{printable_path(state)} holds the files as they were; start again when it can be written.",
     )
 
 
 def was_edited(root: Path, state: Path, left: dict[str, int]) -> BadValue:
     """Return the error for files that were edited after an interrupted migration."""
     shortly = [
-        f"{printable_path(path)} (before: {printable_path(str(state / OLD / str(number)))})"
-        for path, number in left.items()
+        f"{printable_path(path)} (before: {printable_path(state / OLD / str(number))})" for path, number in left.items()
     ]
     more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
     return BadValue(
-        f"a migration of {printable_path(str(root))} was interrupted, and somebody has changed since: "
+        f"a migration of {printable_path(root)} was interrupted, and somebody has changed since: "
         f"{', '.join(shortly[:SHOWN])}{more}.",
         "That is left as it is; every other file is as it was before.",
-        f"Keep what you need of both, then remove {printable_path(str(state))}.",
+        f"Keep what you need of both, then remove {printable_path(state)}.",
     )

@@ -36,15 +36,12 @@ def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
         "tool": {"name": "viaduct", "version": __version__},
         "command": outcome.command,
         "options": asdict(outcome.options),
-        "incomplete": [
-            {"path": readable(skipped_file.path), "reason": skipped_file.why(language)}
-            for skipped_file in outcome.unread
-        ],
+        "incomplete": [{"path": readable(unread.path), "reason": unread.why(language)} for unread in outcome.unread],
         "summary": asdict(summarise(outcome)),
         "files": [file_record(file, language) for file in outcome.files],
         **({"added": [added_record(file) for file in outcome.added]} if outcome.added else {}),
         "skipped": [{"path": readable(item.path), "reason": item.why(language)} for item in outcome.walk.skipped],
-        "places": [place_record(outcome, entry, language) for entry in outcome.places],
+        "places": [place_record(place, language) for place in outcome.places],
         "findings": [finding_record(outcome, finding, language) for finding in outcome.findings],
     }
 
@@ -72,9 +69,9 @@ def added_record(file: FileResult) -> dict[str, Any]:
     return {"path": readable(file.path), "state": state, "text": file.new}
 
 
-def place_record(outcome: Outcome, place: Place, language: str) -> dict[str, Any]:
+def place_record(place: Place, language: str) -> dict[str, Any]:
     """Return the record of a place of the ledger; `message` is there if a finding or the ledger has one."""
-    message = place.message_zh if language == "zh" and place.message_zh else place.message
+    message = place.text(language)
     return {
         "requirement": place.requirement,
         "file": readable(place.file),

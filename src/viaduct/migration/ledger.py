@@ -1,8 +1,8 @@
-"""The ledger of a migration: for every requirement of the target, the places that need it and the state of each.
+"""The ledger of a migration: for every requirement of the target, the places that it concerns and the state of each.
 
 It joins two independent sources. The rules report what they changed and what needs manual review. The search of
 candidates.py finds the places that need a change in the original, and those that still need one in the result. A place
-that still needs a change and has no finding is unresolved: a silent miss becomes a line of the report.
+that still needs a change and has no finding is unresolved, so a construct that every rule missed is reported too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from viaduct.migration.candidates import Candidate, find_candidates
+from viaduct.migration.candidates import Candidate, Mark, find_candidates
 from viaduct.migration.findings import LEFT, Finding, Status
+from viaduct.migration.graphs import group_connected
 from viaduct.migration.requirements import REQUIREMENTS, by_name, requirement_of
 
 if TYPE_CHECKING:
@@ -21,24 +22,14 @@ if TYPE_CHECKING:
 
 State = Literal["changed", "right", "manual", "unresolved"]
 STATES: tuple[State, ...] = ("changed", "right", "manual", "unresolved")
-TITLES: dict[State, str] = {
-    "changed": "changed",
-    "right": "already right",
-    "manual": "manual review",
-    "unresolved": "unresolved",
-}
-TITLES_ZH: dict[State, str] = {
-    "changed": "已修改",
-    "right": "原本正确",
-    "manual": "需人工检查",
-    "unresolved": "未能确定",
-}
+TITLES = dict(zip(STATES, ("changed", "already right", "manual review", "unresolved"), strict=True))
+TITLES_ZH = dict(zip(STATES, ("已修改", "原本正确", "需人工检查", "未能确定"), strict=True))
 UNRESOLVED = "engine.unresolved"
+"""Name of the rule in findings of the ledger itself."""
 MAX_LINES = 100
 """Lines of one place or finding that are indexed: a class of a thousand lines is found by its first ones."""
-BESIDE = ("tf1.session_grad_fusion",)
+SECONDARY_RULES = ("tf1.session_grad_fusion",)
 """Rules that add to a place which another rule of the same requirement changes; their changes are not counted."""
-COUNTED: tuple[Status, ...] = ("changed", "manual", "unresolved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +43,21 @@ class Place:
     what: str  # the beginning of its text, or the path of the file
     message: str = ""
     message_zh: str = ""
-    is_new: bool = False  # no rule has reported it
+    is_new: bool = False  # True: no rule has reported it, so that it becomes a finding of the ledger's own
 
     def as_finding(self) -> Finding:
-        """Return an unresolved place that no rule has reported as a finding."""
+        """Return the finding of a place with `is_new`."""
         messages = self.message, self.message_zh
         return Finding(self.file, self.line, self.line, 1, UNRESOLVED, "report", "unresolved", *messages, "high")
+
+    def text(self, language: str) -> str:
+        """Return the message in a language, English where there is no other."""
+        return self.message_zh if language == "zh" and self.message_zh else self.message
 
 
 @dataclass(frozen=True)
 class Row:
-    """Numbers of the places of one requirement: all (`needed`), and those in each state."""
+    """Counts of the places of one requirement: all of them (`needed`), and those in each state."""
 
     requirement: str
     title: str
@@ -79,51 +74,55 @@ class Row:
 
 
 def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tuple[Place, ...]:
-    """Return the ledger's places of one file. `findings` are those of the file, with the lines of the original."""
+    """Return the ledger's places of one file. `findings` are those of the file, with the lines of the original.
+
+    A candidate of the result needs a change unless its state is "right". The same text on the same original line may
+    have been right before: then only the text around it changed.
+    """
+    path, lines = original.path, result.lines
     before = find_candidates(original)
     after = find_candidates(result) if result is not original else before
     right = {(found.requirement, found.line, found.what) for found in before if found.state == "right"}
-    unfinished = [found for found in after if found.state != "right" and not was_right(found, right, result.lines)]
-    origins = find_origins(before, unfinished, result.lines)
+    unfinished = [
+        found
+        for found in after
+        if found.state != "right" and (found.requirement, lines[found.line - 1], found.what) not in right
+    ]
+    origins = find_origins(before, unfinished, lines)
     remaining = set(origins.values())
     claims = Claims(findings)
-    entries = [judge_remaining(original.path, before[number], claims) for number in sorted(remaining)]
-    entries += [
-        judge_changed(original.path, item, claims) for number, item in enumerate(before) if number not in remaining
-    ]
-    entries += [
-        describe_introduced(original.path, result.lines[candidate.line - 1], candidate)
-        for number, candidate in enumerate(unfinished)
-        if number not in origins
-    ]
-    entries += [of_finding(entry) for entry in claims.find_unclaimed() if counts(entry)]
-    return tuple(sorted(entries, key=lambda entry: (entry.line, entry.requirement, entry.what)))
+    places = [judge_remaining(path, before[number], claims) for number in sorted(remaining)]
+    places += [judge_changed(path, found, claims) for number, found in enumerate(before) if number not in remaining]
+    introduced = [found for number, found in enumerate(unfinished) if number not in origins]
+    places += [describe_introduced(path, lines[found.line - 1], found) for found in introduced]
+    places += [of_finding(finding) for finding in claims.find_unclaimed() if counts(finding)]
+    return tuple(sorted(places, key=lambda place: (place.line, place.requirement, place.what)))
 
 
-def was_right(found: Candidate, right: set[tuple[str, int, str]], lines: Sequence[int]) -> bool:
-    """Return True for a text that was right in the original and is still there: only the text around it changed."""
-    return (found.requirement, lines[found.line - 1], found.what) in right
+def indexed_lines(line: int, end_line: int) -> range:
+    """Return the lines under which a place or a finding is indexed and looked up."""
+    return range(line, min(end_line, line + MAX_LINES) + 1)
 
 
 class ByLine:
-    """Numbers of candidates or findings, by requirement and by each line that they span."""
+    """Positions, in their list, of candidates or findings: by requirement and by each line that they span."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, int], list[int]] = {}
 
     def add(self, requirement: str, line: int, end_line: int, number: int) -> None:
         """Record an entry under every line that it spans."""
-        for at in range(line, min(end_line, line + MAX_LINES) + 1):
-            self.numbers.setdefault((requirement, at), []).append(number)
+        for spanned in indexed_lines(line, end_line):
+            self.numbers.setdefault((requirement, spanned), []).append(number)
 
-    def on(self, requirement: str, line: int, end_line: int) -> Iterator[int]:
+    def find(self, requirement: str, line: int, end_line: int) -> Iterator[int]:
         """Yield the numbers of a requirement's entries that touch these lines."""
-        for at in range(line, min(end_line, line + MAX_LINES) + 1):
-            yield from self.numbers.get((requirement, at), ())
+        for spanned in indexed_lines(line, end_line):
+            yield from self.numbers.get((requirement, spanned), ())
 
 
 class Claims:
-    """The findings of a file; each is claimed by at most one place."""
+    """The findings of a file. A place claims those that are about it; each is claimed by at most one place."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = findings
@@ -135,18 +134,16 @@ class Claims:
 
     def claim(self, found: Candidate, status: Status) -> Finding | None:
         """Claim and return a finding of this status and the place's requirement on its lines; None if there is none."""
-        for number in self.lines.on(found.requirement, found.line, found.end_line):
+        for number in self.lines.find(found.requirement, found.line, found.end_line):
             if self.findings[number].status == status and number not in self.claimed:
                 self.claimed.add(number)
                 return self.findings[number]
         return None
 
     def find_unfinished(self, found: Candidate) -> Finding | None:
-        """Return a finding for a person that begins on a line of a place, whatever its requirement; else None."""
-        for line in range(found.line, min(found.end_line, found.line + MAX_LINES) + 1):
-            if line in self.unfinished:
-                return self.unfinished[line]
-        return None
+        """Return an unfinished finding that begins on a line of the place, whatever its requirement; else None."""
+        lines = indexed_lines(found.line, found.end_line)
+        return next((self.unfinished[line] for line in lines if line in self.unfinished), None)
 
     def find_unclaimed(self) -> Iterator[Finding]:
         """Return the findings that no place has claimed."""
@@ -154,38 +151,33 @@ class Claims:
 
 
 def find_origins(before: Sequence[Candidate], unfinished: Sequence[Candidate], lines: Sequence[int]) -> dict[int, int]:
-    """Return, for each place of the result that needs a change, the place of the original that it was, by number.
+    """Match places of the result that need a change with those of the original, by their positions in the two lists.
 
-    It is one of the same requirement on the lines that the place stems from, with the same text if there is such a one.
+    A place matches one of the same requirement on the lines that it stems from, preferably one with the same text.
     """
-    index, free = ByLine(), set[int]()
+    index, unmatched = ByLine(), set[int]()
     for number, found in enumerate(before):
         if found.state != "right":
             index.add(found.requirement, found.line, found.end_line, number)
-            free.add(number)
+            unmatched.add(number)
     origins: dict[int, int] = {}
     for number, found in enumerate(unfinished):
         first, last = lines[found.line - 1], lines[min(found.end_line, len(lines)) - 1]
-        near = [item for item in index.on(found.requirement, min(first, last), max(first, last)) if item in free]
-        same = next((item for item in near if before[item].what == found.what), None)
-        origin = same if same is not None else next(iter(near), None)
-        if origin is not None:
-            origins[number] = origin
-            free.discard(origin)
+        near = [item for item in index.find(found.requirement, min(first, last), max(first, last)) if item in unmatched]
+        if near:
+            origins[number] = next((item for item in near if before[item].what == found.what), near[0])
+            unmatched.discard(origins[number])
     return origins
 
 
 def judge_remaining(path: str, found: Candidate, claims: Claims) -> Place:
     """Return the entry of a place that still needs a change: its state is that of a finding, else unresolved."""
-    reported: tuple[tuple[Status, State], ...]
-    reported = (("unresolved", "unresolved"), ("manual", "manual"), ("advice", "right"))
-    for status, state in reported:
+    states: dict[Status, State] = {"unresolved": "unresolved", "manual": "manual", "advice": "right"}
+    for status, state in states.items():
         finding = claims.claim(found, status)
         if finding is not None:
-            return Place(
-                *(found.requirement, path, found.line, state, found.what),
-                *(finding.message, finding.message_zh),
-            )
+            messages = finding.message, finding.message_zh
+            return Place(found.requirement, path, found.line, state, found.what, *messages)
     other = claims.find_unfinished(found)
     if other is not None:
         return Place(found.requirement, path, found.line, "manual", found.what, other.message, other.message_zh)
@@ -199,21 +191,19 @@ def judge_remaining(path: str, found: Candidate, claims: Claims) -> Place:
 
 def judge_changed(path: str, found: Candidate, claims: Claims) -> Place:
     """Return the entry of a place that needs no change in the result: changed or right, unless a finding is open."""
-    reported: tuple[tuple[Status, State], ...] = (("unresolved", "unresolved"), ("manual", "manual"))
-    for status, state in reported if found.state != "right" else ():
-        finding = claims.claim(found, status)
+    states: tuple[Literal["unresolved", "manual"], ...] = ("unresolved", "manual")
+    for state in states if found.state != "right" else ():
+        finding = claims.claim(found, state)
         if finding is not None:
-            return Place(
-                *(found.requirement, path, found.line, state, found.what),
-                *(finding.message, finding.message_zh),
-            )
+            messages = finding.message, finding.message_zh
+            return Place(found.requirement, path, found.line, state, found.what, *messages)
     while claims.claim(found, "changed") is not None:
         pass  # several rules may have changed it
     return Place(found.requirement, path, found.line, "right" if found.state == "right" else "changed", found.what)
 
 
 def describe_introduced(path: str, line: int, found: Candidate) -> Place:
-    """Return the entry for something that the migration itself wrote wrongly."""
+    """Return the entry of a place that needs a change in the result and is in no place of the original."""
     message = f"the migration itself wrote `{found.what}`, which needs a change for the device: please report this"
     zh = f"迁移写入的 `{found.what}` 在设备上仍需修改:请反馈此问题"
     return Place(found.requirement, path, line, "unresolved", found.what, message, zh, is_new=True)
@@ -227,17 +217,16 @@ def subject_of(finding: Finding) -> str:
 
 def counts(finding: Finding) -> bool:
     """Return True if the ledger counts a finding: not advice, nor a change that is not mandatory."""
-    optional = finding.status == "changed" and (finding.kind in ("performance", "advice") or finding.rule in BESIDE)
-    return finding.status in COUNTED and not optional
+    if finding.status == "changed":
+        return finding.kind not in ("performance", "advice") and finding.rule not in SECONDARY_RULES
+    return finding.status in LEFT
 
 
 def of_finding(finding: Finding) -> Place:
-    """Return the entry of a finding."""
+    """Return the entry of a finding that the ledger counts."""
+    location = subject_of(finding), finding.file, finding.line
     what = finding.before.strip().split("\n", 1)[0][:60]
-    return Place(
-        *(subject_of(finding), finding.file, finding.line, finding.status, what),  # type: ignore[arg-type]
-        *(finding.message, finding.message_zh),
-    )
+    return Place(*location, finding.status, what, finding.message, finding.message_zh)  # type: ignore[arg-type]
 
 
 NEEDED_BY_RANKS = (
@@ -252,8 +241,7 @@ NEEDED_BY_RANKS = (
         "该程序在多个 rank 上训练,但未见启动集合通信",
     ),
 )
-
-
+"""Requirement, mark of a file that meets it, and the messages, English and Chinese, if no file of a program does."""
 NO_PLUGIN = (
     "this program names the card, and none of its files imports the plug-in that makes it known to torch",
     "该程序使用了加速卡,但没有任何文件导入使 torch 识别它的插件",
@@ -261,58 +249,46 @@ NO_PLUGIN = (
 
 
 def audit_programs(
-    marks: Mapping[str, frozenset[str]],
+    marks: Mapping[str, frozenset[Mark]],
     imports: Mapping[str, set[str]],
     places: Iterable[Place],
     is_set_outside: bool = False,
 ) -> list[Place]:
-    """Return the entries for what programs as a whole lack. `marks`: file -> what it does (`marks_of`).
+    """Return the entries for what programs as a whole lack; here a program is all files with marks that imports link.
 
     `is_set_outside`: a settings file or shell script of the project was changed, so the card may be named there.
     """
-    reported = {(entry.requirement, entry.file) for entry in places}
-    found: list[Place] = []
-    for files in programs(marks, imports):
-        done = frozenset[str]().union(*(marks[path] for path in files))
-        found += find_missing_communication(files, marks, done, reported)
-        names_card = "names card" in done or (is_set_outside and "takes device" in done)
-        if "torch" in done and names_card and "imports plug-in" not in done:
+    reported = {(place.requirement, place.file) for place in places}
+    lacking: list[Place] = []
+    for group in group_connected(sorted(marks), imports):
+        files = [path for path in group if path in marks]
+        program_marks = frozenset[Mark]().union(*(marks[path] for path in files))
+        lacking += find_missing_communication(files, marks, program_marks, reported)
+        if lacks_plugin(program_marks, is_set_outside):
             first = next(path for path in files if "torch" in marks[path])
-            found.append(Place("plugin", first, 1, "unresolved", first, *NO_PLUGIN, is_new=True))
-    return found
+            lacking.append(Place("plugin", first, 1, "unresolved", first, *NO_PLUGIN, is_new=True))
+    return lacking
+
+
+def lacks_plugin(program_marks: frozenset[Mark], is_set_outside: bool) -> bool:
+    """Return True for the marks of a PyTorch program that names the card and does not import its plug-in."""
+    names_card = "names card" in program_marks or (is_set_outside and "takes device" in program_marks)
+    return "torch" in program_marks and names_card and "imports plug-in" not in program_marks
 
 
 def find_missing_communication(
-    files: list[str], marks: Mapping[str, frozenset[str]], done: frozenset[str], reported: set[tuple[str, str]]
+    files: list[str],
+    marks: Mapping[str, frozenset[Mark]],
+    program_marks: frozenset[Mark],
+    reported: set[tuple[str, str]],
 ) -> Iterator[Place]:
     """Yield what a program that trains on several ranks needs and none of its files does or reports."""
-    if "trains" not in done or "delegates" in done:
+    if "trains" not in program_marks or "delegates" in program_marks:
         return
     first = next(path for path in files if "trains" in marks[path])
     for requirement, mark, message, zh in NEEDED_BY_RANKS:
-        if mark not in done and not any((requirement, path) in reported for path in files):
+        if mark not in program_marks and not any((requirement, path) in reported for path in files):
             yield Place(requirement, first, 1, "unresolved", first, message, zh, is_new=True)
-
-
-def programs(marks: Mapping[str, frozenset[str]], imports: Mapping[str, set[str]]) -> list[list[str]]:
-    """Group the files with marks that import each other, directly or by way of others."""
-    beside: dict[str, set[str]] = {}
-    for path, others in imports.items():
-        for other in others:
-            beside.setdefault(path, set()).add(other)
-            beside.setdefault(other, set()).add(path)
-    groups, seen = [], set[str]()
-    for path in sorted(marks):
-        group, pending = [], [path]
-        while pending:
-            item = pending.pop()
-            if item not in seen:
-                seen.add(item)
-                group.append(item)
-                pending += beside.get(item, ())
-        if group:
-            groups.append(sorted(node for node in group if node in marks))
-    return groups
 
 
 def rows_of(places: Iterable[Place]) -> list[Row]:

@@ -1,4 +1,7 @@
-"""A folder of viaduct's own beside or within a project, locked by one process; a killed process leaves it unlocked."""
+"""Folders of viaduct's own beside or within a project, each locked by one process; and signals that have to wait.
+
+A killed process leaves its folder, but not the lock.
+"""
 
 from __future__ import annotations
 
@@ -105,8 +108,13 @@ class Stop:
         """Print the outcome on stderr: the signal ends the process without a message."""
         print(f"viaduct migrate: stopped by {self.name}. {outcome}", file=sys.stderr, flush=True)
 
+    def check(self) -> None:
+        """Raise Stopped if a signal has come."""
+        if self.signal is not None:
+            raise Stopped
+
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Remember the first signal."""
+        """Keep the first signal: the handler of all."""
         self.signal = self.signal or signal.Signals(number)
 
 
@@ -116,7 +124,7 @@ class Stopped(Exception):
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[Stop]:
-    """Note Ctrl-C, SIGTERM and SIGHUP instead of dying of them; what has come is delivered when the block ends."""
+    """Hold Ctrl-C, SIGTERM and SIGHUP back within the block; the first that has come is delivered when it ends."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import PurePosixPath
 
 from viaduct.cards import CARDS
@@ -23,7 +24,7 @@ from viaduct.migration.walk import Walk
 MAX_BYTES = 1_000_000
 """A larger file is not looked into."""
 KERNELS, PACKAGES, LIMITS = "torch.kernels", "torch.packages", "torch.patch_limits"
-Line = tuple[int, str]
+Line = tuple[int, str]  # its number, and the name of a package on it
 NAME = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 ITEM = re.compile(r"\s*-\s*(?:[\w-]+::)?([A-Za-z0-9][\w.-]*)")
 QUOTED = re.compile(r"[\"']([A-Za-z0-9][\w.-]*)")
@@ -35,18 +36,10 @@ CUDA_IMAGE = re.compile(r"nvidia|nvcr\.io|cuda", re.IGNORECASE)
 PIP = re.compile(r"\b(?:pip3?|conda|mamba)\s+install\b(.*)")
 
 
-def requirement_names(lines: list[str]) -> Iterator[Line]:
-    """Yield the packages of a requirements file with their lines."""
+def listed_names(pattern: re.Pattern[str], lines: list[str]) -> Iterator[Line]:
+    """Yield what a pattern finds at the beginning of lines, with their numbers."""
     for number, line in enumerate(lines, 1):
-        match = NAME.match(line.partition("#")[0])
-        if match:
-            yield number, match.group(1)
-
-
-def environment_names(lines: list[str]) -> Iterator[Line]:
-    """Yield the packages of a conda environment with their lines."""
-    for number, line in enumerate(lines, 1):
-        match = ITEM.match(line.partition("#")[0])
+        match = pattern.match(line.partition("#")[0])
         if match:
             yield number, match.group(1)
 
@@ -93,10 +86,8 @@ def image_names(lines: list[str]) -> Iterator[Line]:
 
 
 READERS: dict[str, Callable[[list[str]], Iterator[Line]]] = {
-    "*requirements*.txt": requirement_names,
-    "requirements/*.txt": requirement_names,
-    "environment*.y*ml": environment_names,
-    "conda*.y*ml": environment_names,
+    **dict.fromkeys(("*requirements*.txt", "requirements/*.txt"), partial(listed_names, NAME)),
+    **dict.fromkeys(("environment*.y*ml", "conda*.y*ml"), partial(listed_names, ITEM)),
     "pyproject.toml": project_names,
     "Pipfile": project_names,
     "setup.cfg": config_names,
@@ -125,42 +116,43 @@ def check_manifests(found: Walk, options: Options) -> Iterator[tuple[str, str, t
     """Yield path, text and findings of each file with findings."""
     rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
     for path in list(found.others):
-        wanted = rules.get(rule_for(path))
-        if wanted is None:
+        rule = rules.get(rule_for(path))
+        if rule is None:
             continue
         text = (found.read(path, MAX_BYTES) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-        findings = tuple(sorted(look_at(path, text, wanted, options), key=lambda finding: finding.line)) if text else ()
+        findings = sorted(find_all(path, text, rule, options), key=lambda finding: finding.line) if text else ()
         if findings:
-            yield path, text, findings
+            yield path, text, tuple(findings)
 
 
-def look_at(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:
+def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:
     """Yield the findings of one file."""
     lines = lines_of(text)
     if rule.name == KERNELS:
         yield kernel_finding(path, text, rule, options)
-        return
-    if rule.name == LIMITS:
-        yield from variables(path, lines, rule, options)
-        return
-    listed: dict[str, dict[int, str]] = {}
-    reader = reader_for(path)
-    for number, name in reader(lines) if reader else ():
-        package = find_installed(name)
-        if package is not None:
-            listed.setdefault(package.name, {}).setdefault(number, name)
-    for item in listed.values():
-        yield package_finding(path, lines, item, rule, options)
-    yield from builds(path, lines, rule, options)
+    elif rule.name == LIMITS:
+        yield from find_variables(path, lines, rule, options)
+    else:
+        listed: dict[str, dict[int, str]] = {}  # package -> line -> its name there
+        reader = reader_for(path)
+        for number, name in reader(lines) if reader else ():
+            package = find_installed(name)
+            if package is not None:
+                listed.setdefault(package.name, {}).setdefault(number, name)
+        yield from (package_finding(path, lines, names, rule, options) for names in listed.values())
+        yield from find_cuda_builds(path, lines, rule, options)
 
 
-def package_finding(path: str, lines: list[str], places: dict[int, str], rule: Rule, options: Options) -> Finding:
-    """Return one finding for all lines of a file that name a package: a lock file lists a dozen of CUDA's."""
-    number, name = next(iter(places.items()))
+def package_finding(path: str, lines: list[str], names: dict[int, str], rule: Rule, options: Options) -> Finding:
+    """Return one finding for all lines of a file that name a package: a lock file lists a dozen of CUDA's.
+
+    `names`: line -> the name of the package there.
+    """
+    number, name = next(iter(names.items()))
     package = find_installed(name)
     assert package is not None
     english, chinese = describe_package(package, options.to, name)
-    others = [str(other) for other in places][1:]
+    others = [str(other) for other in names][1:]
     if others:
         english = f"{english}; so are line{'s' if len(others) > 1 else ''} {', '.join(others)}"
         chinese = f"{chinese};第 {'、'.join(others)} 行同此"
@@ -173,41 +165,35 @@ def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Findin
     """Return the finding of a file with CUDA kernels."""
     count = len(re.findall(r"\b__global__\b", text))
     english, chinese = CUDA_KERNELS[options.to]
-    held, held_zh = (
-        (f" with {count} kernels" if count != 1 else " with 1 kernel", f"(含 {count} 个核函数)") if count else ("", "")
-    )
-    first = lines_of(text)[0]
-    return Finding(
-        *(path, 1, 1, 1, rule.name, rule.kind, "manual"),
-        f"CUDA source{held}: {english}",
-        f"CUDA 源码{held_zh}:{chinese}",
-        "high",
-        first,
-    )
+    contents = f" with {count} kernel{'' if count == 1 else 's'}" if count else ""
+    contents_zh = f"(含 {count} 个核函数)" if count else ""
+    messages = f"CUDA source{contents}: {english}", f"CUDA 源码{contents_zh}:{chinese}"
+    return Finding(path, 1, 1, 1, rule.name, rule.kind, "manual", *messages, "high", lines_of(text)[0])
 
 
-def variables(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
+def find_variables(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
     """Yield the lines of a shell script that use CUDA_VISIBLE_DEVICES: the run-time patch does not replace it there."""
     visible = CARDS[options.to].visible
+    messages = (
+        f"the accelerator does not read CUDA_VISIBLE_DEVICES: set {visible}",
+        f"加速卡不读取 CUDA_VISIBLE_DEVICES:请设置 {visible}",
+    )
     for number, line in enumerate(lines, 1):
         if re.search(r"\bCUDA_VISIBLE_DEVICES\b", re.split(r"(?:^|\s)#", line)[0]):
-            words = (
-                f"the accelerator does not read CUDA_VISIBLE_DEVICES: set {visible}",
-                f"加速卡不读取 CUDA_VISIBLE_DEVICES:请设置 {visible}",
-            )
-            yield Finding(path, number, number, 1, rule.name, rule.kind, "manual", *words, "medium", line)
+            yield Finding(path, number, number, 1, rule.name, rule.kind, "manual", *messages, "medium", line)
 
 
-def builds(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
+def find_cuda_builds(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
     """Yield the lines with a CUDA build of PyTorch, by its version or index, and Dockerfiles' images made for CUDA."""
     for number, line in enumerate(lines, 1):
-        image = IMAGE.match(line) if "ockerfile" in path else None
-        if image and CUDA_IMAGE.search(image.group(1)):
+        match = IMAGE.match(line) if "ockerfile" in path else None
+        image = match.group(1) if match else ""
+        if CUDA_IMAGE.search(image):
             english, chinese = CONTAINER_IMAGE[options.to]
-            words = f"{image.group(1)} is made for CUDA: take {english}", f"{image.group(1)} 面向 CUDA:请使用{chinese}"
+            messages = f"{image} is made for CUDA: take {english}", f"{image} 面向 CUDA:请使用{chinese}"
         elif CUDA_BUILD.search(line.partition("#")[0]):
             english, chinese = TORCH_BUILD[options.to]
-            words = f"a CUDA build of PyTorch: install {english}", f"CUDA 版 PyTorch:请安装{chinese}"
+            messages = f"a CUDA build of PyTorch: install {english}", f"CUDA 版 PyTorch:请安装{chinese}"
         else:
             continue
-        yield Finding(path, number, number, 1, rule.name, rule.kind, "manual", *words, "medium", line)
+        yield Finding(path, number, number, 1, rule.name, rule.kind, "manual", *messages, "medium", line)

@@ -1,11 +1,13 @@
 """Flow of Horovod's module through a project: parameters, attributes, results and files that pass it on as a value.
 
-`import horovod.tensorflow as hvd` is often handed to the function that builds the model, or kept on an object. What
-surely holds the module is an alias, and names resolve through it: `self.hvd.rank()` is `horovod.tensorflow.rank`. Where
-the module goes to something that is not followed is an escape; a program with one is not migrated in part.
+After `import horovod.tensorflow as hvd` the module is often passed to the function that builds the model, or kept on an
+object. What surely holds the module is an alias, and names resolve through it: `self.hvd.rank()` is
+`horovod.tensorflow.rank`. A line that passes the module on to code that is not followed is an escape: rules for Horovod
+leave a program with one as it is.
 
-Keys of aliases: `module.name`, `module.function(parameter)`, `module.Class.method(parameter)`, `module.function()` for
-a result, `module.Class.attribute` and, for other objects, `.attribute`.
+Aliases are kept by a key -> the module's name. Keys: `module.name`, `module.function(parameter)`,
+`module.Class.method(parameter)`, `module.function()` for a result, `module.Class.attribute`, and `.attribute` for an
+attribute of any other object.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import re
 from collections.abc import Iterator
 
 from viaduct.migration.names import Names, all_arguments
-from viaduct.migration.predicates import is_none
+from viaduct.migration.predicates import is_none, is_self
 from viaduct.migration.project import Project
 from viaduct.migration.source import Source
 
@@ -25,19 +27,17 @@ CONVERTED = {
     *("BroadcastGlobalVariablesHook", "callbacks.BroadcastGlobalVariablesCallback", "broadcast_global_variables"),
     *("broadcast_variables", "allreduce", "allgather", "broadcast", "Average", "Sum", "Min", "Max", "Product"),
 }
-"""What has its like on the device, or goes together with a call that has."""
+"""Members of Horovod that rules convert, or remove together with a call that they convert."""
 ROUNDS = 6
-"""So many hands the module may go through."""
+"""Largest number of passes over the concerned files; each uses the aliases that the passes before have found."""
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-SAME_OR_NOT = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)
-DECIDING = (ast.If, ast.IfExp, ast.While, ast.Assert)
 
 
 def note_module_flow(project: Project, files: dict[str, Names]) -> None:
-    """Fill `project.aliases` and `project.escapes`."""
+    """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`."""
     if not any("horovod" in names.source.text for names in files.values()):
         return
-    flow = Flow(project, files)
+    flow = ModuleFlow(project, files)
     for _ in range(ROUNDS):
         before = len(project.aliases)
         project.escapes.clear()
@@ -51,27 +51,27 @@ def note_module_flow(project: Project, files: dict[str, Names]) -> None:
     concerned = flow.concerned_files()
     project.alias_files |= {*concerned}
     for path, names in concerned.items():
-        if any(has_no_like(names, node) for node in names.source.nodes):
+        if any(is_unconverted(names, node) for node in names.source.nodes):
             project.horovod_kept.add(path)
 
 
-def has_no_like(names: Names, node: ast.AST) -> bool:
-    """Something of Horovod that stays as it is, because the device's communication has nothing like it."""
+def is_unconverted(names: Names, node: ast.AST) -> bool:
+    """Return True for a member of Horovod without a counterpart in the device's communication: it stays as it is."""
     if not isinstance(node, ast.Name | ast.Attribute) or isinstance(names.source.parents.get(node), ast.Attribute):
         return False
     name = names.qualified(node) or ""
     root = next((root for root in sorted(ROOTS, key=len, reverse=True) if name.startswith(f"{root}.")), None)
-    short = name[len(root) + 1 :] if root else ""
-    return bool(short) and short not in CONVERTED and not short.startswith("Compression")
+    member = name[len(root) + 1 :] if root else ""
+    return bool(member) and member not in CONVERTED and not member.startswith("Compression")
 
 
-class Flow:
+class ModuleFlow:
     """Functions and methods of a project, and what is passed to them."""
 
     def __init__(self, project: Project, files: dict[str, Names]) -> None:
         self.project, self.files = project, files
-        self.functions: dict[str, tuple[Names, FunctionNode]] = {}
-        self.methods: dict[str, list[str]] = {}
+        self.functions: dict[str, tuple[Names, FunctionNode]] = {}  # qualified name -> file's names, definition
+        self.methods: dict[str, list[str]] = {}  # bare name -> qualified names
         for names in files.values():
             for node in names.source.tree.body:
                 if isinstance(node, FunctionNode):
@@ -84,10 +84,14 @@ class Flow:
                             self.methods.setdefault(method.name, []).append(qualified)
 
     def concerned_files(self) -> dict[str, Names]:
-        """Files that hold Horovod's name, or that of something which holds its module."""
-        words = {re.split(r"[.(]", key.rstrip(")"))[-1] or key[:-2].rpartition(".")[2] for key in self.project.aliases}
-        wanted = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(text)}\b" for text in words if text)})))
+        """Return the files whose text contains Horovod's name, or the last name in the key of an alias."""
+        words = {re.findall(r"\w+", key)[-1] for key in self.project.aliases}
+        wanted = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(word)}\b" for word in words)})))
         return {path: names for path, names in self.files.items() if wanted.search(names.source.text)}
+
+    def note_escape(self, path: str, node: ast.AST) -> None:
+        """Record the line of a node at which the module is not followed further."""
+        self.project.escapes.setdefault(path, set()).add(getattr(node, "lineno", 1))
 
     def follow_file(self, path: str, names: Names) -> None:
         """Follow Horovod's module through one file."""
@@ -101,14 +105,15 @@ class Flow:
                 continue
             key = self.destination(names, node)
             if key is None:
-                self.project.escapes.setdefault(path, set()).add(getattr(node, "lineno", 1))
+                self.note_escape(path, node)
             elif key:
                 self.project.aliases[key] = root
-                if key.startswith(f"{names.own}.") and is_attribute_key(key, names):
+                is_attribute = "(" not in key and key.removeprefix(f"{names.own}.").count(".") == 1
+                if key.startswith(f"{names.own}.") and is_attribute:
                     self.project.aliases.setdefault(f".{key.rpartition('.')[2]}", root)
 
     def root_of(self, names: Names, node: ast.AST) -> str | None:
-        """Return the root if the node is the module itself as a value, not the start of a dotted name or a call."""
+        """Return Horovod's module if the node is that module as a value, not the start of a dotted name or a call."""
         if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.IfExp):
             return None
         if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):
@@ -120,45 +125,26 @@ class Flow:
         return root if root in ROOTS else None
 
     def destination(self, names: Names, node: ast.AST) -> str | None:
-        """Return the key of what gets the value; empty where nobody keeps it; None where it is not followed."""
+        """Return the key of what gets the value; empty if names resolve without one; None where it is not followed."""
         parent = names.source.parents[node]
         keyword = parent if isinstance(parent, ast.keyword) else None
         parent = names.source.parents[parent] if keyword is not None else parent
         if isinstance(parent, ast.Expr) or is_question(names.source, node):
             return ""
         if isinstance(parent, ast.IfExp) and self.root_of(names, parent) is not None:
-            return ""  # followed as a whole
+            return ""  # the conditional expression is followed itself
         if isinstance(parent, ast.Assign | ast.AnnAssign):
-            return self.kept_as(names, parent)
+            return key_of_target(names, parent)
         if isinstance(parent, ast.Return):
-            return self.returned_by(names, parent)
+            function = names.source.function(parent)
+            name = function_name(names, function) if function is not None else ""
+            return f"{name}()" if name in self.functions else None
         if isinstance(parent, ast.Call):
-            return self.passed_to(names, parent, keyword, node)
-        return default_of(names, parent, node) if isinstance(parent, ast.arguments) else None
+            return self.key_of_parameter(names, parent, keyword, node)
+        return key_of_default(names, parent, node) if isinstance(parent, ast.arguments) else None
 
-    @staticmethod
-    def kept_as(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | None:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        target = targets[0]
-        if len(targets) != 1:
-            return None
-        if isinstance(target, ast.Name):
-            scope = names.scope_of(target)
-            shared = isinstance(scope.node, ast.Module) or target.id in scope.elsewhere
-            return f"{names.own}.{target.id}" if shared else ""
-        if not isinstance(target, ast.Attribute):
-            return None
-        owner = class_around(names, target) if is_self(target.value) else None
-        return f"{names.own}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
-
-    def returned_by(self, names: Names, statement: ast.Return) -> str | None:
-        """Return the key of the function that a statement returns from; None if it is not followed."""
-        function = names.source.function(statement)
-        name = function_name(names, function) if function is not None else ""
-        return f"{name}()" if name in self.functions else None
-
-    def passed_to(self, names: Names, call: ast.Call, keyword: ast.keyword | None, value: ast.AST) -> str | None:
-        """Return the key of the parameter that gets it."""
+    def key_of_parameter(self, names: Names, call: ast.Call, keyword: ast.keyword | None, value: ast.AST) -> str | None:
+        """Return the key of the parameter that gets an argument; None if it is not known."""
         name = self.callee(names, call)
         if name is None:
             return None
@@ -170,14 +156,12 @@ class Flow:
         return None if starred or position >= len(parameters) else f"{name}({parameters[position]})"
 
     def parameters(self, name: str) -> list[str]:
-        """Return the names of a function's parameters."""
-        arguments = self.functions[name][1].args
-        found = [parameter.arg for parameter in [*arguments.posonlyargs, *arguments.args]]
-        static = any(
-            getattr(decorator, "id", "") == "staticmethod" for decorator in self.functions[name][1].decorator_list
-        )
-        in_class = not isinstance(self.functions[name][0].source.parents[self.functions[name][1]], ast.Module)
-        return [*found[in_class and not static :], *(param.arg for param in arguments.kwonlyargs)]
+        """Return the names of a function's parameters, without `self`."""
+        names, function = self.functions[name]
+        positional = [parameter.arg for parameter in [*function.args.posonlyargs, *function.args.args]]
+        static = any(getattr(decorator, "id", "") == "staticmethod" for decorator in function.decorator_list)
+        has_self = not static and not isinstance(names.source.parents[function], ast.Module)
+        return [*positional[has_self:], *(parameter.arg for parameter in function.args.kwonlyargs)]
 
     def callee(self, names: Names, call: ast.Call) -> str | None:
         """Return the project's function or method that a call goes to."""
@@ -188,7 +172,7 @@ class Flow:
         if name is not None or not isinstance(call.func, ast.Attribute):
             return None
         receiver, method = call.func.value, call.func.attr
-        owner = class_around(names, call)
+        owner = names.source.class_around(call)
         if is_self(receiver) and owner and f"{names.own}.{owner.name}.{method}" in self.functions:
             return f"{names.own}.{owner.name}.{method}"
         if isinstance(receiver, ast.Call) and getattr(receiver.func, "id", "") == "super" and owner:
@@ -198,8 +182,8 @@ class Flow:
         return known[0] if len(known) == 1 else None
 
     def drop_mixed(self) -> None:
-        """Drop aliases that are at times given something else; what gave them the module is an escape."""
-        mixed = {*self.given_otherwise(), *self.kept_otherwise()}
+        """Drop aliases that elsewhere get another value; lines that give them the module are escapes then."""
+        mixed = {*self.find_mixed_parameters(), *self.find_mixed_attributes()}
         for key in mixed:
             self.project.aliases.pop(key, None)
         concerned = self.concerned_files()
@@ -210,56 +194,65 @@ class Flow:
             for path, names in concerned.items():
                 for node in names.source.nodes:
                     if self.root_of(names, node) is not None:
-                        goal = self.destination(names, node)
-                        if goal is None or goal in mixed:
-                            self.project.escapes.setdefault(path, set()).add(getattr(node, "lineno", 1))
-                    elif self.is_lost(names, node, mixed):
-                        self.project.escapes.setdefault(path, set()).add(getattr(node, "lineno", 1))
+                        destination = self.destination(names, node)
+                        if destination is None or destination in mixed:
+                            self.note_escape(path, node)
+                    elif is_call_through(names, node, mixed):
+                        self.note_escape(path, node)
 
-    @staticmethod
-    def is_lost(names: Names, node: ast.AST, mixed: set[str]) -> bool:
-        """`trainer.comm.rank()`, where `comm` is the module in one class and something else in another."""
-        if not isinstance(node, ast.Attribute) or node.attr not in CONVERTED:
-            return False
-        held = node.value
-        of_other = isinstance(held, ast.Attribute) and f".{held.attr}" in mixed and not is_self(held.value)
-        return of_other and names.qualified(node) is None
-
-    def kept_otherwise(self) -> Iterator[str]:
-        """Attributes to which another object's class assigns something else."""
+    def find_mixed_attributes(self) -> Iterator[str]:
+        """Yield the keys `.attribute` of aliases to which something else is assigned too."""
         attributes = {key for key in self.project.aliases if key.startswith(".")}
         for names in self.concerned_files().values() if attributes else ():
-            for node in names.source.nodes:
-                if not isinstance(node, ast.Assign) or len(node.targets) != 1 or is_none(node.value):
-                    continue
-                target = node.targets[0]
-                known = isinstance(target, ast.Attribute) and f".{target.attr}" in attributes
-                if isinstance(target, ast.Attribute) and known and names.qualified(node.value) not in ROOTS:
-                    yield f".{target.attr}"
+            for node in names.source.of_kind(ast.Assign):
+                key = f".{getattr(node.targets[0], 'attr', '')}"
+                is_alias = len(node.targets) == 1 and key in attributes
+                if is_alias and not is_none(node.value) and names.qualified(node.value) not in ROOTS:
+                    yield key
 
-    def given_otherwise(self) -> Iterator[str]:
+    def find_mixed_parameters(self) -> Iterator[str]:
+        """Yield the keys of aliases that are parameters to which a call passes anything else but a false constant."""
         wanted = {key.partition("(")[0] for key in self.project.aliases if key.endswith(")") and "()" not in key}
         if not wanted:
             return
-        called = re.compile("|".join(sorted(rf"\b{re.escape(called_as(name))}\b" for name in wanted)))
+        words = re.compile("|".join(sorted(rf"\b{re.escape(word_for_call(name))}\b" for name in wanted)))
         for names in self.files.values():
-            for node in names.source.nodes if called.search(names.source.text) else ():
-                name = self.callee(names, node) if isinstance(node, ast.Call) else None
-                if name not in wanted or not isinstance(node, ast.Call):
-                    continue
-                for argument in [*node.args, *node.keywords]:
-                    text = argument if isinstance(argument, ast.keyword) else None
-                    value = text.value if text is not None else argument
-                    key = self.passed_to(names, node, text, value)
-                    is_none = isinstance(value, ast.Constant) and not value.value
-                    if key in self.project.aliases and not is_none and names.qualified(value) not in ROOTS:
+            for call in names.source.of_kind(ast.Call) if words.search(names.source.text) else ():
+                for argument in [*call.args, *call.keywords] if self.callee(names, call) in wanted else ():
+                    keyword = argument if isinstance(argument, ast.keyword) else None
+                    value = keyword.value if keyword is not None else argument
+                    key = self.key_of_parameter(names, call, keyword, value)
+                    is_false = isinstance(value, ast.Constant) and not value.value
+                    if key in self.project.aliases and not is_false and names.qualified(value) not in ROOTS:
                         yield str(key)
 
 
-def called_as(function: str) -> str:
-    """The word by which a function is called; of `__init__` the class."""
+def is_call_through(names: Names, node: ast.AST, mixed: set[str]) -> bool:
+    """Return True for `trainer.comm.rank`, where `comm` is the module in one class and something else in another."""
+    if not isinstance(node, ast.Attribute) or node.attr not in CONVERTED or not isinstance(node.value, ast.Attribute):
+        return False
+    is_mixed = f".{node.value.attr}" in mixed and not is_self(node.value.value)
+    return is_mixed and names.qualified(node) is None
+
+
+def word_for_call(function: str) -> str:
+    """Return the word by which a function is called; of `__init__` the class."""
     parts = function.split(".")
     return parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
+
+
+def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | None:
+    """Return the key of what an assignment binds: empty for a local variable, None if it is not followed."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    target = targets[0]
+    if len(targets) != 1 or not isinstance(target, ast.Name | ast.Attribute):
+        return None
+    if isinstance(target, ast.Name):
+        scope = names.scope_of(target)
+        is_global = isinstance(scope.node, ast.Module) or target.id in scope.elsewhere
+        return f"{names.own}.{target.id}" if is_global else ""
+    owner = names.source.class_around(target) if is_self(target.value) else None
+    return f"{names.own}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
 
 
 def is_question(source: Source, node: ast.AST) -> bool:
@@ -268,14 +261,14 @@ def is_question(source: Source, node: ast.AST) -> bool:
     if isinstance(parent, ast.Compare):
         sides = [parent.left, *parent.comparators]
         other = next((side for side in sides if side is not node), None)
-        return len(sides) == 2 and isinstance(parent.ops[0], SAME_OR_NOT) and is_none(other)
-    return is_decided_by(source, node)
+        return len(sides) == 2 and isinstance(parent.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and is_none(other)
+    return is_condition(source, node)
 
 
-def is_decided_by(source: Source, node: ast.AST) -> bool:
-    """Return True if nobody gets to see more of it than its truth: `x = hvd or other` would hand it on."""
+def is_condition(source: Source, node: ast.AST) -> bool:
+    """Return True if only the truth of a value is used; `x = hvd or other` uses the value itself."""
     parent = source.parents[node]
-    if isinstance(parent, DECIDING):
+    if isinstance(parent, ast.If | ast.IfExp | ast.While | ast.Assert):
         return parent.test is node
     if isinstance(parent, ast.UnaryOp):
         return isinstance(parent.op, ast.Not)
@@ -285,8 +278,8 @@ def is_decided_by(source: Source, node: ast.AST) -> bool:
         return node in parent.ifs
     if not isinstance(parent, ast.BoolOp):
         return False
-    hidden = isinstance(parent.op, ast.And) and parent.values[-1] is not node
-    return hidden or is_decided_by(source, parent)
+    is_consumed = isinstance(parent.op, ast.And) and parent.values[-1] is not node  # the module is true
+    return is_consumed or is_condition(source, parent)
 
 
 def is_dotted(node: ast.AST) -> bool:
@@ -296,21 +289,6 @@ def is_dotted(node: ast.AST) -> bool:
     return isinstance(node, ast.Name)
 
 
-def is_self(node: ast.AST) -> bool:
-    """Return True for the name `self`."""
-    return isinstance(node, ast.Name) and node.id == "self"
-
-
-def is_attribute_key(key: str, names: Names) -> bool:
-    """`module.Class.attribute`."""
-    return "(" not in key and key.removeprefix(f"{names.own}.").count(".") == 1
-
-
-def class_around(names: Names, node: ast.AST) -> ast.ClassDef | None:
-    """Return the class around a node."""
-    return next((parent for parent in names.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
-
-
 def function_name(names: Names, function: FunctionNode) -> str:
     """Return the qualified name of a function or method."""
     owner = names.source.parents.get(function)
@@ -318,8 +296,8 @@ def function_name(names: Names, function: FunctionNode) -> str:
     return f"{home}.{function.name}"
 
 
-def default_of(names: Names, arguments: ast.arguments, value: ast.AST) -> str | None:
-    """Return the key of the parameter whose default it is."""
+def key_of_default(names: Names, arguments: ast.arguments, value: ast.AST) -> str | None:
+    """Return the key of the parameter whose default a value is; None for a lambda's."""
     function = names.source.parents[arguments]
     if not isinstance(function, FunctionNode):
         return None
@@ -333,17 +311,17 @@ def default_of(names: Names, arguments: ast.arguments, value: ast.AST) -> str | 
 
 
 def resolve_alias(names: Names, node: ast.AST) -> str | None:
-    """Return the module that a parameter, an attribute or a result stands for."""
+    """Return the module that a parameter, an attribute, a result or a conditional expression stands for; else None."""
     aliases = names.aliases
     if isinstance(node, ast.Attribute):
-        owner = class_around(names, node) if is_self(node.value) else None
+        owner = names.source.class_around(node) if is_self(node.value) else None
         own = aliases.get(f"{names.own}.{owner.name}.{node.attr}") if owner else None
         return own or aliases.get(f".{node.attr}")  # of another object, or inherited
     if isinstance(node, ast.Call):
         if not is_dotted(node.func):
             return None
         name = names.qualified(node.func)
-        owner = class_around(names, node)
+        owner = names.source.class_around(node)
         if name is None and isinstance(node.func, ast.Attribute) and is_self(node.func.value) and owner:
             name = f"{names.own}.{owner.name}.{node.func.attr}"
         return aliases.get(f"{name}()") if name else None
@@ -359,10 +337,7 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
             return None
         scope = scope.outer
     function = scope.node
-    if not isinstance(function, FunctionNode) or node.id not in {
-        parameter.arg for parameter in all_arguments(function.args)
-    }:
+    if not isinstance(function, FunctionNode) or len(scope.bound[node.id]) > 1:  # no parameter, or bound again
         return None
-    if len(scope.bound[node.id]) > 1:
-        return None  # bound again within
-    return aliases.get(f"{function_name(names, function)}({node.id})")
+    is_parameter = node.id in {parameter.arg for parameter in all_arguments(function.args)}
+    return aliases.get(f"{function_name(names, function)}({node.id})") if is_parameter else None

@@ -1,4 +1,4 @@
-"""Qualified names of a file's names: `tf.Session` is `tensorflow.Session` whatever it was imported as.
+"""Qualified names of a file's names: `tf.Session` is `tensorflow.Session`, whatever TensorFlow was imported as.
 
 Scopes are Python's. A name is resolved if all its bindings in the scope agree: several imports of the same thing
 (`try: import tensorflow.compat.v1 as tf` / `except: import tensorflow as tf`), or aliases of a resolved name; bindings
@@ -20,8 +20,8 @@ from viaduct.cards.tensorflow_api import INIT, STAR_NAMES
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source
 
-# Spellings of one thing. The longest prefix first.
-SAME = (
+# Prefixes under which one thing is known, and the canonical one.
+SPELLINGS = (
     ("tensorflow.compat.v1.", "tensorflow."),
     ("tensorflow._api.v1.", "tensorflow."),
     ("tensorflow.python.keras.", "tensorflow.keras."),
@@ -33,24 +33,25 @@ SAME = (
     ("horovod.tensorflow.compression.", "horovod.tensorflow."),
     ("horovod.tensorflow.mpi_ops.", "horovod.tensorflow."),
     ("horovod.tensorflow.functions.", "horovod.tensorflow."),
-    *((f"{card.package}.", f"{card.root}.") for card in CARDS.values()),
+    *((f"{card.package}.", f"{card.root}.") for card in CARDS.values()),  # torch_npu.npu is torch.npu
 )
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 BINDING = (
     *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal),
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
 )
+# Nodes that bind names or open scopes: `walk_nodes` hands them to `visit`.
 SPECIAL = {
     *(*BINDING, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
 }
-# Names that `from tensorflow import *` gives, even if one of FUNCTIONS_ONLY is imported with a star too.
+# Names that `from tensorflow import *` gives, even if a module without such classes is imported with a star too.
 TOP_CLASSES = ("Session", "InteractiveSession", "ConfigProto", "GPUOptions", "GraphOptions", "OptimizerOptions")
-# Modules that have none of these classes.
-FUNCTIONS_ONLY = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
+MODULES_WITHOUT_CLASSES = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-Bound = list[str | ast.expr | None]  # all that is bound to a name, see Scope
-Found = TypeVar("Found")
+Bound = list[str | ast.expr | None]
+"""Bindings of a name in a scope: qualified names, assigned expressions, and None for any other (a parameter)."""
+Table = TypeVar("Table")
 MISSING: Any = object()
 
 
@@ -61,20 +62,20 @@ def canonical(name: str) -> str:
     changed = True
     while changed:
         changed = False
-        for spelling, item in SAME:
+        for spelling, prefix in SPELLINGS:
             if dotted.startswith(spelling):
-                dotted, changed = item + dotted[len(spelling) :], True
+                dotted, changed = prefix + dotted[len(spelling) :], True
     return dotted[:-1]
 
 
 @dataclass(eq=False)
 class Scope:
-    """Scope of a file. `bound`: name -> its bindings: qualified names, assigned expressions, None for any other."""
+    """Scope of a file: that of its module, a class, a function or a comprehension."""
 
     node: ast.AST
     outer: Scope | None
     bound: dict[str, Bound] = field(default_factory=dict)
-    elsewhere: dict[str, Scope] = field(default_factory=dict)  # global and nonlocal names
+    elsewhere: dict[str, Scope] = field(default_factory=dict)  # global or nonlocal name -> the scope that binds it
 
     def bind(self, name: str, what: str | ast.expr | None) -> None:
         """Record what a name is bound to in this scope."""
@@ -83,14 +84,14 @@ class Scope:
 
 @dataclass(frozen=True)
 class TopLevel:
-    """Meanings of the names of a module: those that it binds, and those that rules have added."""
+    """Qualified names of the names of a module: those that it binds, and those that rules have added."""
 
     resolved: dict[str, str | None]
-    stars: list[str]
+    stars: list[str]  # modules that are imported with a star
     added: dict[str, str]
 
     def find_changes(self, former: TopLevel) -> set[str]:
-        """Return the names that stand for something else than they did, or for something new."""
+        """Return the names that resolve otherwise than before, or are new or gone."""
         tables = ((self.resolved, former.resolved), (self.added, former.added))
         return {
             name
@@ -102,39 +103,44 @@ class TopLevel:
 
 @dataclass(frozen=True)
 class Part:
-    """One top-level statement: its scopes, outer before inner, and what it binds and stars in the module."""
+    """Facts of one top-level statement, which are kept while rules leave the statement as it is."""
 
-    scopes: list[Scope]
-    bound: dict[str, Bound]
+    scopes: list[Scope]  # outer ones before inner ones
+    bound: dict[str, Bound]  # what it binds in the module
     stars: list[str]
 
 
 class Names:
-    """The names of one file. `module` is its own dotted name, `added` what rules have imported so far."""
+    """The names of one file.
+
+    `module` is its own dotted name, `is_package` says whether it is an __init__, `added` are the imports of rules so
+    far, local -> qualified, and `former` are the names of the text before the last edits.
+    """
 
     def __init__(
         self,
         source: Source,
         module: str = "",
-        package: bool = False,
+        is_package: bool = False,
         added: dict[str, str] | None = None,
         former: Names | None = None,
     ):
-        """Find the scopes of a file; those of statements that a former text of it had are taken from its names."""
+        """Find the scopes of a file; those of statements that the former text had are taken over."""
         self.source = source
-        self.module = module if package else module.rpartition(".")[0]  # what relative imports count from
         self.own = module
+        self.package = module if is_package else module.rpartition(".")[0]  # relative imports begin here
         self.added = added or {}
         self.exports: Exports | None = None  # of the project; set once it is surveyed
-        self.followed: dict[str, str] = {}
-        self.stars: list[str] = []
-        self.scopes: dict[ast.AST, Scope] = {}
-        self.homes: dict[ast.AST, Scope] = {}  # of each name that was visited: its scope
-        self.found: dict[tuple[Scope, str], Bound | None] = {}  # what `lookup` found, kept by base_name
-        self.resolved: dict[int, str | None] = {}  # what a list of bindings stands for: see resolve
+        self.followed: dict[str, str] = {}  # see follow
+        self.stars: list[str] = []  # modules imported with a star, in the order of the text
+        self.scopes: dict[ast.AST, Scope] = {}  # by the node that opens it
+        self.homes: dict[ast.AST, Scope] = {}  # scope of each ast.Name
+        self.found: dict[tuple[Scope, str], Bound | None] = {}  # results of `lookup`, kept by base_name
+        # `resolve` keeps its results by the id of a list of bindings; see there
+        self.resolved: dict[int, str | None] = {}
         self.resolving: dict[int, None] = {}
         self.provisional: dict[int, None] = {}
-        self.aliases: dict[str, str] = {}  # see module_flow.py
+        self.aliases: dict[str, str] = {}  # see module_flow.py; empty for a file without any
         self.tables: dict[str, Any] = {}  # see remember
         self.parts: dict[ast.stmt, Part] = {}
         self.walk_module(former.parts if former is not None else {})
@@ -148,7 +154,7 @@ class Names:
         for statement in reversed(self.source.tree.body):
             former = known.get(statement)
             part = self.walk_statement(statement, top) if former is None else self.take_over(former, top)
-            if not any(scope.elsewhere for scope in part.scopes):
+            if not any(scope.elsewhere for scope in part.scopes):  # these refer to scopes of this text
                 self.parts[statement] = part
             for name, what in part.bound.items():
                 bound.setdefault(name, []).extend(what)
@@ -157,7 +163,7 @@ class Names:
         self.stars.reverse()  # the last star import wins
 
     def take_over(self, part: Part, top: Scope) -> Part:
-        """Make the scopes of a statement that the former text had; they hold the same."""
+        """Return the part of a statement that the former text had, with its scopes below the present module's."""
         scopes: list[Scope] = []
         for scope in part.scopes:
             outer = self.scopes.get(scope.outer.node, top) if scope.outer is not None else top
@@ -204,6 +210,7 @@ class Names:
                 pending += inner[at]
 
     def visit(self, node: ast.AST, scope: Scope, pending: list[ast.AST]) -> None:
+        """Record what a node of SPECIAL binds, walk the scope it opens, and add to `pending` what is in `scope`."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             scope.bind(node.name, f"{self.own}.{node.name}" if scope.outer is None and self.own else None)
             pending += node.decorator_list
@@ -224,6 +231,7 @@ class Names:
             pending += self.source.inner[node]
 
     def bindings(self, node: ast.AST, scope: Scope) -> None:
+        """Record what a node binds in a scope."""
         if isinstance(node, ast.Import):
             for alias in node.names:
                 complete, first = alias.name, alias.name.partition(".")[0]
@@ -275,7 +283,7 @@ class Names:
         """Return the module that a `from … import` names, relative ones resolved."""
         if not node.level:
             return node.module or ""
-        parts = self.module.split(".") if self.module else []
+        parts = self.package.split(".") if self.package else []
         kept = parts[: len(parts) - node.level + 1]
         return ".".join([*kept, *([node.module] if node.module else [])]) or "."
 
@@ -289,11 +297,11 @@ class Names:
             other.__dict__.pop(name, None)
         return other
 
-    def remember(self, what: str, find: Callable[[], Found]) -> Found:
-        """Return a table of facts that the text alone decides, made once however often the file is looked through."""
-        if what not in self.tables:
-            self.tables[what] = find()
-        return self.tables[what]  # type: ignore[no-any-return]
+    def remember(self, key: str, make: Callable[[], Table]) -> Table:
+        """Return a table of facts that depend on the text alone; it is made once, also for several `Values`."""
+        if key not in self.tables:
+            self.tables[key] = make()
+        return self.tables[key]  # type: ignore[no-any-return]
 
     def scope_of(self, node: ast.AST) -> Scope:
         """Return the scope in which an expression is evaluated; of defaults and decorators, the scope outside."""
@@ -316,20 +324,20 @@ class Names:
 
     def lookup(self, name: str, scope: Scope) -> Bound | None:
         """Return the bindings of a name that is used in a scope; None if there are none."""
-        found = self.binding_scope(name, scope)
-        return found.bound[name] if found is not None else None
+        home = self.binding_scope(name, scope)
+        return home.bound[name] if home is not None else None
 
     def binding_scope(self, name: str, scope: Scope) -> Scope | None:
         """Return the scope that binds a name that is used in `scope`: itself or one around it; None if none does."""
-        at: Scope | None = scope
-        while at is not None:
-            visible = at is scope or not isinstance(at.node, ast.ClassDef)
-            if name in at.elsewhere:
-                at = at.elsewhere[name]
-                continue
-            if visible and name in at.bound:
-                return at
-            at = at.outer
+        candidate: Scope | None = scope
+        while candidate is not None:
+            is_visible = candidate is scope or not isinstance(candidate.node, ast.ClassDef)
+            if name in candidate.elsewhere:
+                candidate = candidate.elsewhere[name]
+            elif is_visible and name in candidate.bound:
+                return candidate
+            else:
+                candidate = candidate.outer
         return None
 
     def qualified(self, node: ast.AST) -> str | None:
@@ -349,6 +357,7 @@ class Names:
         return base if self.exports is None else self.follow(base)
 
     def base_name(self, node: ast.Name) -> str | None:
+        """Return the qualified name of a plain name, before `follow`; None if it cannot be resolved."""
         key = self.homes.get(node) or self.scope_of(node), node.id
         bound = self.found[key] if key in self.found else self.found.setdefault(key, self.lookup(node.id, key[0]))
         if bound is None:
@@ -379,17 +388,18 @@ class Names:
         if self.exports is None:
             return name
         if name not in self.followed:
-            self.followed[name] = canonical(self.exports.follow(name, self.module))
+            self.followed[name] = canonical(self.exports.follow(name, self.package))
         return self.followed[name]
 
     def unbound(self, name: str) -> str | None:
-        """Return what a name stands for that the file binds nowhere: added by a rule, or out of a star import."""
+        """Return what a name stands for that the file binds nowhere: an import of a rule, or of a star import."""
         return self.added.get(name) or self.from_star(name)
 
     def resolve(self, bound: Bound, name: str) -> str | None:
-        """Return what all bindings of a name agree on, worked out once.
+        """Return the qualified name that all bindings of a name agree on, else None; the result is kept.
 
-        None may only mean that another name is being worked out (`a = b; b = a`); it lasts until that is done.
+        While names depend on each other (`a = b; b = a`), a None of an inner one is provisional: it is kept only if the
+        outermost name is None too.
         """
         key = id(bound)
         if key in self.resolved:
@@ -411,56 +421,54 @@ class Names:
 
     @staticmethod
     def narrow_alias(bound: Bound, name: str) -> str | None:
-        """`import tensorflow as tf` and then `tf = tf.compat.v1`: the same thing, if all agree on it."""
-        found: set[str | None] = {what for what in bound if not isinstance(what, ast.expr)}
-        if len(found) != 1 or None in found:
+        """Return the imported name where a name is also assigned a member of itself that is the same thing.
+
+        Example: `import tensorflow as tf` and then `tf = tf.compat.v1`.
+        """
+        imported = {what for what in bound if not isinstance(what, ast.expr)}
+        base = imported.pop() if len(imported) == 1 else None
+        if base is None:
             return None
-        item = str(found.copy().pop())
-        for what in bound:
-            if isinstance(what, ast.expr):
-                dotted = ast.unparse(what) if isinstance(what, ast.Attribute) else ""
-                found.add(canonical(item + dotted[len(name) :]) if dotted.startswith(f"{name}.") else None)
-        return item if found == {item} else None
+        texts = [ast.unparse(what) if isinstance(what, ast.Attribute) else "" for what in bound if what != base]
+        same = (text.startswith(f"{name}.") and canonical(base + text[len(name) :]) == base for text in texts)
+        return base if all(same) else None
 
     def common_name(self, bound: Bound) -> str | None:
         """Return the one qualified name that all bindings have; None if they differ."""
-        found: set[str | None] = set()
+        names: set[str | None] = set()
         for what in bound:
             if isinstance(what, ast.Constant) and what.value is None:
                 continue
-            found.add(self.qualified(what) if isinstance(what, ast.expr) else what)
-            if len(found) > 1:
+            names.add(self.qualified(what) if isinstance(what, ast.expr) else what)
+            if len(names) > 1:
                 return None
-        return found.pop() if len(found) == 1 else None
+        return names.pop() if names else None
 
     def from_star(self, name: str) -> str | None:
         """Return what a name means that only a star import can bind."""
         if not self.stars or hasattr(builtins, name) or name.startswith("__"):
             return None
         for star in self.stars:
-            if star == INIT and name in STAR_NAMES:
+            if star == INIT and name in STAR_NAMES:  # `from npu_bridge.npu_init import *`, which binds these names
                 return STAR_NAMES[name]
         others = [star for star in self.stars if star != INIT]
-        handed_on = self.exports.from_stars(name, others, self.module) if self.exports is not None else None
-        if handed_on is not None:
-            return handed_on
-        if INIT in self.stars and not others:
-            return None
-        harmless = all(star.partition(".")[0] in ("tensorflow", *FUNCTIONS_ONLY) for star in others)
-        if name in TOP_CLASSES and "tensorflow" in others and harmless:
+        own = self.exports.from_stars(name, others, self.package) if self.exports is not None else None
+        if own is not None:
+            return own
+        without_classes = ("tensorflow", *MODULES_WITHOUT_CLASSES)
+        is_sure = all(star.partition(".")[0] in without_classes for star in others)
+        if name in TOP_CLASSES and "tensorflow" in others and is_sure:
             return f"tensorflow.{name}"
         return canonical(f"{others[-1]}.{name}") if others else None
 
     def resolve_top_level(self) -> TopLevel:
-        """Return all on which the qualified name of a node depends that the node's own statement does not show."""
+        """Return what else than a node's own top-level statement decides on its qualified name."""
         bound = self.scopes[self.source.tree].bound
         resolved = {name: self.resolve(what, name) for name, what in bound.items()}
         return TopLevel(resolved, self.stars, dict(self.added))
 
     def hides(self, name: str, at: ast.AST) -> bool:
-        """Return True if something else is bound to a module's name where a node stands: a parameter, a local
-        variable.
-        """
+        """Return True if a parameter or a local variable hides a module's name at a node."""
         top = self.scopes[self.source.tree]
         return name in top.bound and self.lookup(name, self.scope_of(at)) is not top.bound[name]
 

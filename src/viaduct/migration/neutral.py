@@ -1,7 +1,6 @@
-"""The helper that `--to any` writes into a project: under which name, and beside which files.
+"""The helper module that `--to any` writes into a project: its name, and its folder.
 
-`helper_text.py` says what stands in it, `helper_file.py` what becomes of one that is there, `helper_cell.py` what a
-notebook has in its place.
+`helper_text.py` makes its text, `helper_file.py` extends one that exists, `helper_cell.py` puts it into a notebook.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from viaduct.migration.import_graph import scan_statements
 from viaduct.migration.project import HELPER
 from viaduct.migration.walk import Walk
 
@@ -19,11 +19,10 @@ NAME = "accelerator"
 """Name of the helper's object that scripts import."""
 MARK = b"Written by `viaduct migrate --to any`"
 """Text by which a helper is recognised, also after its owner has changed it."""
-IMPORTED = re.compile(
-    rb"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import[ \t]+([^#\n;]+)|import[ \t]+([^#\n;]+))", re.MULTILINE
-)
 SIGNS = re.compile(rb"torch|cuda|nccl|" + HELPER.encode())
+"""A script without any of these words needs no helper."""
 PACKAGED = ("setup.py", "setup.cfg", "pyproject.toml")
+"""Files of a project that is installed as a package: there the helper lies in the package, not beside it."""
 
 
 def is_helper(data: bytes) -> bool:
@@ -36,7 +35,7 @@ def plan(found: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, tuple[str
     contents = dict(texts)
     name = free_name(found, contents)
     packaged = any(path in PACKAGED for path in (*found.scripts, *found.others))
-    tree = Tree(set(found.scripts), {path: set(imports(data)) for path, data in contents.items() if b"import" in data})
+    tree = Tree(set(found.scripts), {path: set(absolute_imports(data)) for path, data in contents.items()})
     planned = {}
     for path in (path for path, data in contents.items() if SIGNS.search(data)):
         home, package = tree.home_of(path)
@@ -66,12 +65,11 @@ def is_own(path: Path) -> bool:
     return path.stem.startswith(HELPER) and path.is_file() and is_helper(path.read_bytes())
 
 
-def imports(data: bytes) -> Iterator[str]:
-    """Dotted names that a text imports; of `from a import b` both a and a.b. Relative ones say nothing of folders."""
-    for found in IMPORTED.finditer(data):
-        module, names, plain = (part.decode(errors="replace") if part else "" for part in found.groups())
-        listed = [token.split()[0] for token in (names or plain).strip("() \t").split(",") if token.split()]
-        yield from [module, *(f"{module}.{name}" for name in listed)] if module else listed
+def absolute_imports(data: bytes) -> Iterator[str]:
+    """Yield the dotted names that a text imports, of `from a import b` both a and a.b, without relative ones."""
+    for dots, module, members in scan_statements(data) if b"import" in data else ():
+        if not dots:
+            yield from (module, *(f"{module}.{member}" for member in members))
 
 
 @dataclass
@@ -87,7 +85,7 @@ class Tree:
         self.places = self.modules | {folder for module in self.modules for folder in module.parents}
 
     def home_of(self, path: str) -> tuple[PurePosixPath, str]:
-        """The folder from which a script's imports are looked up, and the package in which the script lies."""
+        """Return the folder from which a script's imports are looked up, and its top-level package; empty for none."""
         folder = PurePosixPath(path).parent
         outer = folder
         while str(outer / "__init__.py") in self.scripts and outer != outer.parent:
@@ -98,13 +96,13 @@ class Tree:
         return min(roots, key=lambda root: len(root.parts), default=folder), ""
 
     def looked_up_in(self, path: str, folder: PurePosixPath) -> Iterator[PurePosixPath]:
-        """Folders, from the script's own outwards, in which something lies that it imports."""
+        """Yield, for each import of a script, the first folder from its own outwards that contains what it names."""
         for name in self.imported.get(path, ()):
             first = name.partition(".")[0]
             yield from [root for root in (folder, *folder.parents) if root / first in self.places][:1]
 
     def imported_from(self, path: str) -> Iterator[PurePosixPath]:
-        """The folder from which others import this script by a dotted name: `from lib.engine import run`."""
+        """Yield the folder from which others import this script by a dotted name: `from lib.engine import run`."""
         parts = PurePosixPath(path).with_suffix("").parts
         for cut in range(len(parts) - 1):
             if ".".join(parts[cut:]) in self.all:

@@ -10,7 +10,7 @@
         ),
     )
 
-A rule that decides anything is a file of its own.
+A rule that decides anything is a file of its own; the names that it only reports are notices too (`add_notices`).
 """
 
 from __future__ import annotations
@@ -56,12 +56,16 @@ class Notice:
         say(english, zh=chinese, risk=risk or DEFAULT_RISKS[self.status])
 
 
-def report_rule(module: str, title: str, text: str, *notices: Notice, **facts: Any) -> Rule:
-    """Return the rule of one row; `facts` are the other fields of Rule, `text` is what docs/rules.md says of it."""
-    rule = Rule(module, title=title, text=cleandoc(text), last=True, **facts)
+def add_notices(rule: Rule, *notices: Notice) -> Rule:
+    """Let a rule report each use of the names of these notices; return the rule."""
     for notice in notices:
         if "call" in notice.uses:
             rule.call(*notice.names)(notice.report)
         if "reference" in notice.uses:
             rule.reference(*notice.names)(notice.report)
     return rule
+
+
+def report_rule(module: str, title: str, text: str, *notices: Notice, **facts: Any) -> Rule:
+    """Return the rule of one row; `facts` are the other fields of Rule, `text` is what docs/rules.md says of it."""
+    return add_notices(Rule(module, title=title, text=cleandoc(text), last=True, **facts), *notices)

@@ -1,4 +1,4 @@
-"""Notes about operators, gathered: one for each operator and project, with the count and the first places."""
+"""Notes about operators, merged: one for each operator and project, with the count and the first places."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from viaduct.migration.run import FileResult
 
 RULE = "torch.operators"
-SHOWN = 5
+MAX_PLACES = 5
 """Places that a note names."""
 
 
@@ -25,27 +25,26 @@ def gather_notes(results: Iterable[FileResult]) -> list[FileResult]:
         for finding in file.findings:
             if finding.rule == RULE:
                 groups[finding.message].append((file, finding))
-    notes = {(item[0][1].file, item[0][1].line, message): with_count(item) for message, item in groups.items()}
-    return [
-        thin_out(file, notes) if any(candidate.rule == RULE for candidate in file.findings) else file for file in files
-    ]
+    notes = {(group[0][1].file, group[0][1].line, message): merge_notes(group) for message, group in groups.items()}
+    return [keep_first(file, notes) for file in files]
 
 
-def with_count(found: list[tuple[FileResult, Finding]]) -> Finding:
+def merge_notes(found: list[tuple[FileResult, Finding]]) -> Finding:
+    """Return the first of several notes with the places of all in its message."""
     first = found[0][1]
     if len(found) == 1:
         return first
-    listed = ", ".join(file.where(finding.line) for file, finding in found[:SHOWN])
-    more = len(found) - SHOWN
+    listed = ", ".join(file.where(finding.line) for file, finding in found[:MAX_PLACES])
+    more = len(found) - MAX_PLACES
     english = f"{len(found)} places: {listed}" + (f" and {more} more" if more > 0 else "")
     chinese = f"共 {len(found)} 处:{listed}" + (" 等" if more > 0 else "")
     return replace(first, message=f"{first.message} ({english})", message_zh=f"{first.message_zh}({chinese})")
 
 
-def thin_out(file: FileResult, notes: dict[tuple[str, int, str], Finding]) -> FileResult:
-    """Drop the notes, and the places of the ledger, that the first note about an operator stands for."""
+def keep_first(file: FileResult, notes: dict[tuple[str, int, str], Finding]) -> FileResult:
+    """Replace the first note about each operator by the merged one; drop the others and their places in the ledger."""
     kept: list[Finding] = []
-    gone: set[tuple[int, str]] = set()
+    dropped: set[tuple[int, str]] = set()
     for finding in file.findings:
         note = notes.get((finding.file, finding.line, finding.message))
         if finding.rule != RULE:
@@ -53,6 +52,6 @@ def thin_out(file: FileResult, notes: dict[tuple[str, int, str], Finding]) -> Fi
         elif note is not None and note not in kept:
             kept.append(note)
         elif note is None:
-            gone.add((finding.line, finding.message))
-    entries = tuple(entry for entry in file.places if (entry.line, entry.message) not in gone)
-    return replace(file, findings=tuple(kept), places=entries)
+            dropped.add((finding.line, finding.message))
+    places = tuple(place for place in file.places if (place.line, place.message) not in dropped)
+    return replace(file, findings=tuple(kept), places=places)

@@ -1,4 +1,4 @@
-"""Import the card's plug-in in scripts whose device is set elsewhere: in another file, or in a configuration file.
+"""Import the card's plug-in in scripts whose device is set in another file, or in a configuration file.
 
     # config.py                 # train.py
     DEVICE = "npu"              import torch
@@ -6,8 +6,8 @@
                                 from config import DEVICE
                                 net.to(DEVICE)
 
-The rule `torch.plugin` looks at one file. Whether a program knows its card is seen when all its files are migrated: a
-script that is started, reaches a name of the card and reaches no import of the plug-in gets that import.
+The rule `torch.plugin` looks at one file. This module looks at programs, when all files are migrated: a script that no
+other imports gets the import, if a file that it reaches by imports names the card and none imports the plug-in.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
+from viaduct.migration.candidates import Mark
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
-from viaduct.migration.ledger import Place
+from viaduct.migration.graphs import find_reachable
+from viaduct.migration.ledger import Place, lacks_plugin
+from viaduct.migration.predicates import imported_modules
 from viaduct.migration.source import LINE_END, Unparsable, decode, lines_of, parse
 
 RULE = "torch.plugin"
@@ -25,40 +28,28 @@ Import = ast.Import | ast.ImportFrom
 
 
 def scripts_without_plugin(
-    marks: Mapping[str, frozenset[str]], imports: Mapping[str, set[str]], scripts: Iterable[str], is_set_outside: bool
+    marks: Mapping[str, frozenset[Mark]], imports: Mapping[str, set[str]], scripts: Iterable[str], is_set_outside: bool
 ) -> list[str]:
-    """Return the started scripts that reach torch and the card's name, and no import of the plug-in.
+    """Return the scripts that no other file imports and that reach torch and the card's name, but not the plug-in.
 
-    `marks`: file -> what it does (candidates_torch.marks_of); `is_set_outside`: a configuration file names the card.
+    `marks`: file -> its marks; `is_set_outside`: a settings file or shell script names the card.
     """
-    naming = {path for path, done in marks.items() if "names card" in done}
-    if not naming and not is_set_outside:
-        return []
     imported = {other for path, others in imports.items() for other in others if other != path}
     found = []
     for path in scripts:
-        if path in imported or "imports plug-in" in marks.get(path, ()):
-            continue
-        reached = reach(path, imports)
-        done = frozenset[str]().union(*(marks.get(item, frozenset()) for item in reached))
-        names_card = "names card" in done or (is_set_outside and "takes device" in done)
-        if "torch" in done and names_card and "imports plug-in" not in done:
-            found.append(path)
-    return found
-
-
-def reach(path: str, imports: Mapping[str, set[str]]) -> set[str]:
-    """Return the script and all files that it imports, directly or not."""
-    found, pending = {path}, [path]
-    while pending:
-        fresh = imports.get(pending.pop(), set()) - found
-        found |= fresh
-        pending += fresh
+        if path not in imported:
+            reached = find_reachable(path, imports)
+            program_marks = frozenset[Mark]().union(*(marks.get(file, frozenset()) for file in reached))
+            if lacks_plugin(program_marks, is_set_outside):
+                found.append(path)
     return found
 
 
 def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | None:
-    """Return the text with the import behind torch's, and the line behind which it stands; None if it cannot be."""
+    """Return the text with the import of a module behind that of torch, and the line of the latter.
+
+    None: the file cannot be parsed, is a notebook, has no import, or shares the line of that import.
+    """
     try:
         text, encoding = decode(data)
         tree = parse(text)
@@ -68,38 +59,28 @@ def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | No
     if statement is None or not path.endswith(".py"):
         return None
     line = statement.end_lineno or statement.lineno
-    alone = [item for item in tree.body if item is not statement and item.lineno <= line <= (item.end_lineno or 0)]
+    beside = [
+        other for other in tree.body if other is not statement and other.lineno <= line <= (other.end_lineno or 0)
+    ]
     ends = [match.end() for match in LINE_END.finditer(text)]
-    if alone or line > len(ends):  # another statement on its line, or no line end behind it
+    if beside or line > len(ends):  # another statement on its line, or no line end behind it
         return None
-    end = text[: ends[line - 1]]
-    newline = "\r\n" if end.endswith("\r\n") else end[-1]
-    return f"{end}import {module}{newline}{text[ends[line - 1] :]}".encode(encoding), line
+    before, after = text[: ends[line - 1]], text[ends[line - 1] :]
+    newline = "\r\n" if before.endswith("\r\n") else before[-1]
+    return f"{before}import {module}{newline}{after}".encode(encoding), line
 
 
 def anchor(tree: ast.Module) -> Import | None:
-    """Return the first top-level import of torch, else of a library on it, else any but `__future__`; None: none."""
-    statements = [line for line in tree.body if isinstance(line, ast.Import | ast.ImportFrom)]
+    """Return the first top-level import of torch, else of a library on it, else any but `__future__`; else None."""
+    statements = [line for line in tree.body if isinstance(line, Import)]
     for roots in ({"torch"}, PYTORCH_COMPANIONS):
         for statement in statements:
-            if {name.partition(".")[0] for name in modules_of(statement)} & roots:
+            if {name.partition(".")[0] for name in imported_modules(statement)} & roots:
                 return statement
-    return next((item for item in statements if not is_future(item)), None)
+    return next((statement for statement in statements if imported_modules(statement) != ["__future__"]), None)
 
 
-def is_future(statement: Import) -> bool:
-    """Return True for an import from __future__."""
-    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-
-
-def modules_of(statement: Import) -> list[str]:
-    """Return the modules that an import statement names."""
-    if isinstance(statement, ast.Import):
-        return [alias.name for alias in statement.names]
-    return [statement.module or ""] if not statement.level else []
-
-
-def as_changed(path: str, line: int, text: str, module: str) -> tuple[Place, Finding]:
+def describe_insertion(path: str, line: int, text: str, module: str) -> tuple[Place, Finding]:
     """Return the ledger's place and the finding of an import that was inserted behind a line of the original."""
     message = f"import {module}: the device of this program is set in another file"
     zh = f"导入 {module}:该程序的设备在其他文件中设置"

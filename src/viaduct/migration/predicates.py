@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, TypeGuard
 
-from viaduct.migration.frameworks import TORCH
-
 if TYPE_CHECKING:
     from viaduct.migration.rule import Site
+    from viaduct.migration.source import Source
 
 
 def is_none(node: object) -> bool:
@@ -41,7 +40,49 @@ def is_literal_in(node: ast.AST | None, *values: object) -> bool:
     return isinstance(node, ast.Constant) and node.value in values
 
 
+def is_self(node: ast.AST | None) -> bool:
+    """Return True for the name `self`."""
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def is_property(function: ast.AST) -> bool:
+    """Return True for a function under `@property`, `@functools.cached_property` and their like."""
+    decorators = getattr(function, "decorator_list", [])
+    return any(getattr(node, "attr", getattr(node, "id", "")).endswith("property") for node in decorators)
+
+
+def is_in_annotation(source: Source, node: ast.AST) -> bool:
+    """Return True for a name in `scaler: Optional[GradScaler] = …` and `-> GradScaler`, not for the assigned value."""
+    child = node
+    for parent in source.ancestors(node):
+        annotation = getattr(parent, "annotation", None) or getattr(parent, "returns", None)
+        if annotation is child:
+            return True
+        if isinstance(parent, ast.stmt):
+            return False
+        child = parent
+    return False
+
+
+def find_argument(call: ast.Call, name: str, position: int = -1) -> ast.expr | None:
+    """Return an argument given by keyword or position (-1: keyword only); None if absent or hidden behind * or **."""
+    by_keyword = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+    before = call.args[: position + 1]
+    if by_keyword is not None or not 0 <= position < len(before):
+        return by_keyword
+    return None if any(isinstance(value, ast.Starred) for value in before) else before[position]
+
+
+def imported_modules(node: ast.AST) -> list[str]:
+    """Return the modules that an import statement names; none for a relative import and for any other node."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+
+
 def is_in_torch_program(site: Site) -> bool:
     """Return True if the file belongs to a PyTorch program, even if it does not import torch itself."""
+    from viaduct.migration.frameworks import TORCH
+
     project = site.work.project
     return bool(project.torch_files) and project.is_for(TORCH, site.work.path)

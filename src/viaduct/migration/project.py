@@ -1,126 +1,107 @@
 """Survey of a project: what its functions return and are passed, and other facts that rules need about other files.
 
-Files are parsed, never imported. What functions return is worked out in two rounds over the files that mention a
-framework, then what is passed to them, then once more what they return.
+Files are parsed, never imported. What functions return is worked out in two rounds over the parsed files, so that a
+function may return what another returns; then what is passed to them; then, with that, once more what they return.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from viaduct.migration.classes import OwnClass, note_classes, note_methods
+from viaduct.migration.frameworks import Imports, decide_frameworks, names_framework, read_imports
+from viaduct.migration.graphs import find_reachable
 from viaduct.migration.names import Names
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source, Unparsable, decode
 
-FRAMEWORKS = (b"tensorflow", b"torch", b"keras", b"horovod")
 HELPER = "accelerator_device"
 """The module that --to any writes into a project, unless it has one of that name."""
-IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_.][\w.]*)(?:[ \t]+import[ \t]+([\w, \t]+))?", re.MULTILINE)
-
-
 SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 @dataclass
 class Project:
-    """What the survey has found. A kind is one of values.py.
+    """Facts that the survey has found. A file is named by its path, a function or class by its qualified name.
 
-    returns: qualified function -> kind; parameters: (qualified function, parameter) -> kind.
-
-    calls: qualified function -> (file, call) of every place that calls it; functions: where it is defined.
-    config_helpers: functions whose ConfigProto reaches a session; mentions: framework function -> files that call it.
-    keras_files: those that train or run a Keras model; rank_files: those that ask for ranks, or will once migrated;
-    horovod_ranks: those that ask Horovod for them;
-    cycle_files: those that run an Estimator (train, evaluate, predict) more than once in a function;
-    imports: file -> files that it imports;
-    optimizers: classes of the project that derive from a TensorFlow optimizer; own_names: folders and modules it has;
-    others: parameters, as in `parameters`, for which every call passes something of another library.
-    own_methods: names of the methods of its classes; exports: what its modules hand on (reexports.py).
-    torch_files: those that import PyTorch or a library on it; classes: what files define.
-    frameworks: file -> the frameworks whose rules are for it, see frameworks.py.
-    uses: what becomes of values that travel between files, see flows.py: question -> answers.
-    importers: the reverse of imports; plain_imports: file without any framework -> dotted names that it imports.
-    training_files: those that minimise a loss or apply gradients; broadcast_files: those that broadcast variables;
-    fed: function that makes a dataset -> which of train, evaluate and predict get it;
-    npu_helpers: functions that add NpuOptimizer to a config, as `module.function`, methods also as `.method`;
-    initialisers: what holds an initialiser of all variables: `module.name`, `module.function`, `.attribute`;
-    aliases, alias_files, escapes: see module_flow.py;
-    horovod_kept: files that use of Horovod what the device has nothing like.
-    other_attributes: attributes, as `.attribute`, to which something else is assigned somewhere.
-    named: modules that files without any framework import, such as a main.py that only starts the training.
+    Kinds (of values) are those of values.py.
     """
 
-    returns: dict[str, str] = field(default_factory=dict)
-    attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
-    parameters: dict[tuple[str, str], str] = field(default_factory=dict)
-    calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)
+    # files
+    parsed: dict[str, Names] = field(default_factory=dict)  # the surveyed files with their trees, to be used again
+    surveyed: set[str] = field(default_factory=set)  # the keys of `parsed`; an outline (see `outline`) has no `parsed`
+    frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # whose rules are for a file: frameworks.py
+    torch_files: set[str] = field(default_factory=set)  # those that import PyTorch or a library on it
+    imports: dict[str, set[str]] = field(default_factory=dict)  # file -> files that it imports
+    importers: dict[str, set[str]] = field(default_factory=dict)  # the reverse of `imports`
+    plain_imports: dict[str, set[str]] = field(default_factory=dict)  # file without a framework -> names it imports
+    named: set[str] = field(default_factory=set)  # all names in `plain_imports`: of a main.py that only starts train.py
+    own_names: set[str] = field(default_factory=set)  # names of the project's folders and modules
+    exports: Exports = field(default_factory=Exports)  # names that modules hand on: reexports.py
+    entry: str = ""  # the script of --entry
+    helpers: dict[str, tuple[str, str]] = field(default_factory=dict)  # file -> its helper (module, file): neutral.py
+
+    # functions and classes
     functions: dict[str, tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]] = field(default_factory=dict)
-    config_helpers: set[str] = field(default_factory=set)
-    mentions: dict[str, set[str]] = field(default_factory=dict)
-    keras_files: set[str] = field(default_factory=set)
-    rank_files: set[str] = field(default_factory=set)
-    horovod_ranks: set[str] = field(default_factory=set)
-    cycle_files: set[str] = field(default_factory=set)
-    imports: dict[str, set[str]] = field(default_factory=dict)
-    importers: dict[str, set[str]] = field(default_factory=dict)
-    plain_imports: dict[str, set[str]] = field(default_factory=dict)
-    training_files: set[str] = field(default_factory=set)
-    broadcast_files: set[str] = field(default_factory=set)
-    aliases: dict[str, str] = field(default_factory=dict)
-    alias_files: set[str] = field(default_factory=set)
-    escapes: dict[str, set[int]] = field(default_factory=dict)
-    horovod_kept: set[str] = field(default_factory=set)
-    fed: dict[str, set[str]] = field(default_factory=dict)
-    npu_helpers: set[str] = field(default_factory=set)
-    initialisers: set[str] = field(default_factory=set)
-    other_attributes: set[str] = field(default_factory=set)
-    optimizers: set[str] = field(default_factory=set)
-    own_names: set[str] = field(default_factory=set)
-    others: set[tuple[str, str]] = field(default_factory=set)
-    exports: Exports = field(default_factory=Exports)
-    own_methods: set[str] = field(default_factory=set)
-    torch_files: set[str] = field(default_factory=set)
-    frameworks: dict[str, frozenset[str]] = field(default_factory=dict)
-    named: set[str] = field(default_factory=set)
-    uses: dict[str, set[str]] = field(default_factory=dict)
+    calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)  # function -> (file, call) of each call
+    returns: dict[str, str] = field(default_factory=dict)  # function, or module.Class.method -> kind of the result
+    parameters: dict[tuple[str, str], str] = field(default_factory=dict)  # (function, parameter) -> kind
+    others: set[tuple[str, str]] = field(default_factory=set)  # parameters that only get values of other libraries
     classes: dict[str, OwnClass] = field(default_factory=dict)
     class_tails: dict[str, list[str]] = field(default_factory=dict)  # bare name -> classes of that name
-    met: dict[tuple[str, str], bool] = field(default_factory=dict)  # see classes.meet
-    owning: dict[str, list[str]] = field(default_factory=dict)  # see classes.owners
-    entry: str = ""
-    helpers: dict[str, tuple[str, str]] = field(default_factory=dict)  # see neutral.py: file -> (module, its file)
-    parsed: dict[str, Names] = field(default_factory=dict)  # the files as they were surveyed, not to be parsed again
+    attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
+    own_methods: set[str] = field(default_factory=set)  # names of the methods of all classes
+    mentions: dict[str, set[str]] = field(
+        default_factory=dict
+    )  # function that is not the project's -> files calling it
+    uses: dict[str, set[str]] = field(default_factory=dict)  # question about a loaded value -> uses: flows.py
 
-    surveyed: set[str] = field(default_factory=set)  # files that were parsed
-    device_options: set[str] = field(default_factory=set)  # of command lines, see shell.note_options
-    backend_options: set[str] = field(default_factory=set)
+    # Horovod's module as a value: module_flow.py
+    aliases: dict[str, str] = field(default_factory=dict)
+    alias_files: set[str] = field(default_factory=set)
+    escapes: dict[str, set[int]] = field(default_factory=dict)  # file -> lines
+    horovod_kept: set[str] = field(default_factory=set)  # files using something of Horovod that the device lacks
 
-    holding: dict[str, frozenset[str]] = field(default_factory=dict)  # see files_with
-    above: dict[str, frozenset[str]] = field(default_factory=dict)  # see all_importers
+    # what files do: project_usage.py
+    config_helpers: set[str] = field(default_factory=set)  # functions whose ConfigProto reaches a session
+    keras_files: set[str] = field(default_factory=set)  # those that train or run a Keras model
+    rank_files: set[str] = field(default_factory=set)  # those that ask for ranks, or will once migrated
+    horovod_ranks: set[str] = field(default_factory=set)  # those that ask Horovod for ranks
+    cycle_files: set[str] = field(default_factory=set)  # those that run an Estimator more than once in a function
+    training_files: set[str] = field(default_factory=set)  # those that minimise a loss or apply gradients
+    broadcast_files: set[str] = field(default_factory=set)  # those that broadcast variables
+    fed: dict[str, set[str]] = field(default_factory=dict)  # input function -> which of train, evaluate, predict get it
+    npu_helpers: set[str] = field(default_factory=set)  # functions that add NpuOptimizer; methods also as `.method`
+    initialisers: set[str] = field(default_factory=set)  # keys of what holds one: project_usage.note_variables
+    other_attributes: set[str] = field(
+        default_factory=set
+    )  # `.attribute` to which something else is assigned somewhere
+    optimizers: set[str] = field(default_factory=set)  # classes that derive from a TensorFlow optimizer
+    device_options: set[str] = field(default_factory=set)  # of the scripts' command lines: shell.note_options
+    backend_options: set[str] = field(default_factory=set)  # likewise
+
+    # caches of methods below and of classes.py
+    files_by_text: dict[str, frozenset[str]] = field(default_factory=dict)
+    known_importers: dict[str, set[str]] = field(default_factory=dict)
+    known_meetings: dict[tuple[str, str], bool] = field(default_factory=dict)
+    owners_by_method: dict[str, list[str]] = field(default_factory=dict)
 
     def files_with(self, text: str) -> frozenset[str]:
         """Return the surveyed files that hold a text; each text is searched for once."""
-        if text not in self.holding:
-            held = (path for path, names in self.parsed.items() if text in names.source.text)
-            self.holding[text] = frozenset(held)
-        return self.holding[text]
+        if text not in self.files_by_text:
+            paths = (path for path, names in self.parsed.items() if text in names.source.text)
+            self.files_by_text[text] = frozenset(paths)
+        return self.files_by_text[text]
 
-    def all_importers(self, path: str) -> frozenset[str]:
-        """Return the file and all files that import it, directly or not."""
-        if path not in self.above:
-            found, pending = {path}, [path]
-            while pending:
-                fresh = self.importers.get(pending.pop(), set()) - found
-                found |= fresh
-                pending += fresh
-            self.above[path] = frozenset(found)
-        return self.above[path]
+    def all_importers(self, path: str) -> set[str]:
+        """Return the file and all files that import it, directly or not; computed once."""
+        if path not in self.known_importers:
+            self.known_importers[path] = find_reachable(path, self.importers)
+        return self.known_importers[path]
 
     def outline(self, members: Iterable[str]) -> Project:
         """Return what is needed after the migration: paths and names, no trees; frameworks of `members` only."""
@@ -137,15 +118,10 @@ class Project:
 
     def reaches(self, path: str) -> set[str]:
         """Return the file and all files that it imports, directly or not."""
-        found, pending = {path}, [path]
-        while pending:
-            fresh = self.imports.get(pending.pop(), set()) - found
-            found |= fresh
-            pending += fresh
-        return found
+        return find_reachable(path, self.imports)
 
     def is_for(self, framework: str, path: str) -> bool:
-        """Return True if the rules of a framework are for a file, or the file has no known framework."""
+        """Return True if the rules of a framework are for a file; so are all rules for a file without a framework."""
         return framework in self.frameworks.get(path, (framework,))
 
     def helper_of(self, path: str) -> str:
@@ -156,55 +132,53 @@ class Project:
     def module_of(path: str) -> tuple[str, bool]:
         """Return the dotted name of a file, and whether it is a package's __init__."""
         parts = PurePosixPath(path).with_suffix("").parts
-        package = bool(parts) and parts[-1] == "__init__"
-        return ".".join(parts[:-1] if package else parts), package
+        is_package = bool(parts) and parts[-1] == "__init__"
+        return ".".join(parts[:-1] if is_package else parts), is_package
 
 
 def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     """Survey the files of a project, given as path and content."""
     from viaduct.migration.flows import note_uses
-    from viaduct.migration.frameworks import Imports, decide_frameworks, names_framework, read_imports
     from viaduct.migration.import_graph import scan_imports
     from viaduct.migration.module_flow import note_module_flow
     from viaduct.migration.project_usage import note_habits
 
     project = Project()
-    parsed: list[tuple[str, Names]] = []
-    others: list[tuple[str, bytes]] = []
+    parsed: dict[str, Names] = {}
+    plain: list[tuple[str, bytes]] = []
     imports: dict[str, Imports] = {}
     for path, data in files:
         project.own_names.update(PurePosixPath(path).with_suffix("").parts)
         if not names_framework(data):
-            project.named |= imported_names(data)
-            others.append((path, data))
+            plain.append((path, data))
             project.plain_imports[path] = {*scan_imports(data, path)}
+            project.named |= project.plain_imports[path]
             imports[path] = Imports(modules=frozenset(project.plain_imports[path]))
             continue
         names = parse_names(path, data)
         if names is None:
             continue
-        parsed.append((path, names))
+        parsed[path] = names
         project.exports.note(names)
         imports[path] = read_imports(names)
-        note_classes(project, *parsed[-1])
+        note_classes(project, path, names)
     decide_frameworks(project, imports)
-    parsed += files_that_receive(project, others)
-    for _, names in parsed:
+    parsed |= parse_receivers(project, plain)
+    for names in parsed.values():
         names.exports = project.exports
-    project.parsed = dict(parsed)
-    project.surveyed = set(project.parsed)
-    note_module_flow(project, project.parsed)
+    project.parsed, project.surveyed = parsed, {*parsed}
+    note_module_flow(project, parsed)
     for _ in range(2):
-        for path, names in parsed:
+        for path, names in parsed.items():
             note_functions(project, path, names)
             note_methods(project, names)
-    for path, names in parsed:
+    for path, names in parsed.items():
         note_calls(project, path, names)
-    note_parameters(project, dict(parsed))
-    for path, names in parsed:
+    note_parameters(project, parsed)
+    for path, names in parsed.items():
         note_functions(project, path, names)
-    note_habits(project, dict(parsed))
-    note_uses(project, dict(parsed))
+    note_habits(project, parsed)
+    note_uses(project, parsed)
     return project
 
 
@@ -216,26 +190,28 @@ def parse_names(path: str, data: bytes) -> Names | None:
         return None
 
 
-def files_that_receive(project: Project, files: list[tuple[str, bytes]]) -> list[tuple[str, Names]]:
-    """Parse the files that name no framework and import one by way of the project's own modules."""
-    found: list[tuple[str, Names]] = []
+def parse_receivers(project: Project, files: list[tuple[str, bytes]]) -> dict[str, Names]:
+    """Parse those of some files that name no framework and import one by way of the project's own modules.
+
+    A file that was parsed may itself hand the framework on, so the others are tried again until none is added.
+    """
+    received: dict[str, Names] = {}
     pending = files
     while pending:
-        waiting, fresh = [], 0
+        waiting, count = [], len(received)
         for path, data in pending:
             module, is_package = Project.module_of(path)
             package = module if is_package else module.rpartition(".")[0]
-            givers = project.exports.givers(imported_names(data), package)
+            givers = project.exports.givers(project.plain_imports[path], package)
             if not any(project.exports.offers_framework(giver) for giver in givers):
                 waiting.append((path, data))
                 continue
             names = parse_names(path, data)
             if names is not None:
-                found.append((path, names))
+                received[path] = names
                 project.exports.note(names)
-                fresh += 1
-        pending = waiting if fresh else []
-    return found
+        pending = waiting if len(received) > count else []
+    return received
 
 
 def merge_outlines(outlines: Iterable[Project]) -> Project:
@@ -254,17 +230,8 @@ def merge_outlines(outlines: Iterable[Project]) -> Project:
     return merged
 
 
-def imported_names(data: bytes) -> set[str]:
-    """Return the names that a text imports, found without parsing it: of `from a import b` both a and a.b."""
-    found: set[str] = set()
-    for module, names in IMPORTS.findall(data):
-        base = module.decode()
-        found |= {base, *(f"{base}.{name}" for name in names.decode().replace(",", " ").split())}
-    return found
-
-
 def note_functions(project: Project, path: str, names: Names) -> None:
-    """Record the functions of a file and what they return."""
+    """Record the top-level functions of a file and the kinds of what they return."""
     from viaduct.migration.values import Values
 
     values = Values(names, project)
@@ -273,9 +240,9 @@ def note_functions(project: Project, path: str, names: Names) -> None:
             name = f"{names.own}.{node.name}"
             project.functions[name] = (path, node)
             kinds = {values.whole_kind(statement.value) for statement in returns_of(names, node)}
-            found = kinds.pop() if len(kinds) == 1 else None
-            if found:
-                project.returns[name] = found
+            kind = kinds.pop() if len(kinds) == 1 else None
+            if kind:
+                project.returns[name] = kind
 
 
 def returns_of(names: Names, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Return]:
@@ -286,14 +253,12 @@ def returns_of(names: Names, function: ast.FunctionDef | ast.AsyncFunctionDef) -
 
 def group_returns(source: Source) -> dict[ast.AST, list[ast.Return]]:
     """Return the return statements of a file by the function that they leave, in the order of the text."""
-    found: dict[ast.AST, list[ast.Return]] = {}
+    groups: dict[ast.AST, list[ast.Return]] = {}
     for statement in source.of_kind(ast.Return):
-        holder: ast.AST | None = statement
-        while holder is not None and not isinstance(holder, SCOPES):
-            holder = source.parents.get(holder)
-        if holder is not None:
-            found.setdefault(holder, []).append(statement)
-    return found
+        scope = next((parent for parent in source.ancestors(statement) if isinstance(parent, SCOPES)), None)
+        if scope is not None:
+            groups.setdefault(scope, []).append(statement)
+    return groups
 
 
 def note_calls(project: Project, path: str, names: Names) -> None:
@@ -310,16 +275,16 @@ def note_parameters(project: Project, files: dict[str, Names]) -> None:
 
     values = {path: Values(names, project) for path, names in files.items()}
     for name, calls in project.calls.items():
-        given: dict[str, set[str | None]] = defaultdict(set)
+        kinds_by_parameter: dict[str, set[str | None]] = defaultdict(set)
         others: dict[str, set[bool]] = defaultdict(set)
         for path, parameter, value in passed_in(project, name, calls):
-            given[parameter].add(values[path].whole_kind(value))
+            kinds_by_parameter[parameter].add(values[path].whole_kind(value))
             others[parameter].add(values[path].is_other(value))
-        for parameter, kinds in given.items():
+        for parameter, kinds in kinds_by_parameter.items():
             kind = kinds.pop() if len(kinds) == 1 else None
             if kind:
                 project.parameters[(name, parameter)] = kind
-        project.others |= {(name, parameter) for parameter, found in others.items() if found == {True}}
+        project.others |= {(name, parameter) for parameter, answers in others.items() if answers == {True}}
 
 
 def passed_in(project: Project, name: str, calls: list[tuple[str, ast.Call]]) -> Iterator[tuple[str, str, ast.expr]]:

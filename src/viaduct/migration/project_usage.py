@@ -1,7 +1,7 @@
 """Survey of what a project's files do: open sessions with a helper's config, run Keras models, ask for ranks.
 
-A late round of the survey. A rule that works on one file asks it about the others: whether another file sets a session,
-whether the script that is started needs communication because of a file that it imports.
+This is the part of the survey by which a rule that works on one file knows about the others: whether another file sets
+a session, whether the script that is started needs communication because of a file that it imports.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 from viaduct.cards.tensorflow_api import COLLECTIVES, OPERATORS, full_name
 from viaduct.migration.import_graph import Modules, escapes_of, note_importers
 from viaduct.migration.names import Names
+from viaduct.migration.predicates import find_argument, is_literal_in
 from viaduct.migration.project import Project, passed_in, returns_of
-from viaduct.migration.sessions import METHOD_SLOTS, SLOTS
+from viaduct.migration.sessions import SLOTS, SLOTS_OF_ANY_RECEIVER
 from viaduct.migration.values import Values, kind_of_call
 
-ANY_RECEIVER = {method: slot for (_, method), slot in METHOD_SLOTS.items()}
 KERAS_RUNS = {"fit", "fit_generator", "predict", "train_on_batch"}
-DEEPEST = 8  # lambdas and partials within each other
+MAX_DEPTH = 8  # of lambdas and partials within each other
 ESTIMATOR_RUNS = {"train", "evaluate", "predict"}
 FED_BY = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.EvalSpec": "evaluate"}
 RANK_CALLS = {"rank", "size", "local_rank", "local_size"}  # of Horovod
@@ -58,28 +59,22 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
             note_call(project, path, call, values)
         if any(text in names.source.text for text in CONTEXT):
             project.rank_files.add(path)
-        if "stimator" in names.source.text and any(estimator_cycle(function, values) for function in functions(names)):
+        functions = names.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)
+        if "stimator" in names.source.text and any(estimator_cycle(function, values) for function in functions):
             project.cycle_files.add(path)
-        project.imports[path] = modules.find_all(imported_modules(names), path)
+        project.imports[path] = modules.find_all(imported_names(names), path)
         note_optimizers(project, names)
-        project.own_methods |= set(methods_of(names))
+        project.own_methods |= {
+            function.name  # type: ignore[attr-defined]
+            for function in functions
+            if isinstance(names.source.parents[function], ast.ClassDef)
+        }
         note_variables(project, path, values)
         note_npu_helpers(project, names)
     note_importers(project)
     for path in project.horovod_ranks:
         if not escapes_of(project, path):
             project.rank_files.add(path)
-
-
-def methods_of(names: Names) -> Iterator[str]:
-    """Yield the names of the methods that a file's classes define."""
-    for node in names.scopes:
-        if isinstance(node, ast.ClassDef):
-            yield from (
-                statement.name
-                for statement in node.body
-                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
-            )
 
 
 def note_call(project: Project, path: str, call: ast.Call, values: Values) -> None:
@@ -94,13 +89,17 @@ def note_call(project: Project, path: str, call: ast.Call, values: Values) -> No
         project.keras_files.add(path)
     if method in ESTIMATOR_RUNS or name in FED_BY:
         note_fed(project, values, call, FED_BY.get(name or "", method))
-    slot = SLOTS.get(name or "") or ANY_RECEIVER.get(method)
+    slot = SLOTS.get(name or "") or SLOTS_OF_ANY_RECEIVER.get(method)
     if slot is not None:
-        note_config_helper(project, values, config_argument(call, *slot))
+        note_config_helper(project, values, find_argument(call, *slot))
 
 
 def note_variables(project: Project, path: str, values: Values) -> None:
-    """Record which files train, broadcast variables, and where an initialiser of all variables is kept."""
+    """Record which files train or broadcast variables, and what holds an initialiser of all variables.
+
+    Keys of `project.initialisers`: `module.name`, `.attribute`, `module.function` and `module.Class.method` for what is
+    returned, with `[index]` for an element of a tuple, and `module.function(parameter)`.
+    """
     names = values.names
     if VARIABLES.search(names.source.text) is None:
         return
@@ -144,6 +143,7 @@ def note_npu_helpers(project: Project, names: Names) -> None:
 
 
 def note_kept_initialiser(project: Project, values: Values, target: ast.expr, value: ast.expr) -> None:
+    """Record an initialiser that is assigned to an attribute or a module's name, and other values of attributes."""
     if isinstance(target, ast.Attribute):
         found = makes_initialiser(values, value)
         (project.initialisers if found else project.other_attributes).add(f".{target.attr}")
@@ -156,7 +156,7 @@ def note_kept_initialiser(project: Project, values: Values, target: ast.expr, va
 def note_returned_initialiser(
     project: Project, values: Values, function: ast.FunctionDef | ast.AsyncFunctionDef
 ) -> None:
-    """Record `module.function`; of a tuple that is returned `module.function[index]`; of methods, the class between."""
+    """Record a function that returns an initialiser, alone or in a tuple."""
     owner = values.names.source.parents.get(function)
     home = f"{values.names.own}.{owner.name}" if isinstance(owner, ast.ClassDef) else values.names.own
     for statement in returns_of(values.names, function):
@@ -171,7 +171,7 @@ def note_returned_initialiser(
 
 
 def note_passed_initialiser(project: Project, values: Values, name: str, call: ast.Call) -> None:
-    """Record `module.function(parameter)`."""
+    """Record the parameters to which a call passes an initialiser."""
     for _, parameter, value in passed_in(project, name, [("", call)]):
         if makes_initialiser(values, value):
             project.initialisers.add(f"{name}({parameter})")
@@ -179,66 +179,59 @@ def note_passed_initialiser(project: Project, values: Values, name: str, call: a
 
 def makes_initialiser(values: Values, node: ast.expr) -> bool:
     """Return True for a call of global_variables_initializer: directly, by a name, in a group, list or tuple."""
-    made = values.origin(node)
-    if isinstance(made, ast.List | ast.Tuple):
-        return any(makes_initialiser(values, part) for part in made.elts)
-    if not isinstance(made, ast.Call):
+    origin = values.origin(node)
+    if isinstance(origin, ast.List | ast.Tuple):
+        return any(makes_initialiser(values, element) for element in origin.elts)
+    if not isinstance(origin, ast.Call):
         return False
-    name = values.names.qualified(made.func)
-    return name in INITIALIZERS or (
-        name in GROUPS and any(makes_initialiser(values, argument) for argument in made.args)
-    )
+    name = values.names.qualified(origin.func)
+    return name in INITIALIZERS or (name in GROUPS and any(makes_initialiser(values, value) for value in origin.args))
 
 
 def note_fed(project: Project, values: Values, call: ast.Call, run: str) -> None:
-    """Record which of train, evaluate and predict a function of the project gives its data to."""
-    given = [keyword.value for keyword in call.keywords if keyword.arg == "input_fn"]
-    given += [
-        value
-        for item in call.keywords
-        if item.arg is None
-        for value in unpack_dictionary(values, item.value, "input_fn")
-    ]
-    estimator = isinstance(call.func, ast.Attribute) and values.kind(call.func.value) in ("estimator", "npu_estimator")
-    if not given and call.args and (estimator or not isinstance(call.func, ast.Attribute)):
-        given = call.args[:1]
-    for value in given:
+    """Record the functions that are the input_fn of a run: train, evaluate or predict."""
+    inputs = [keyword.value for keyword in call.keywords if keyword.arg == "input_fn"]
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            inputs += unpack_dictionary(values, keyword.value, "input_fn")
+    is_method = isinstance(call.func, ast.Attribute)
+    if not inputs and call.args and (not is_method or runs_estimator(call.func, values)):
+        inputs = call.args[:1]
+    for value in inputs:
         for name in functions_of(values, value):
             project.fed.setdefault(name, set()).add(run)
 
 
 def unpack_dictionary(values: Values, value: ast.expr, wanted: str) -> Iterator[ast.expr]:
     """Yield what `**value` passes under a name, where it is a dictionary that can be seen."""
-    made = values.origin(value)
-    if isinstance(made, ast.Dict):
-        pairs = zip(made.keys, made.values, strict=True)
-        yield from (held for key, held in pairs if isinstance(key, ast.Constant) and key.value == wanted)
-    elif isinstance(made, ast.Call) and values.names.qualified(made.func) in (None, "dict", "builtins.dict"):
-        yield from (keyword.value for keyword in made.keywords if keyword.arg == wanted)
+    origin = values.origin(value)
+    if isinstance(origin, ast.Dict):
+        pairs = zip(origin.keys, origin.values, strict=True)
+        yield from (element for key, element in pairs if is_literal_in(key, wanted))
+    elif isinstance(origin, ast.Call) and values.names.qualified(origin.func) in (None, "dict", "builtins.dict"):
+        yield from (keyword.value for keyword in origin.keywords if keyword.arg == wanted)
 
 
 def functions_of(values: Values, value: ast.expr, depth: int = 0) -> Iterator[str]:
     """Yield the functions that an expression may be, or that it calls: by their names, methods as `*.name`."""
-    made = values.origin(value) or value
-    if depth > DEEPEST:
-        return
-    if isinstance(made, ast.Lambda):
-        yield from functions_of(values, made.body, depth + 1)
-    elif isinstance(made, ast.IfExp):
-        yield from functions_of(values, made.body, depth + 1)
-        yield from functions_of(values, made.orelse, depth + 1)
-    elif isinstance(made, ast.BoolOp):
-        yield from (name for part in made.values for name in functions_of(values, part, depth + 1))
-    elif isinstance(made, ast.Call):
-        called = values.names.qualified(made.func)
-        if called in ("functools.partial", "functools.partialmethod") and made.args:
-            yield from functions_of(values, made.args[0], depth + 1)
-        else:
-            yield from functions_of(values, made.func, depth + 1)
-    elif (name := values.names.qualified(made)) is not None:
+    origin = values.origin(value)
+    inner: list[ast.expr] = []
+    if isinstance(origin, ast.Lambda):
+        inner = [origin.body]
+    elif isinstance(origin, ast.IfExp):
+        inner = [origin.body, origin.orelse]
+    elif isinstance(origin, ast.BoolOp):
+        inner = origin.values
+    elif isinstance(origin, ast.Call):
+        callee = values.names.qualified(origin.func)
+        is_partial = callee in ("functools.partial", "functools.partialmethod") and bool(origin.args)
+        inner = [origin.args[0] if is_partial else origin.func]
+    elif (name := values.names.qualified(origin)) is not None:
         yield name
-    elif isinstance(made, ast.Attribute):
-        yield f"*.{made.attr}"
+    elif isinstance(origin, ast.Attribute):
+        yield f"*.{origin.attr}"
+    for part in inner if depth < MAX_DEPTH else ():
+        yield from functions_of(values, part, depth + 1)
 
 
 def asks_for_rank(name: str) -> bool:
@@ -259,53 +252,34 @@ def note_optimizers(project: Project, names: Names) -> None:
 
 def note_config_helper(project: Project, values: Values, value: ast.expr | None) -> None:
     """Record a function of the project that makes the config of a session: rules edit it, not each session."""
-    made = values.origin(value) if value is not None else None
-    helper = values.names.qualified(made.func) if isinstance(made, ast.Call) else None
+    origin = values.origin(value) if value is not None else None
+    helper = values.names.qualified(origin.func) if isinstance(origin, ast.Call) else None
     if helper is not None and helper in project.functions:
         project.config_helpers.add(helper)
 
 
-def config_argument(call: ast.Call, keyword: str, position: int) -> ast.expr | None:
-    """Return what a call that opens a session is given as its ConfigProto."""
-    for given in call.keywords:
-        if given.arg == keyword:
-            return given.value
-    return call.args[position] if 0 <= position < len(call.args) else None
-
-
-def functions(names: Names) -> list[ast.AST]:
-    """Return the functions of a file."""
-    return [node for node in names.source.parents if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-
-
 def estimator_cycle(function: ast.AST, values: Values) -> list[ast.Call]:
     """Return the calls of an Estimator's train, evaluate and predict that another follows, or that are in a loop."""
-    found: list[tuple[ast.Call, bool]] = []
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call) and runs_estimator(node.func, values):
-            found.append((node, in_loop(node, function, values)))
-    found.sort(key=lambda pair: (pair[0].lineno, pair[0].col_offset))
-    return [call for index, (call, again) in enumerate(found) if again or index + 1 < len(found)]
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and runs_estimator(node.func, values)]
+    calls.sort(key=lambda call: (call.lineno, call.col_offset))
+    return [call for call in calls if call is not calls[-1] or is_in_loop(call, function, values)]
 
 
-def runs_estimator(called: ast.expr, values: Values) -> bool:
-    if not isinstance(called, ast.Attribute) or called.attr not in ESTIMATOR_RUNS:
+def runs_estimator(callee: ast.expr, values: Values) -> bool:
+    """Return True for `estimator.train` and its like."""
+    if not isinstance(callee, ast.Attribute) or callee.attr not in ESTIMATOR_RUNS:
         return False
-    return values.kind(called.value) in ("estimator", "npu_estimator")
+    return values.kind(callee.value) in ("estimator", "npu_estimator")
 
 
-def in_loop(node: ast.AST, function: ast.AST, values: Values) -> bool:
-    """Return True for a node in a loop of its function."""
-    for parent in values.names.source.ancestors(node):
-        if parent is function:
-            return False
-        if isinstance(parent, ast.For | ast.AsyncFor | ast.While):
-            return True
-    return False
+def is_in_loop(node: ast.AST, function: ast.AST, values: Values) -> bool:
+    """Return True for a node in a loop of the function."""
+    parents = takewhile(lambda parent: parent is not function, values.names.source.ancestors(node))
+    return any(isinstance(parent, ast.For | ast.AsyncFor | ast.While) for parent in parents)
 
 
-def imported_modules(names: Names) -> Iterator[str]:
-    """Yield the modules that a file imports."""
+def imported_names(names: Names) -> Iterator[str]:
+    """Yield the dotted names that a file imports, of `from a import b` both a and a.b; relative ones resolved."""
     for node in names.source.of_kinds(ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

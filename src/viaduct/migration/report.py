@@ -100,7 +100,7 @@ def unread_section(outcome: Outcome, language: str) -> list[Section]:
     """Return the section of files that were not read; none if all were."""
     if not outcome.unread:
         return []
-    rows = [[printable_path(skipped_file.path), visible(skipped_file.why(language))] for skipped_file in outcome.unread]
+    rows = [[printable_path(unread.path), visible(unread.why(language))] for unread in outcome.unread]
     text = "The migration is incomplete: nothing can be said of these."
     return [Section("Not read", text, [Table(["path", "why"], rows)])]
 
@@ -167,10 +167,8 @@ def files_section(outcome: Outcome, language: str) -> list[Section]:
         [printable_path(file.path), state(file), file.line_count, len(file.findings), visible(file.why(language))]
         for file in [*outcome.files, *outcome.added]
     ]
-    rows += [
-        [printable_path(skipped_file.path), "left out", None, None, skipped_file.why(language)]
-        for skipped_file in outcome.walk.skipped
-    ]
+    skipped = outcome.walk.skipped
+    rows += [[printable_path(path.path), "left out", None, None, path.why(language)] for path in skipped]
     return [Section("Files", "", [Table(["file", "state", "lines", "findings", "why"], rows)])] if rows else []
 
 
@@ -187,9 +185,8 @@ def state(file: FileResult) -> str:
 def diffs(outcome: Outcome, language: str) -> list[DiffFile]:
     """Return the files with changes or findings: changed ones first, files that were not understood last."""
     reported = [file for file in [*outcome.files, *outcome.added] if file.findings or file.changed]
-    return [
-        diff_file(file, language) for file in sorted(reported, key=lambda file: (not file.changed, bool(file.reason)))
-    ]
+    reported.sort(key=lambda file: (not file.changed, bool(file.reason)))
+    return [diff_file(file, language) for file in reported]
 
 
 def diff_file(file: FileResult, language: str) -> DiffFile:
@@ -200,18 +197,16 @@ def diff_file(file: FileResult, language: str) -> DiffFile:
     if file.reason:
         comments = [comment(file, finding, language) for finding in file.findings]
         return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not looked into")
-    rows = compare(file.old, file.new, file.stems)
-    drawn: list[DiffRow | int] = []
-    for row in around(rows, set(by_line)):
-        drawn.append(row if isinstance(row, int) else diff_row(file, row, by_line, language))
-    return DiffFile(printable_path(file.path), drawn, "new" if not file.before else "" if file.changed else "unchanged")
+    shown = around(compare(file.old, file.new, file.stems), set(by_line))  # a number stands for omitted rows
+    rows = [row if isinstance(row, int) else diff_row(file, row, by_line, language) for row in shown]
+    return DiffFile(printable_path(file.path), rows, "new" if not file.before else "" if file.changed else "unchanged")
 
 
 def diff_row(file: FileResult, row: Row, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
     """Return one line of a diff with the findings on it."""
-    said = [comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
+    comments = [comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
     left, right = ([(visible(piece.text), piece.marked) for piece in side] for side in (row.left, row.right))
-    return DiffRow(row.kind, row.old, row.new, left, right, said)
+    return DiffRow(row.kind, row.old, row.new, left, right, comments)
 
 
 def comment(file: FileResult, finding: Finding, language: str) -> Comment:

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from viaduct.errors import BadValue
 from viaduct.migration.walk import is_script
@@ -94,18 +93,13 @@ def is_page(file: Path) -> bool:
 
 def is_sarif(file: Path) -> bool:
     """Return True for a SARIF file that viaduct wrote."""
-    return bool(content(file)["runs"][0]["tool"]["driver"]["name"] == "viaduct migrate")
+    return bool(json.loads(file.read_bytes())["runs"][0]["tool"]["driver"]["name"] == "viaduct migrate")
 
 
 def is_record(file: Path) -> bool:
     """Return True for a JSON report that viaduct wrote."""
-    found = content(file)
-    return bool(found["tool"]["name"] == "viaduct" and "findings" in found)
-
-
-def content(file: Path) -> Any:
-    """Return what a JSON file holds."""
-    return json.loads(file.read_bytes())
+    report = json.loads(file.read_bytes())
+    return bool(report["tool"]["name"] == "viaduct" and "findings" in report)
 
 
 OURS: dict[str, Callable[[Path], bool]] = {"--report": is_page, "--sarif": is_sarif, "--json": is_record}

@@ -28,10 +28,7 @@ def torch(*names: str) -> tuple[str, ...]:
 
 REQUIREMENTS = (
     Requirement(
-        "files",
-        "source files analysed",
-        "源文件已分析",
-        ("engine.unparsable", "engine.left_alone", "engine.helper"),
+        "files", "source files analysed", "源文件已分析", ("engine.unparsable", "engine.left_alone", "engine.helper")
     ),
     # ---- TensorFlow 1
     Requirement(
@@ -148,42 +145,14 @@ REQUIREMENTS = (
             *("default_tensor_type", "ddp"),
         ),
     ),
+    Requirement("backend", "collective backend", "集合通信后端", torch("backend", "backend_compare", "nccl_variables")),
     Requirement(
-        "backend",
-        "collective backend",
-        "集合通信后端",
-        torch("backend", "backend_compare", "nccl_variables"),
+        "amp", "mixed precision (AMP)", "混合精度(AMP)", torch("amp", "autocast", "autocast_state", "any_amp", "apex")
     ),
-    Requirement(
-        "amp",
-        "mixed precision (AMP)",
-        "混合精度(AMP)",
-        torch("amp", "autocast", "autocast_state", "any_amp", "apex"),
-    ),
-    Requirement(
-        "checkpoints",
-        "checkpoints loaded without CUDA",
-        "检查点加载不依赖 CUDA",
-        torch("map_location"),
-    ),
-    Requirement(
-        "visible_devices",
-        "visible devices chosen",
-        "可见设备已选择",
-        torch("visible_devices"),
-    ),
-    Requirement(
-        "data_parallel",
-        "one process a device",
-        "每设备一个进程",
-        torch("data_parallel", "data_parallel_ddp"),
-    ),
-    Requirement(
-        "profiling",
-        "profiler of the device",
-        "性能分析",
-        torch("profiler", "autograd_profiler"),
-    ),
+    Requirement("checkpoints", "checkpoints loaded without CUDA", "检查点加载不依赖 CUDA", torch("map_location")),
+    Requirement("visible_devices", "visible devices chosen", "可见设备已选择", torch("visible_devices")),
+    Requirement("data_parallel", "one process a device", "每设备一个进程", torch("data_parallel", "data_parallel_ddp")),
+    Requirement("profiling", "profiler of the device", "性能分析", torch("profiler", "autograd_profiler")),
     Requirement("trainers", "trainer libraries on the device", "训练框架使用该设备", torch("lightning")),
     Requirement(
         "torch_functions",

@@ -1,16 +1,15 @@
-"""A rule: the names it looks for, and small functions that rewrite a place or report it.
+"""A rule: the names that it looks for, and handlers that edit or report each site at which one is used.
 
-    rule = Rule(__name__, spec="E1", kind="mandatory", zh="…")
+    rule = Rule(__name__, spec="E1", kind="mandatory")
 
     @rule.call("tensorflow.estimator.RunConfig")
     def convert(site: Site) -> None:
         site.rename(site.need("NPURunConfig"))
         site.changed("RunConfig becomes NPURunConfig", zh="…")
 
-Living in `rules/tf1/` or `rules/torch/` is registration; the file's name is the rule's. The docstring's first line is
-its summary, its indented diffs are examples that a test replays. Rules run one after the other, each on the text that
-the rule before left. `after` names the rules whose edits a rule needs to see. A rule that reports on the result has
-`last`.
+Every module of `rules/tf1/` and `rules/torch/` whose name has no leading underscore holds a rule of the same name, or a
+tuple `rules`. The first line of its docstring is the rule's summary; the indented diffs are examples that a test
+replays. Rules run one after the other, each on the text that the rule before it left.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from viaduct.migration import targets
 from viaduct.migration.edits import Edits
 from viaduct.migration.findings import Finding, Kind, Status
 from viaduct.migration.options import Options, Target
+from viaduct.migration.predicates import find_argument
 from viaduct.migration.source import Source
 
 if TYPE_CHECKING:
@@ -40,31 +40,28 @@ Handler = Callable[["Site"], None]
 
 @dataclass
 class Rule:
-    """Rule of a migration. `calls`, `references`, `methods`, `nodes` and `whole` hold its handlers, by what they match.
-
-    A rule module makes one and registers handlers with the decorators `call`, `reference`, `method`, `node` and `file`.
-    """
+    """Rule of a migration, and its handlers, which the decorators `call`, `reference`, `method`, `node`, `file` add."""
 
     module: str
     title: str = ""  # the rule's name, if its module holds several rules (notices.py)
     text: str = ""  # the rule's documentation, if its module holds several rules
-    spec: str = ""  # rows of the specification that it fulfils: "E1 E2"
+    spec: str = ""  # rows of the specification (listed in docs/rules.md) that it fulfils: "E1 E2"
     kind: Kind = "mandatory"
     targets: tuple[Target, ...] = ("npu",)
     kind_for_any: Kind | None = None  # its kind with --to any, if that differs
     former: tuple[str, ...] = ()  # former names that --only and --skip still accept
-    after: tuple[str, ...] = ()  # rules of its family whose edits it needs to see
+    after: tuple[str, ...] = ()  # rules of the same family that must run before it
     last: bool = False  # runs after all rules without `last`, and reports on their result
-    on: Callable[[Options], bool] | None = None  # None: it always runs; else if this is True, or with --only
+    on: Callable[[Options], bool] | None = None  # condition on the options, which --only overrides; None: none
     always: bool = False  # runs with --only of other rules too: their edits need it
-    calls: dict[str, Handler] = field(default_factory=dict)
-    references: dict[str, Handler] = field(default_factory=dict)
-    methods: dict[str, Handler] = field(default_factory=dict)
+    patch: bool = False  # runs in --mode patch too, in which only an import is written
+    everywhere: bool = False  # also visits lines that other rules leave alone, see served.py
+    calls: dict[str, Handler] = field(default_factory=dict)  # by qualified name
+    references: dict[str, Handler] = field(default_factory=dict)  # by qualified name
+    methods: dict[str, Handler] = field(default_factory=dict)  # by the method's name
     nodes: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
-    whole: list[Handler] = field(default_factory=list)
-    patch: bool = False  # whether it also runs in --mode patch, where nothing but an import is written
-    everywhere: bool = False  # also looks at lines that other rules leave alone, see served.py
-    words: tuple[str, ...] = ()  # handlers of nodes and whole files run only if the file holds one of these texts
+    whole: list[Handler] = field(default_factory=list)  # run once for each file
+    words: tuple[str, ...] = ()  # handlers in `nodes` and `whole` run only if the file's text holds one; none: always
 
     @property
     def name(self) -> str:
@@ -73,21 +70,21 @@ class Rule:
 
     @property
     def family(self) -> str:
-        """The folder in which it lives: torch or tf1."""
+        """Folder of the rule's module: torch or tf1."""
         return self.module.split(".")[-2]
 
     @property
     def leaves_served(self) -> bool:
-        """True for a rule of PyTorch that does not look at lines which are left alone (served.py)."""
+        """True for a rule that skips the lines which served.py finds: those of PyTorch without `everywhere`."""
         return self.family == "torch" and not self.everywhere
 
     def kind_of(self, options: Options) -> Kind:
-        """Return what kind of change its findings are about."""
+        """Return the kind of the rule's findings for the target of these options."""
         return self.kind_for_any if options.to == "any" and self.kind_for_any else self.kind
 
     @property
     def doc(self) -> str:
-        """Documentation of the rule: the docstring of its module, unless it has its own."""
+        """Documentation of the rule: `text`, else the docstring of its module."""
         return self.text or importlib.import_module(self.module).__doc__ or ""
 
     def call(self, *names: str) -> Callable[[Handler], Handler]:
@@ -103,10 +100,7 @@ class Rule:
         return self._register(self.methods, names)
 
     def node(self, *types: type[ast.AST], words: Iterable[str] = ()) -> Callable[[Handler], Handler]:
-        """Register a handler for every node of these types, in files that hold one of the rule's words.
-
-        A rule without words looks at every file.
-        """
+        """Register a handler for every node of these types; `words` are added to the rule's."""
 
         def register(handler: Handler) -> Handler:
             self.nodes += [(kind, handler) for kind in types]
@@ -116,7 +110,7 @@ class Rule:
         return register
 
     def file(self, words: Iterable[str] = ()) -> Callable[[Handler], Handler]:
-        """Register a handler that runs once a file, with the module as its node; `words` as for `node`."""
+        """Register a handler that runs once for each file, with the ast.Module as its node; `words` as for `node`."""
 
         def register(handler: Handler) -> Handler:
             self.whole.append(handler)
@@ -150,12 +144,12 @@ def is_named(name: str, rule: Rule) -> bool:
 
 @dataclass
 class Site:
-    """One place that a rule looks at, with what its handler may ask, change and report."""
+    """One node that matches a rule: what a handler gets, to ask about the code, edit it and report findings."""
 
     rule: Rule
     work: Work
     node: Any
-    name: str = ""  # the qualified name, for calls and references
+    name: str = ""  # for calls and references the qualified name; for methods the method's; else empty
     edit: Edits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -165,7 +159,7 @@ class Site:
 
     @property
     def source(self) -> Source:
-        """Present text of the file."""
+        """The file as the rules before this one left it."""
         return self.work.source
 
     @property
@@ -192,26 +186,18 @@ class Site:
         return self.source.text_of(node)
 
     def keyword(self, name: str) -> ast.keyword | None:
-        """Return a keyword argument of the call, if it is given."""
+        """Return a keyword argument of the call; None if it is absent or hidden behind **."""
         return next((keyword for keyword in self.node.keywords if keyword.arg == name), None)
 
     def argument(self, name: str, position: int = -1) -> ast.expr | None:
-        """Return an argument given by keyword or position; None if absent or hidden behind * or **."""
-        keyword = self.keyword(name)
-        if keyword is not None:
-            return keyword.value
-        before = self.node.args[: position + 1]
-        if position < 0 or len(before) <= position or any(isinstance(value, ast.Starred) for value in before):
-            return None
-        value: ast.expr = before[position]
-        return value
+        """Return the value of an argument of the call, see `find_argument`."""
+        return find_argument(self.node, name, position)
 
     @property
     def has_unpacked(self) -> bool:
         """True if the call has * or ** arguments, so that not all arguments are visible."""
-        return any(isinstance(value, ast.Starred) for value in self.node.args) or any(
-            keyword.arg is None for keyword in self.node.keywords
-        )
+        starred = any(isinstance(value, ast.Starred) for value in self.node.args)
+        return starred or any(keyword.arg is None for keyword in self.node.keywords)
 
     @property
     def editable(self) -> bool:
@@ -221,7 +207,7 @@ class Site:
     # ---- changing
 
     def rename(self, text: str) -> None:
-        """Replace the function of a call, or a reference itself."""
+        """Replace the callee of a call, or the whole reference."""
         self.edit.node(self.node.func if isinstance(self.node, ast.Call) else self.node, text)
 
     def set_argument(self, name: str, text: str, position: int = -1) -> None:
@@ -242,18 +228,18 @@ class Site:
         self.edit.change_arguments(self.node, {self.argument_index(value) for value in values}, add)
 
     def argument_index(self, value: ast.expr | ast.keyword) -> int:
-        """Return the position of an argument among all of the call, as written."""
+        """Return the position of an argument in the text of the call, in which positional and keyword ones may mix."""
         written = sorted([*self.node.args, *self.node.keywords], key=lambda node: (node.lineno, node.col_offset))
         return written.index(value)
 
     def name_positions(self, order: tuple[str, ...]) -> None:
-        """Turn positional arguments into keyword arguments named in `order`; must not be called with * among them."""
+        """Turn positional arguments into keyword arguments, named as in `order`; the call must have no * argument."""
         slots, _ = self.source.slots(self.source.opening(self.node))
         for value, name in zip(self.node.args, order, strict=False):
             self.edit.insert(slots[self.argument_index(value)].start, f"{name}=")
 
     def need(self, name: str) -> str:
-        """Return the local name of a member of the NPU's TensorFlow adapter; ask for its import if there is none."""
+        """Return the local name of a name of the NPU's TensorFlow adapter; request its import if the file has none."""
         return self.work.need(HOME[name], name, self.node)
 
     def free_name(self, wanted: str) -> str:
@@ -275,55 +261,53 @@ class Site:
         self._report("manual", message, zh, risk, node)
 
     def unresolved(self, message: str, zh: str = "", risk: Risk = "high", node: ast.AST | None = None) -> None:
-        """Report a place that may need a change: the text does not show whether."""
+        """Report code of which the text does not show whether it needs a change."""
         self._report("unresolved", message, zh, risk, node)
 
     def _report(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
-        at: Any = node or self.node
-        if status != "advice" and self.rule.leaves_served and self.work.is_served(at):
-            return  # this line is left alone, see Work.is_served
-        line, end, column = getattr(at, "lineno", 1), getattr(at, "end_lineno", 1), getattr(at, "col_offset", 0)
-        stems = self.work.lines
-        self.work.findings.append(
-            Finding(
-                *(self.work.path, stems[line - 1], max(stems[end - 1], stems[line - 1]), column + 1, self.rule.name),
-                *(self.rule.kind_of(self.options), status, message, zh, risk),
-            )
-        )
+        """Add a finding at a node, by default the site's, with the lines of the original file."""
+        reported: Any = node or self.node
+        if status != "advice" and self.rule.leaves_served and self.work.is_served(reported):
+            return
+        line, end_line = getattr(reported, "lineno", 1), getattr(reported, "end_lineno", 1)  # ast.Module has none
+        first, last = self.work.lines[line - 1], self.work.lines[end_line - 1]
+        location = self.work.path, first, max(last, first), getattr(reported, "col_offset", 0) + 1
+        kind = self.rule.kind_of(self.options)
+        self.work.findings.append(Finding(*location, self.rule.name, kind, status, message, zh, risk))
 
 
-Asked = TypeVar("Asked")
+Result = TypeVar("Result")
 
 
-def answer_once(function: Callable[[Site], Asked]) -> Callable[[Site], Asked]:
-    """Decorate a function of a site whose result depends on the whole file: it is computed once for each text."""
+def answer_once(function: Callable[[Site], Result]) -> Callable[[Site], Result]:
+    """Cache a function of a site whose result depends on the file only: it is computed once for each text."""
 
     @wraps(function)
-    def answer(site: Site) -> Asked:
+    def get_answer(site: Site) -> Result:
         if function not in site.work.answers:
             site.work.answers[function] = function(site)
         return site.work.answers[function]  # type: ignore[no-any-return]
 
-    return answer
+    return get_answer
 
 
 @lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
-    """Return every rule of every rule file, in the order in which they run."""
-    import viaduct.migration.rules as home
+    """Return every rule of every rule module, in the order in which they run."""
+    import viaduct.migration.rules as root
 
-    found: list[Rule] = []
-    for family in pkgutil.iter_modules(home.__path__, f"{home.__name__}."):
-        package = importlib.import_module(family.name)
-        for entry in pkgutil.iter_modules(package.__path__, f"{family.name}."):
+    rules: list[Rule] = []
+    for family in pkgutil.iter_modules(root.__path__, f"{root.__name__}."):
+        path = importlib.import_module(family.name).__path__ if family.ispkg else []  # _entry.py holds no rules
+        for entry in pkgutil.iter_modules(path, f"{family.name}."):
             if not entry.name.rpartition(".")[2].startswith("_"):
                 module = importlib.import_module(entry.name)
-                found += getattr(module, "rules", None) or (module.rule,)
-    return tuple(sort_rules(found))
+                rules += getattr(module, "rules", None) or (module.rule,)
+    return tuple(sort_rules(rules))
 
 
 def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Yield every rule after those that it names in `after`, else by name, `last` ones after all others.
+    """Yield the rules by name, those with `last` at the end, and each behind the rules that it names in `after`.
 
     Raises ValueError if rules wait for each other.
     """
@@ -331,9 +315,9 @@ def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
     done: set[str] = set()
     while waiting:
         ready = (rule for rule in waiting if all(f"{rule.family}.{name}" in done for name in rule.after))
-        following = next(ready, None)
-        if following is None:
+        next_rule = next(ready, None)
+        if next_rule is None:
             raise ValueError(f"rules that wait for each other: {', '.join(rule.name for rule in waiting)}")
-        waiting.remove(following)
-        done.add(following.name)
-        yield following
+        waiting.remove(next_rule)
+        done.add(next_rule.name)
+        yield next_rule

@@ -26,16 +26,17 @@ from viaduct.cards import CARDS
 from viaduct.cards.limits import Risk
 from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, plugin_import
+from viaduct.migration.candidates import Mark
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.findings import LEFT, RISK, Finding
-from viaduct.migration.frameworks import TENSORFLOW
+from viaduct.migration.frameworks import TENSORFLOW, mentions_framework
 from viaduct.migration.journal import recover, recover_folder
 from viaduct.migration.ledger import NO_PLUGIN, Place, audit_programs, counts, of_finding
 from viaduct.migration.limits import TooSlow, limit_cpu
 from viaduct.migration.operator_notes import gather_notes
 from viaduct.migration.options import Options
 from viaduct.migration.parts import Part, split_parts
-from viaduct.migration.project import FRAMEWORKS, Project, merge_outlines, survey
+from viaduct.migration.project import Project, merge_outlines, survey
 from viaduct.migration.source import decode, lines_of
 from viaduct.migration.walk import Skipped, Walk, walk
 from viaduct.scripts import notebooks
@@ -52,30 +53,27 @@ PARALLEL_FROM_BYTES = 300_000
 
 @dataclass(frozen=True)
 class FileResult:
-    """Result of migrating one file. `old` and `new` are set only if the file has a change or a finding.
-
-    For a notebook they are its code cells joined, and `cells` has the lines at which the cells begin.
-    """
+    """Result of migrating one file."""
 
     path: str
-    size: int
-    line_count: int
+    size: int = 0  # bytes
+    line_count: int = 0
     changed: bool = False
-    before: bytes = b""  # content of the file; empty if it was not changed
+    before: bytes = b""  # content of the file, and what it becomes; empty if it was not changed
     after: bytes = b""
-    old: str = ""
+    old: str = ""  # the same as text, of a notebook its code cells joined; only with a change or a finding
     new: str = ""
     stems: tuple[int, ...] = ()  # for each line of `new`, the line of `old` that it stems from
     findings: tuple[Finding, ...] = ()
-    places: tuple[Place, ...] = ()  # entries of the ledger
-    marks: frozenset[str] = frozenset()  # what it does that concerns its program: candidates_tf1, candidates_torch
-    reason: str = ""  # why it was not analysed
+    places: tuple[Place, ...] = ()  # entries of the ledger: what each requirement of the target concerns (ledger.py)
+    marks: frozenset[Mark] = frozenset()  # what the file does that matters for other files of its program
+    reason: str = ""  # why it was not analysed; empty if it was
     reason_zh: str = ""
     remedy: str = ""  # what makes it readable
-    cells: tuple[tuple[int, int], ...] = ()  # (cell, its first line)
+    cells: tuple[tuple[int, int], ...] = ()  # of a notebook: number of each code cell, its first line in `old`
     seconds: float = 0.0  # processor time
     main: bool = False  # mentions `__main__`
-    traceback: str = ""
+    traceback: str = ""  # of an error of viaduct
 
     def why(self, language: str) -> str:
         """Return the reason in a language."""
@@ -97,7 +95,7 @@ class Outcome:
     files: list[FileResult]
     command: str = ""
     seconds: float = 0.0
-    entry: str = ""
+    entry: str = ""  # the script that is started; empty if that is not known
     frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # see Project
     added: list[FileResult] = field(default_factory=list)  # helper files of --to any: new, extended, or unchanged
     by_path: dict[str, FileResult] = field(init=False)
@@ -137,29 +135,24 @@ class Outcome:
 
     @property
     def places(self) -> list[Place]:
-        """Entries of the ledger: of Python files, of other files by their findings, and of files that were not read."""
-        entries = [entry for file in self.files for entry in (file.places or from_findings(file))]
-        return [*entries, *(not_read(skipped) for skipped in self.unread if not has_findings(skipped))]
+        """Entries of the ledger. A file without any of its own, such as a shell script, has those of its findings.
+
+        What was not read has one entry, unless a finding says so.
+        """
+        places = [
+            place
+            for file in self.files
+            for place in file.places or [of_finding(finding) for finding in file.findings if counts(finding)]
+        ]
+        for path in self.unread:
+            if not (isinstance(path, FileResult) and path.findings):
+                reasons = path.why("en"), path.why("zh")
+                places.append(Place("files", path.path, 1, "unresolved", path.path, *reasons))
+        return places
 
     def where(self, finding: Finding | Place) -> str:
         """Return the file and line of a finding, as shown to the user."""
         return self.by_path[finding.file].where(finding.line)
-
-
-def from_findings(file: FileResult) -> list[Place]:
-    """Return the ledger's entries of a file without any: a shell script, a requirements file, an unparsable file."""
-    return [of_finding(finding) for finding in file.findings if counts(finding)]
-
-
-def has_findings(path: Skipped | FileResult) -> bool:
-    """Return True for a file whose findings say already why it was not read."""
-    return isinstance(path, FileResult) and bool(path.findings)
-
-
-def not_read(path: Skipped | FileResult) -> Place:
-    """Return the ledger's entry of a file that was not read."""
-    zh = path.why("zh")
-    return Place("files", path.path, 1, "unresolved", path.path, path.why("en"), zh)
 
 
 Progress = Callable[[int, int], None]
@@ -169,25 +162,28 @@ Progress = Callable[[int, int], None]
 def migrate_project(
     path: Path, options: Options, jobs: int = 0, command: str = "", progress: Progress | None = None
 ) -> Outcome:
-    """Migrate a file or a folder in memory. Only what an interrupted migration has left there is written: undone."""
+    """Migrate a file or a folder in memory; the one thing written is what undoes an interrupted migration in place."""
+    from viaduct.migration import manifests, settings, shell
+
     began = time.perf_counter()
-    found = walk_whole(path)
+    found = recover_and_walk(path)
     leave_out(found, options.exclude)
-    texts = list(read_all(found))
+    texts = {script: data for script in list(found.scripts) if (data := found.read(script)) is not None}
     options = with_entry(options, found)
     collecting = gc.isenabled()
     gc.disable()  # millions of syntax nodes, and no cycles that are worth a search
     try:
-        work = Batch(dict(texts), options, neutral.plan(found, texts) if options.to == "any" else {})
-        results, project = work.run(jobs, progress or (lambda done, total: None))
+        batch = Batch(texts, options, neutral.plan(found, texts.items()) if options.to == "any" else {})
+        results, project = batch.run(jobs, progress or (lambda done, total: None))
         if project.torch_files:
             results = gather_notes(results)
-            results += list(brought_along(found, options))
-            results += shell_scripts(found, options, project)
-            results += settings_files(found, options)
+            results += [of_manifest(*manifest) for manifest in manifests.check_manifests(found, options)]
+            results += [of_text(migrated) for migrated in shell.migrate_all(found, options, project)]
+            results += [of_text(migrated) for migrated in settings.migrate_all(found, options)]
         if not options.only and options.mode == "rewrite":
-            results = with_programs(project, results, work.surveyed_texts, options)
-        results, added = with_helpers(project, found, sorted(results, key=lambda file: file.path), work.surveyed_texts)
+            results = audit_results(project, results, batch.surveyed_texts, options)
+        results.sort(key=lambda file: file.path)
+        results, added = separate_helpers(project, found, results, batch.surveyed_texts)
     finally:
         if collecting:
             gc.enable()
@@ -198,61 +194,66 @@ def migrate_project(
     return outcome
 
 
-def with_programs(
+def audit_results(
     project: Project, results: list[FileResult], texts: dict[str, bytes], options: Options
 ) -> list[FileResult]:
-    """Add what programs as a whole lack: import the plug-in where it is missing, and report what else is."""
+    """Add what programs as a whole lack: import the plug-in where it is missing, and report what else is missing."""
     by_path = {file.path: file for file in results}
     marks = {file.path: file.marks for file in results if file.marks}
-    entries = [record for file in results for record in file.places]
-    is_set_outside = any(file.changed and not file.path.endswith((".py", ".ipynb")) for file in results)
-    lacking: list[Place] = []
+    places = [place for file in results for place in file.places]
     scripts = [path for path in by_path if path.endswith((".py", ".ipynb"))]
+    # A shell script or settings file was changed, so the card may be named there.
+    is_set_outside = any(file.changed and file.path not in scripts for file in results)
+    lacking: list[Place] = []
     for path in plugin_import.scripts_without_plugin(marks, project.imports, scripts, is_set_outside):
         extended = with_plugin(by_path[path], texts, CARDS[options.to].module)
         by_path[path] = extended or by_path[path]
-        marks[path] = marks.get(path, frozenset()) | {"imports plug-in"}  # or reported below, so not once more
+        marks[path] = marks.get(path, frozenset()) | {
+            "imports plug-in"
+        }  # so that audit_programs does not report it too
         if extended is None:
             lacking.append(Place("plugin", path, 1, "unresolved", path, *NO_PLUGIN, is_new=True))
-    for entry in [*lacking, *audit_programs(marks, project.imports, entries, is_set_outside)]:
-        file = by_path[entry.file]
-        by_path[entry.file] = replace(
-            file, places=(*file.places, entry), findings=(entry.as_finding(), *file.findings), **texts_of(file, texts)
-        )
+    for place in [*lacking, *audit_programs(marks, project.imports, places, is_set_outside)]:
+        file = with_texts(by_path[place.file], texts)
+        by_path[place.file] = replace(file, places=(*file.places, place), findings=(place.as_finding(), *file.findings))
     return list(by_path.values())
 
 
 def with_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> FileResult | None:
     """Return a script with the import of the card's plug-in; None where it cannot be inserted."""
     before = file.before or texts[file.path]
-    made = plugin_import.insert_import(file.path, file.after or before, module)
-    if made is None or file.reason:
+    inserted = plugin_import.insert_import(file.path, file.after or before, module)
+    if inserted is None or file.reason:
         return None
-    after, line = made
-    shown = replace(file, **texts_of(file, texts))
-    origin = shown.stems[line - 1]
-    location, finding = plugin_import.as_changed(file.path, origin, shown.old, module)
+    after, line = inserted
+    file = with_texts(file, texts)
+    origin = file.stems[line - 1]
+    place, finding = plugin_import.describe_insertion(file.path, origin, file.old, module)
     return replace(
-        shown,
+        with_finding(file, finding),
         changed=True,
         before=before,
         after=after,
         new=decode(after)[0],
-        stems=(*shown.stems[:line], origin, *shown.stems[line:]),
-        findings=tuple(sorted([*file.findings, finding], key=lambda finding: finding.order)),
-        places=(*file.places, location),
+        stems=(*file.stems[:line], origin, *file.stems[line:]),
+        places=(*file.places, place),
     )
 
 
-def texts_of(file: FileResult, texts: dict[str, bytes]) -> dict[str, Any]:
-    """Return the fields `old`, `new` and `stems` of an unchanged file; nothing if the file has them already."""
+def with_texts(file: FileResult, texts: dict[str, bytes]) -> FileResult:
+    """Return the result with `old`, `new` and `stems`, which an unchanged file without findings does not have."""
     if file.old:
-        return {}
+        return file
     text = decode(texts[file.path])[0]
-    return {"old": text, "new": text, "stems": tuple(range(1, len(lines_of(text)) + 1))}
+    return replace(file, old=text, new=text, stems=tuple(range(1, len(lines_of(text)) + 1)))
 
 
-def walk_whole(path: Path) -> Walk:
+def with_finding(file: FileResult, finding: Finding) -> FileResult:
+    """Return the result with one more finding."""
+    return replace(file, findings=tuple(sorted([*file.findings, finding], key=lambda finding: finding.order)))
+
+
+def recover_and_walk(path: Path) -> Walk:
     """Find the files of a project, after what an interrupted migration has left in it is undone."""
     recover(path, print_progress)
     found = walk(path)
@@ -266,22 +267,25 @@ def print_progress(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def with_helpers(
+def separate_helpers(
     project: Project, found: Walk, results: list[FileResult], texts: dict[str, bytes]
 ) -> tuple[list[FileResult], list[FileResult]]:
-    """Return the results without the helper modules of --to any, and the helper modules: new, extended or unchanged.
+    """Return the results without the helper modules of --to any that are written, and those helper modules.
 
     A helper that its owner has changed stays; what it lacks is reported where a script uses it.
     """
-    added, reported = [], {file.path: file for file in results}
+    helpers, by_path = [], {file.path: file for file in results}
     scripts = migrated_scripts(project, results, texts)
     for helper in helper_file.gather(found, project, scripts) if project.helpers else ():
         for name, path, line in helper.missing():
-            reported[path] = with_finding(reported[path], texts, helper.path, name, line)
-        if helper.after != helper.before or helper.path not in reported:
-            added.append(of_helper(helper))
-            reported.pop(helper.path, None)
-    return list(reported.values()), added
+            file = with_texts(by_path[path], texts)
+            origin = file.stems[line - 1]
+            text = lines_of(file.old)[origin - 1]
+            by_path[path] = with_finding(file, helper_file.on_missing(helper.path, name, path, origin, text))
+        if helper.after != helper.before or helper.path not in by_path:
+            helpers.append(of_helper(helper))
+            by_path.pop(helper.path, None)
+    return list(by_path.values()), helpers
 
 
 def migrated_scripts(
@@ -302,24 +306,6 @@ def of_helper(helper: helper_file.Helper) -> FileResult:
     size, lines, changed = len(helper.after), len(lines_of(new)), helper.after != helper.before
     stems = helper_file.stems(old, new)
     return FileResult(helper.path, size, lines, changed, helper.before, helper.after, old, new, stems)
-
-
-def with_finding(file: FileResult, texts: dict[str, bytes], helper: str, name: str, line: int) -> FileResult:
-    """Return a script's result with a finding: its line `line` uses a name that the changed helper does not have."""
-    if not file.changed:
-        text = decode(texts[file.path])[0]
-        file = replace(file, old=text, new=text, stems=tuple(range(1, len(lines_of(text)) + 1)))
-    origin = file.stems[line - 1]
-    finding = helper_file.on_missing(helper, name, file.path, origin, lines_of(file.old)[origin - 1])
-    return replace(file, findings=tuple(sorted([*file.findings, finding], key=lambda finding: finding.order)))
-
-
-def read_all(found: Walk) -> Iterator[tuple[str, bytes]]:
-    """Yield path and content of each script; `found.skipped` gets those that cannot be read."""
-    for path in list(found.scripts):
-        data = found.read(path)
-        if data is not None:
-            yield path, data
 
 
 def with_entry(options: Options, found: Walk) -> Options:
@@ -366,38 +352,21 @@ def leave_out(found: Walk, patterns: tuple[str, ...]) -> None:
         )
 
 
-def brought_along(found: Walk, options: Options) -> Iterator[FileResult]:
-    """Yield the results of requirement lists, CUDA sources and other files with findings; they are not changed."""
-    from viaduct.migration.manifests import check_manifests
-
-    for path, text, findings in check_manifests(found, options):
-        count = len(lines_of(text))
-        stems = tuple(range(1, count + 1))
-        yield FileResult(path, len(text.encode()), count, old=text, new=text, stems=stems, findings=findings)
+def of_manifest(path: str, text: str, findings: tuple[Finding, ...]) -> FileResult:
+    """Return the result of a requirements list, a CUDA source or another file with findings; it is not changed."""
+    count = len(lines_of(text))
+    stems = tuple(range(1, count + 1))
+    return FileResult(path, len(text.encode()), count, old=text, new=text, stems=stems, findings=findings)
 
 
-def shell_scripts(found: Walk, options: Options, project: Project) -> list[FileResult]:
-    """Return the results of the project's shell scripts."""
-    from viaduct.migration.shell import migrate_all
-
-    return [of_text(made) for made in migrate_all(found, options, project)]
-
-
-def settings_files(found: Walk, options: Options) -> list[FileResult]:
-    """Return the results of the project's settings files."""
-    from viaduct.migration.settings import migrate_all
-
-    return [of_text(made) for made in migrate_all(found, options)]
-
-
-def of_text(made: Migrated) -> FileResult:
-    """Return the result of a file that is no Python."""
-    result = of_migrated(made, made.before.decode(errors="replace"), made.after.decode(errors="replace"))
-    return replace(result, size=len(made.before), line_count=len(lines_of(result.old)))
+def of_text(migrated: Migrated) -> FileResult:
+    """Return the result of a shell script or a settings file."""
+    old, new = (data.decode(errors="replace") for data in (migrated.before, migrated.after))
+    return replace(of_migrated(migrated, old, new), size=len(migrated.before), line_count=len(lines_of(old)))
 
 
 def parsable(path: str, data: bytes) -> bytes:
-    """Return the Python code of a file: a notebook's cells joined; nothing of a file that is too large."""
+    """Return the Python code of a file: a notebook's cells joined; empty for one that is too large or damaged."""
     if len(data) > MAX_FILE_BYTES:
         return b""
     if not path.endswith(".ipynb"):
@@ -417,7 +386,7 @@ class Batch:
 
     texts: dict[str, bytes]
     options: Options
-    helpers: dict[str, tuple[str, str]]
+    helpers: dict[str, tuple[str, str]]  # see Project.helpers
 
     @cached_property
     def surveyed_texts(self) -> dict[str, bytes]:
@@ -425,15 +394,18 @@ class Batch:
         return {path: parsable(path, data) for path, data in self.texts.items()}
 
     def run(self, jobs: int, progress: Progress) -> tuple[list[FileResult], Project]:
-        """Migrate the files, in parts if the project is large; return the results, and the project's survey."""
+        """Migrate the files in `jobs` processes, 0 for one a core; return the results, and the project's survey.
+
+        Of a large project, which is migrated in parts, the survey is an outline.
+        """
         parts = split_parts(self.surveyed_texts)
-        workers = min(jobs or available_cores(), len(self.texts)) if can_fork() else 1
+        workers = min(jobs or usable_cores(), len(self.texts)) if can_fork() else 1
         if len(parts) == 1:
             return self.run_whole(workers, progress)
         results: list[FileResult] = []
         outlines: list[Project] = []
-        for made, outline in as_they_come(self.run_part, parts, workers):
-            results += made
+        for part_results, outline in iterate_in_processes(self.run_part, parts, workers):
+            results += part_results
             outlines.append(outline)
             progress(len(results), len(self.texts))
         project = merge_outlines(outlines)
@@ -451,13 +423,13 @@ class Batch:
         results = [too_slow(path, self.texts[path]) for path in slow]
         chunk = max(1, min(16, len(paths) // (workers * 4)))
         pieces = [paths[start : start + chunk] for start in range(0, len(paths), chunk)]
-        for made in as_they_come(partial(self.run_files, project), pieces, workers):
-            results += made
+        for piece_results in iterate_in_processes(partial(self.run_files, project), pieces, workers):
+            results += piece_results
             progress(len(results), len(self.texts))
         return results, project
 
     def run_part(self, part: Part) -> tuple[list[FileResult], Project]:
-        """Survey and migrate the files of one part."""
+        """Survey the files of one part and those around it; migrate the part's own."""
         from viaduct.migration.shell import note_options
 
         paths = [*part.members, *part.around]
@@ -468,11 +440,11 @@ class Batch:
         return results, project.outline(part.members)
 
     def run_files(self, project: Project, paths: list[str]) -> list[FileResult]:
-        """Migrate several files of a part one after the other."""
+        """Migrate several files one after the other."""
         return [run_one(path, self.texts[path], self.options, project) for path in paths]
 
     def survey(self, texts: dict[str, bytes]) -> tuple[Project, set[str]]:
-        """Survey files together; return the project, and the files that were left out since each takes too long."""
+        """Survey files together; return the project, and the files that were left out as each alone takes too long."""
         slow: set[str] = set()
         allowed = MAX_FILE_SECONDS + sum(map(len, texts.values())) / MIN_SURVEY_BYTES_A_SECOND
         try:
@@ -496,12 +468,13 @@ def can_survey(path: str, data: bytes) -> bool:
 
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 _work: Callable[[Any], Any] | None = None
+"""The function that forked workers call: they have what is bound to it (texts, survey) in memory, not pickled."""
 
 
-def as_they_come(work: Callable[[Item], Made], items: list[Item], workers: int) -> Iterator[Made]:
-    """Do the work for each item, in several processes if there are several, and yield results as they come."""
+def iterate_in_processes(work: Callable[[Item], Result], items: list[Item], workers: int) -> Iterator[Result]:
+    """Call a function for each item, in several processes if `workers` allows, and yield results as they come."""
     global _work
     if min(workers, len(items)) < 2:
         yield from map(work, items)
@@ -527,11 +500,11 @@ def as_they_come(work: Callable[[Item], Made], items: list[Item], workers: int) 
 
 
 def work_on(item: Any) -> Any:
-    """Do one item in a worker process."""
+    """Call the function for one item in a worker process."""
     assert _work is not None
-    made = _work(item)
-    gc.collect()  # a tree may be held by a circle of references
-    return made
+    result = _work(item)
+    gc.collect()  # a cycle of references may keep a tree
+    return result
 
 
 @contextlib.contextmanager
@@ -558,7 +531,7 @@ def stop_at_once(pool: ProcessPoolExecutor) -> None:
     pool.shutdown(cancel_futures=True)  # it sees that they are gone, and does not wait
 
 
-def available_cores() -> int:
+def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -583,14 +556,13 @@ def run_one(path: str, data: bytes, options: Options, project: Project) -> FileR
 
 def migrate_guarded(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     """Migrate one file within its limits. An error of viaduct in one file is reported and does not stop the others."""
-    migrate: Callable[[str, bytes, Options, Project], FileResult]
-    migrate = migrate_notebook if path.endswith(".ipynb") else migrate_script
     try:
         if len(data) > MAX_FILE_BYTES:
             return too_large(path, data)
         if path.endswith(".py") and neutral.is_helper(data):
-            return FileResult(path, 0, 0)
+            return FileResult(path)
         with limit_cpu(MAX_FILE_SECONDS):
+            migrate = migrate_notebook if path.endswith(".ipynb") else migrate_script
             return migrate(path, data, options, project)
     except TooSlow:
         return too_slow(path, data)
@@ -605,30 +577,31 @@ def migrate_guarded(path: str, data: bytes, options: Options, project: Project) 
 
 def migrate_script(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     """Migrate one Python file."""
-    made = migrate_bytes(path, data, options, project)
-    if not made.changed and not made.findings:
-        return FileResult(path, 0, 0, places=made.places, marks=made.marks)
-    if made.reason:
-        findings = tuple(weigh_finding(finding, data) for finding in made.findings)
-        alone = FileResult(path, 0, 0, reason=made.reason, reason_zh=made.reason_zh, remedy=made.remedy)
-        return replace(alone, findings=findings)
-    return of_migrated(made, decode(data)[0], decode(made.after)[0])
+    migrated = migrate_bytes(path, data, options, project)
+    if not migrated.changed and not migrated.findings:
+        return FileResult(path, places=migrated.places, marks=migrated.marks)
+    if migrated.reason:
+        findings = tuple(weigh_finding(finding, data) for finding in migrated.findings)
+        unread = FileResult(path, reason=migrated.reason, reason_zh=migrated.reason_zh, remedy=migrated.remedy)
+        return replace(unread, findings=findings)
+    return of_migrated(migrated, decode(data)[0], decode(migrated.after)[0])
 
 
-def of_migrated(made: Migrated, old: str, new: str) -> FileResult:
-    """Return the result of a file, with its texts where there is something to show."""
+def of_migrated(migrated: Migrated, old: str, new: str) -> FileResult:
+    """Return the result of a file with its texts."""
     return FileResult(
-        *(made.path, 0, 0, made.changed),
-        before=made.before if made.changed else b"",
-        after=made.after if made.changed else b"",
+        migrated.path,
+        changed=migrated.changed,
+        before=migrated.before if migrated.changed else b"",
+        after=migrated.after if migrated.changed else b"",
         old=old,
         new=new,
-        stems=made.lines,
-        findings=made.findings,
-        places=made.places,
-        marks=made.marks,
-        reason=made.reason,
-        reason_zh=made.reason_zh,
+        stems=migrated.lines,
+        findings=migrated.findings,
+        places=migrated.places,
+        marks=migrated.marks,
+        reason=migrated.reason,
+        reason_zh=migrated.reason_zh,
     )
 
 
@@ -636,38 +609,37 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
     """Migrate the code cells of a notebook."""
     try:
         notebook = notebooks.read(data)
-        made = migrate_bytes(path, notebook.text.encode(), options, project)
-        after = notebooks.put_back(notebook, made.after.decode()) if made.changed else b""
+        migrated = migrate_bytes(path, notebook.text.encode(), options, project)
+        after = notebooks.put_back(notebook, migrated.after.decode()) if migrated.changed else b""
     except notebooks.NotMigrated as error:
         return left_alone(path, str(error), error.zh, data)
-    skipped = tuple(on_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
-    made = replace(
-        made, findings=(*made.findings, *(skipped_file for skipped_file in skipped if skipped_file is not None))
-    )
-    if not made.changed and not made.findings:
-        return FileResult(path, 0, 0, places=made.places, marks=made.marks)
-    old, new = (notebooks.readable(notebook, text.decode()) for text in (made.before, made.after))
-    cells = tuple(zip([item + 1 for item in notebook.cells], notebook.starts, strict=True))
-    return replace(of_migrated(made, old, new), before=data if made.changed else b"", after=after, cells=cells)
+    skipped = (on_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
+    migrated = replace(migrated, findings=(*migrated.findings, *(finding for finding in skipped if finding)))
+    if not migrated.changed and not migrated.findings:
+        return FileResult(path, places=migrated.places, marks=migrated.marks)
+    old, new = (notebooks.readable(notebook, text.decode()) for text in (migrated.before, migrated.after))
+    cells = tuple(zip([number + 1 for number in notebook.cells], notebook.starts, strict=True))
+    result = replace(of_migrated(migrated, old, new), cells=cells)
+    return replace(result, before=data, after=after) if migrated.changed else result
 
 
 def on_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
     """Return the finding of a cell that was not analysed; None for a `%%` cell that mentions no framework."""
-    concerns = any(text in cell.text.encode() for text in FRAMEWORKS)
+    concerns = mentions_framework(cell.text.encode())
     if cell.text.lstrip().startswith("%%") and not concerns:
         return None
     end = cell.line + cell.text.count("\n")
-    said = f"{cell.reason}: migrate it by hand", f"{cell.zh}:请手工迁移"
+    messages = f"{cell.reason}: migrate it by hand", f"{cell.zh}:请手工迁移"
     risk: Risk = "high" if concerns else "low"
-    return Finding(path, cell.line, end, 1, "engine.unparsable", "report", "manual", *said, risk, before=cell.text)
+    return Finding(path, cell.line, end, 1, "engine.unparsable", "report", "manual", *messages, risk, before=cell.text)
 
 
 def too_large(path: str, data: bytes) -> FileResult:
     """Return the result of a file above the size limit; it gets a finding only if it mentions a framework."""
     reason = f"has {len(data) / 1e6:.1f} MB, more than the {MAX_FILE_BYTES / 1e6:g} MB that are looked into"
     zh = f"大小为 {len(data) / 1e6:.1f} MB,超过可处理的 {MAX_FILE_BYTES / 1e6:g} MB"
-    if not any(text in data for text in FRAMEWORKS):
-        return FileResult(path, 0, 0, reason=f"{reason}; it mentions no framework", reason_zh=f"{zh};未提及任何框架")
+    if not mentions_framework(data):
+        return FileResult(path, reason=f"{reason}; it mentions no framework", reason_zh=f"{zh};未提及任何框架")
     return left_alone(path, reason, zh, data)
 
 
@@ -675,20 +647,20 @@ def too_slow(path: str, data: bytes) -> FileResult:
     """Return the result of a file that took too long."""
     reason = f"takes longer than the {MAX_FILE_SECONDS:g} s that a file may take"
     zh = f"处理时间超过单个文件的上限 {MAX_FILE_SECONDS:g} 秒"
-    made = left_alone(path, reason, zh, data)
-    return replace(made, findings=tuple(replace(finding, status="unresolved") for finding in made.findings))
+    result = left_alone(path, reason, zh, data)
+    return replace(result, findings=tuple(replace(finding, status="unresolved") for finding in result.findings))
 
 
 def left_alone(path: str, reason: str, zh: str, data: bytes) -> FileResult:
-    """Return the result of a file that is copied as it is."""
-    said = f"{reason}. It is copied as it is", f"{zh}。文件原样复制"
-    finding = Finding(path, 1, 1, 1, "engine.left_alone", "report", "manual", *said, "high")
-    return FileResult(path, 0, 0, findings=(weigh_finding(finding, data),), reason=reason, reason_zh=zh)
+    """Return the result of a file that could not be analysed and is copied as it is."""
+    messages = f"{reason}. It is copied as it is", f"{zh}。文件原样复制"
+    finding = Finding(path, 1, 1, 1, "engine.left_alone", "report", "manual", *messages, "high")
+    return FileResult(path, findings=(weigh_finding(finding, data),), reason=reason, reason_zh=zh)
 
 
 def weigh_finding(finding: Finding, data: bytes) -> Finding:
     """Return the finding, with low risk if the file mentions no framework: it hardly had to be migrated."""
-    return finding if any(text in data for text in FRAMEWORKS) else replace(finding, risk="low")
+    return finding if mentions_framework(data) else replace(finding, risk="low")
 
 
 def likely_entry(outcome: Outcome) -> str:

@@ -39,11 +39,7 @@ def document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
     rules = sorted({finding.rule for finding in findings})
     run = {
         "tool": {
-            "driver": {
-                "name": "viaduct migrate",
-                "version": __version__,
-                "rules": [descriptor(rule) for rule in rules],
-            }
+            "driver": {"name": "viaduct migrate", "version": __version__, "rules": [descriptor(rule) for rule in rules]}
         },
         "invocations": [invocation(outcome, language)],
         "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The folder that was migrated."}}},
@@ -58,10 +54,10 @@ def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
     notes = [
         {
             "level": "error",
-            "message": {"text": f"{escape_controls(skipped_file.path)}: {skipped_file.why(language)}"},
-            "locations": [{"physicalLocation": {"artifactLocation": artifact(skipped_file.path)}}],
+            "message": {"text": f"{escape_controls(unread.path)}: {unread.why(language)}"},
+            "locations": [{"physicalLocation": {"artifactLocation": artifact(unread.path)}}],
         }
-        for skipped_file in outcome.unread
+        for unread in outcome.unread
     ]
     return {
         "commandLine": outcome.command,
@@ -102,8 +98,8 @@ def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) 
     location: dict[str, Any] = {"artifactLocation": artifact(finding.file)}
     if not outcome.by_path[finding.file].cells:  # lines of a notebook's file are not those of its cells
         location["region"] = {"startLine": finding.line, "endLine": finding.end_line}
-    said = finding.text(language)
-    text = said if "region" in location else f"{outcome.where(finding)}: {said}"
+    message = finding.text(language)
+    text = message if "region" in location else f"{outcome.where(finding)}: {message}"
     key = f"{finding.file}\0{finding.rule}\0{finding.before}\0{finding.message}"
     return {
         "ruleId": finding.rule,

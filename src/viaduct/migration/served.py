@@ -31,8 +31,8 @@ HARMLESS = ("manual_seed", "manual_seed_all", "empty_cache")
 """Without CUDA these do nothing."""
 MAX_TARGET_BRANCHES = 50
 """Branches for the target that are searched for a statement. A block with more of them is generated code."""
-LeavingStatement = ast.Return | ast.Raise | ast.Continue | ast.Break
-Simple = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
+SimpleStatement = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @lru_cache(maxsize=8)
@@ -92,26 +92,14 @@ class Search:
 
     # ---- predicates
 
-    def text(self, node: ast.AST) -> str:
-        return self.source.text_of(node)
-
     def is_for_target(self, node: ast.AST) -> bool:
         """Return True if a name, an attribute or a string within the node contains the target's name."""
-        for inner in ast.walk(node):
-            match inner:
-                case ast.Name(id=text) | ast.Attribute(attr=text) | ast.Constant(value=str(text)):
-                    if self.word.search(text):
-                        return True
-        return False
+        return contains_word(node, self.word)
 
     @staticmethod
     def is_for_cuda(node: ast.AST) -> bool:
-        for inner in ast.walk(node):
-            match inner:
-                case ast.Name(id=text) | ast.Attribute(attr=text) | ast.Constant(value=str(text)):
-                    if CUDA.search(text):
-                        return True
-        return False
+        """Return True if a name, an attribute or a string within the node contains CUDA's name."""
+        return contains_word(node, CUDA)
 
     def as_cuda(self, text: str) -> str:
         """Return a text with the target's name replaced by CUDA's, to be compared with code for CUDA."""
@@ -158,20 +146,13 @@ class Search:
 
     def look_at_expression(self, node: ast.expr) -> None:
         """Leave alone an `or`, a conditional expression, a list or a dict that names both CUDA and the target."""
-        if isinstance(node, ast.Dict):
-            entries = [key for key in node.keys if key is not None]
-        elif isinstance(node, ast.List | ast.Tuple | ast.Set):
-            entries = node.elts
-        elif isinstance(node, ast.IfExp):
-            if self.chooses_card(node):
+        if isinstance(node, ast.IfExp | ast.BoolOp):
+            operands = node.values if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else []
+            names_both = any(map(self.is_for_target, operands)) and any(map(self.is_for_cuda, operands))
+            if names_both or (isinstance(node, ast.IfExp) and self.chooses_card(node)):
                 self.leave_alone([node], node)
             return
-        else:
-            is_or = isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or)
-            operands = node.values if isinstance(node, ast.BoolOp) and is_or else []
-            if any(map(self.is_for_target, operands)) and any(map(self.is_for_cuda, operands)):
-                self.leave_alone([node], node)
-            return
+        entries = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
         texts = {entry.value for entry in entries if isinstance(entry, ast.Constant) and isinstance(entry.value, str)}
         device_types = {text.partition(":")[0] for text in texts}
         if {"cuda", self.to} <= device_types or {"nccl", CARDS[self.to].backend} <= texts:
@@ -197,7 +178,8 @@ class Search:
         return node
 
     def look_at_cases(self, node: ast.Match) -> None:
-        patterns = {case: self.text(case.pattern) for case in node.cases}
+        """Leave the other cases alone if one is for the target."""
+        patterns = {case: self.source.text_of(case.pattern) for case in node.cases}
         if any(self.word.search(text) for text in patterns.values()):
             for case, text in patterns.items():
                 if not self.word.search(text):
@@ -207,49 +189,59 @@ class Search:
     def look_at_attempt(self, node: ast.Try) -> None:
         """Leave alone the handlers of `try: torch.npu.set_device(0) … except …: torch.cuda.set_device(0)`."""
         handlers = [statement for handler in node.handlers for statement in handler.body]
-        tries = any(isinstance(statement, Simple) and self.is_for_target(statement) for statement in node.body)
+        tries = any(isinstance(statement, SimpleStatement) and self.is_for_target(statement) for statement in node.body)
         if tries and self.is_for_cuda_anywhere(handlers):
             self.leave_alone(handlers, node)
 
     def look_at_block(self, block: list[ast.stmt]) -> None:
         """Leave alone statements for CUDA that have a twin for the target, or that follow its early return."""
-        aimed = [statement for statement in block if self.concerns_target(statement)]
-        if not aimed:
+        for_target = [statement for statement in block if self.concerns_target(statement)]
+        if not for_target:
             return
-        twins = {self.as_cuda(ast.unparse(statement)) for statement in aimed}
+        twins = {self.as_cuda(ast.unparse(statement)) for statement in for_target}
         branches = [twin for twin in twins if twin.startswith("if ")][:MAX_TARGET_BRANCHES]
         for statement in block:
-            if statement in aimed or not self.is_for_cuda(statement):
-                continue
-            if self.has_twin(statement, twins, branches):
+            is_for_cuda = statement not in for_target and self.is_for_cuda(statement)
+            if is_for_cuda and self.has_twin(statement, twins, branches):
                 self.leave_alone([statement], statement)
         for index, statement in enumerate(block):
-            leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], LeavingStatement)
-            if isinstance(statement, ast.If) and leaves and statement in aimed and not is_negated(statement.test):
-                remainder = [candidate for candidate in block[index + 1 :] if self.is_for_cuda(candidate)]
-                if self.is_for_target(statement.test) and not isinstance(statement.body[-1], ast.Raise):
-                    self.leave_alone(remainder, statement)
+            if isinstance(statement, ast.If) and statement in for_target and not is_negated(statement.test):
+                leaves = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break)
+                following = [other for other in block[index + 1 :] if leaves and self.is_for_cuda(other)]
+                self.leave_alone(following, statement)
 
     def concerns_target(self, statement: ast.stmt) -> bool:
         """Return True for an `if` on the target, a definition named after it, or a statement for it alone."""
         if isinstance(statement, ast.If):
             return self.is_for_target(statement.test)
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(statement, Definition):
             return self.word.search(statement.name) is not None
-        return isinstance(statement, Simple) and self.is_for_target(statement) and not self.is_for_cuda(statement)
+        return (
+            isinstance(statement, SimpleStatement) and self.is_for_target(statement) and not self.is_for_cuda(statement)
+        )
 
     def has_twin(self, statement: ast.stmt, twins: set[str], branches: list[str]) -> bool:
         """Return True for a definition or a statement that is also there for the target, or in a branch for it."""
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(statement, Definition):
             kind = "class" if isinstance(statement, ast.ClassDef) else "def"
-            heads = [re.search(rf"\b{kind} (\w+)", twin) for twin in twins]
-            return any(head is not None and head[1] == statement.name for head in heads)
+            headers = [re.search(rf"\b{kind} (\w+)", twin) for twin in twins]
+            return any(header is not None and header[1] == statement.name for header in headers)
         wanted = ast.unparse(statement.test) if isinstance(statement, ast.If) else ast.unparse(statement)
-        if isinstance(statement, ast.Expr) and needs_cuda(wanted):
+        if not isinstance(statement, ast.If | SimpleStatement) or (
+            isinstance(statement, ast.Expr) and needs_cuda(wanted)
+        ):
             return False
-        return isinstance(statement, ast.If | Simple) and (
-            wanted in twins or any(wanted in branch for branch in branches)
-        )
+        return wanted in twins or any(wanted in branch for branch in branches)
+
+
+def contains_word(node: ast.AST, word: re.Pattern[str]) -> bool:
+    """Return True if a pattern matches in a name, an attribute or a string within the node."""
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Name(id=text) | ast.Attribute(attr=text) | ast.Constant(value=str(text)):
+                if word.search(text):
+                    return True
+    return False
 
 
 def needs_cuda(text: str) -> bool:

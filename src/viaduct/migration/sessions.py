@@ -1,6 +1,7 @@
 """Calls of TensorFlow that take a ConfigProto: every way to open a session, the argument's name and position.
 
-Positions count from 0 and leave `self` out; -1: they differ between releases, so only the keyword is trusted.
+A slot is the keyword of the argument and its position, from 0 and without `self`. The position -1 means that it differs
+between releases, so that only the keyword is trusted.
 """
 
 from __future__ import annotations
@@ -32,5 +33,6 @@ METHOD_SLOTS: dict[tuple[str, str], tuple[str, int]] = {
     ("session_manager", "recover_session"): ("config", 6),
     ("session_manager", "wait_for_session"): ("config", 1),
 }
-# What gives an object with a `close` of its own.
+SLOTS_OF_ANY_RECEIVER = {method: slot for (_, method), slot in METHOD_SLOTS.items()}
+# What returns an object that has to be closed.
 CLOSABLE = (*PLAIN, *MONITORED, "tensorflow.train.MonitoredSession")

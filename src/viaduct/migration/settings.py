@@ -25,7 +25,7 @@ from viaduct.migration.manifests import MAX_BYTES, rule_for
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import any_device_text, backend, device_string, lightning
-from viaduct.migration.rules.torch._device_texts import device_like
+from viaduct.migration.rules.torch._device_texts import is_device_name
 from viaduct.migration.targets import cards
 from viaduct.migration.walk import Walk
 
@@ -51,24 +51,25 @@ def migrate_all(found: Walk, options: Options) -> Iterator[Migrated]:
         if not path.endswith(SUFFIXES) or rule_for(path):
             continue
         data = found.read(path, MAX_BYTES) or b""
-        if any(text in data for text in WORDS):
-            made = migrate(path, data, options)
-            if made.changed or made.findings:
-                yield made
+        if any(word in data for word in WORDS):
+            migrated = migrate(path, data, options)
+            if migrated.changed or migrated.findings:
+                yield migrated
 
 
 def migrate(path: str, data: bytes, options: Options) -> Migrated:
+    """Migrate one configuration file; one that is no UTF-8 stays as it is."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return Migrated(path, data, data)
-    made = _Migration(path, options)
+    migration = _Migration(path, options)
     old = text.split("\n")
-    after = "\n".join([made.line(number, line) for number, line in enumerate(old, 1)])
-    if any(finding.status == "manual" and finding.rule != lightning.rule.name for finding in made.findings):
-        after, made.findings = text, [leave_unchanged(item) for item in made.findings]
-    lines = tuple(range(1, len(old) + 1))
-    return Migrated(path, data, after.encode(), tuple(made.findings), lines=lines)
+    after = "\n".join([migration.migrate_line(number, line) for number, line in enumerate(old, 1)])
+    findings = migration.findings
+    if any(finding.status == "manual" and finding.rule != lightning.rule.name for finding in findings):
+        after, findings = text, [leave_unchanged(finding) for finding in findings]
+    return Migrated(path, data, after.encode(), tuple(findings), lines=tuple(range(1, len(old) + 1)))
 
 
 def leave_unchanged(finding: Finding) -> Finding:
@@ -86,93 +87,86 @@ def leave_unchanged(finding: Finding) -> Finding:
 
 @dataclass
 class _Migration:
+    """Migration of one configuration file, line by line."""
+
     path: str
     options: Options
     findings: list[Finding] = field(default_factory=list)
-    opened: str = ""  # the key whose value is still to come
+    opened: str = ""  # the key whose value is expected on the lines below
 
-    def line(self, number: int, line: str) -> str:
+    def migrate_line(self, number: int, line: str) -> str:
+        """Return the new text of a line, and add its findings."""
         comment = COMMENT.search(line)
         stop = comment.start() if comment and not self.path.endswith(".json") else len(line)
         pieces, position, first = [], 0, len(self.findings)
         for pair in PAIR.finditer(line, 0, stop):
             key, value = pair["key"].strip("\"'").rpartition(".")[2], pair["value"].strip("\"'")
-            new = self.looked_at((number, pair.start() + 1), line, key, value)
+            new = self.migrate_value((number, pair.start() + 1), line, key, value)
             if new:
                 start = pair.start("value") + pair["value"].index(value)
                 pieces += [line[position:start], new]
                 position = start + len(value)
         after = "".join(pieces) + line[position:]
-        self.look_below(number, line, line[:stop])
-        reported = self.findings[first:]
-        self.findings[first:] = [
-            replace(item, after=after.rstrip("\r")) if item.status == "changed" else item for item in reported
-        ]
+        self.check_value_below(number, line, line[:stop])
+        for index, finding in enumerate(self.findings[first:], first):
+            if finding.status == "changed":
+                self.findings[index] = replace(finding, after=after.rstrip("\r"))
         return after
 
-    def look_below(self, number: int, line: str, text: str) -> None:
-        """Look at a value on a line of its own, in a block of YAML or a list; remember a key whose value may follow."""
+    def check_value_below(self, number: int, line: str, text: str) -> None:
+        """Report a value on a line of its own, in a block of YAML or a list; remember a key whose value may follow."""
         alone = ALONE.fullmatch(text)
         if alone and self.opened:
-            key, value = self.opened, alone["value"]
-            self.looked_at((number, alone.start("value") + 1), line, key, value, below=True)
+            self.migrate_value((number, alone.start("value") + 1), line, self.opened, alone["value"], is_below=True)
         elif text.strip():
             opened = OPENED.fullmatch(text)
             self.opened = opened["key"].rpartition(".")[2] if opened else ""
 
-    def looked_at(self, at: tuple[int, int], line: str, key: str, value: str, below: bool = False) -> str:
-        """Return the new text of a value; empty if it stays, with a finding if it needs manual review."""
+    def migrate_value(self, at: tuple[int, int], line: str, key: str, value: str, is_below: bool = False) -> str:
+        """Return the new text of a value; empty if it stays, with a finding if it needs manual review.
+
+        `at`: line and column. `is_below`: the value stands below its key, and is only reported.
+        """
         if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.is_wanted(self.options):
-            self.report(lightning.rule, "manual", at, line, *for_lightning(value, self.options), "high")
+            names = " and ".join(card.title for card in cards(self.options))
+            messages = (
+                f"accelerator: {value} is CUDA to Lightning, which has none for the {names}: give the trainer an "
+                "Accelerator of your own",
+                f"accelerator: {value} 在 Lightning 中指 CUDA,且没有 {names} 的加速器:"
+                "请为 Trainer 传入自定义的 Accelerator",
+            )
+            self.report(lightning.rule, "manual", at, line, messages, "high")
             return ""
-        is_device, is_backend = device_like(key), "backend" in key.lower()
-        exact = (is_device and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
-        named = (is_device and "cuda" in value) or (is_backend and "nccl" in value)
-        rule = self.rule(is_device)
-        if not named or not rule.is_wanted(self.options):
+        is_device, is_backend = is_device_name(key), "backend" in key.lower()
+        is_exact = (is_device and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
+        names_cuda = (is_device and "cuda" in value) or (is_backend and "nccl" in value)
+        device_rule = any_device_text.rule if self.options.to == "any" else device_string.rule
+        rule = device_rule if is_device else backend.rule
+        if not names_cuda or not rule.is_wanted(self.options):
             return ""
         if self.options.to == "any":
-            self.report(rule, "manual", at, line, *for_all(key, value), "high")
+            messages = (
+                f"{key}: {value} is valid on CUDA only: leave it out, or let each machine have its own value",
+                f"{key}: {value} 仅适用于 CUDA:请删去,或按机器分别设置",
+            )
+            self.report(rule, "manual", at, line, messages, "high")
             return ""
         card = CARDS[self.options.to]
         old, new = ("cuda", card.device) if is_device else ("nccl", card.backend)
-        if not exact or below:
-            self.report(rule, "manual", at, line, *by_hand(key, old, new), "medium")
+        if not is_exact or is_below:
+            messages = (
+                f"{key} in this configuration speaks of {old}: where that is the card, write {new}",
+                f"配置中的 {key} 提到 {old}:若指加速卡,请改为 {new}",
+            )
+            self.report(rule, "manual", at, line, messages, "medium")
             return ""
-        message = f"{key} in this configuration is {new}", f"配置中的 {key} 改为 {new}"
-        self.report(rule, "changed", at, line, *message, "medium")
+        messages = f"{key} in this configuration is {new}", f"配置中的 {key} 改为 {new}"
+        self.report(rule, "changed", at, line, messages, "medium")
         return new + value[len(old) :]
 
-    def rule(self, is_device: bool) -> Rule:
-        if self.options.to == "any":
-            return any_device_text.rule if is_device else backend.rule
-        return device_string.rule if is_device else backend.rule
-
     def report(
-        self, rule: Rule, status: Status, at: tuple[int, int], line: str, message: str, zh: str, risk: Risk
+        self, rule: Rule, status: Status, at: tuple[int, int], line: str, messages: tuple[str, str], risk: Risk
     ) -> None:
+        """Add a finding; `messages` in English and Chinese."""
         location = (self.path, at[0], at[0], at[1], rule.name, rule.kind, status)
-        self.findings.append(Finding(*location, message, zh, risk, line.rstrip("\r")))
-
-
-def for_all(key: str, value: str) -> tuple[str, str]:
-    return (
-        f"{key}: {value} is valid on CUDA only: leave it out, or let each machine have its own value",
-        f"{key}: {value} 仅适用于 CUDA:请删去,或按机器分别设置",
-    )
-
-
-def for_lightning(value: str, options: Options) -> tuple[str, str]:
-    names = " and ".join(card.title for card in cards(options))
-    return (
-        f"accelerator: {value} is CUDA to Lightning, which has none for the {names}: give the trainer an Accelerator "
-        "of your own",
-        f"accelerator: {value} 在 Lightning 中指 CUDA,且没有 {names} 的加速器:请为 Trainer 传入自定义的 Accelerator",
-    )
-
-
-def by_hand(key: str, old: str, new: str) -> tuple[str, str]:
-    return (
-        f"{key} in this configuration speaks of {old}: where that is the card, write {new}",
-        f"配置中的 {key} 提到 {old}:若指加速卡,请改为 {new}",
-    )
+        self.findings.append(Finding(*location, *messages, risk, line.rstrip("\r")))

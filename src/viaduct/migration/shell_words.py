@@ -23,6 +23,7 @@ class Word:
 
     @property
     def end(self) -> int:
+        """Position behind the word."""
         return self.start + len(self.text)
 
     @property
@@ -33,46 +34,40 @@ class Word:
 
 @dataclass
 class Script:
-    """Commands of a script as lists of words. `documents`: spans of here-documents.
-
-    `dead`: spans in which `$NAME` is not expanded: comments, single quotes, quoted here-documents.
-    """
+    """Commands of a script as lists of words, none of them empty; spans are (start, end)."""
 
     text: str
     commands: list[list[Word]] = field(default_factory=list)
-    dead: list[tuple[int, int]] = field(default_factory=list)
-    documents: list[tuple[int, int]] = field(default_factory=list)
-
-    def is_dead(self, position: int) -> bool:
-        return any(start <= position < end for start, end in self.dead)
+    unexpanded: list[tuple[int, int]] = field(default_factory=list)  # comments, single quotes, quoted here-documents
+    documents: list[tuple[int, int]] = field(default_factory=list)  # here-documents
 
     def line_of(self, position: int) -> int:
+        """Return the line of a position, from 1."""
         return self.text.count("\n", 0, position) + 1
 
 
 def read(text: str) -> Script:
+    """Split a script into commands and words."""
     script = Script(text)
     reader = _Reader(script)
-    reader.run()
-    script.commands = [command for command in script.commands if command]
+    location = 0
+    while location < len(text):
+        location = reader.step(location)
+    reader.end_command(len(text))
     return script
 
 
 class _Reader:
+    """State of reading a script. Each method that reads something returns the position behind it."""
+
     def __init__(self, script: Script) -> None:
         self.script, self.text = script, script.text
-        self.command: list[Word] = []
-        self.begin = -1  # where the word in hand began
+        self.command: list[Word] = []  # words of the present command
+        self.begin = -1  # start of the present word; -1: between words
         self.pending: list[tuple[str, bool, bool]] = []  # here-documents: (end mark, tabs stripped, quoted)
 
-    def run(self) -> None:
-        location = 0
-        while location < len(self.text):
-            location = self.step(location)
-        self.end_command(len(self.text))
-
     def step(self, position: int) -> int:
-        """Read one character or one quoted piece, and return the position behind it."""
+        """Read one character or one quoted piece."""
         char = self.text[position]
         if char == "\\":
             return self.escape(position)
@@ -90,37 +85,40 @@ class _Reader:
         if char in SEPARATORS:
             self.end_command(position)
             return self.documents(position + 1) if char == "\n" else position + 1
-        self.begin = position if self.begin < 0 else self.begin
+        self.begin_word(position)
         return position + 1
 
     def escape(self, position: int) -> int:
+        """Read a backslash and the character behind it; a line end behind it divides words, not commands."""
         if self.text.startswith(("\\\n", "\\\r\n"), position):
             self.end_word(position)
             return self.text.index("\n", position) + 1
-        self.begin = position if self.begin < 0 else self.begin
+        self.begin_word(position)
         return position + 2
 
     def quote(self, position: int, char: str) -> int:
-        self.begin = position if self.begin < 0 else self.begin
+        """Read a quoted piece; a backslash escapes within double quotes only."""
+        self.begin_word(position)
         end = position + 1
         while end < len(self.text) and self.text[end] != char:
             end += 2 if self.text[end] == "\\" and char == '"' else 1
         if char == "'":
-            self.script.dead.append((position, end))
+            self.script.unexpanded.append((position, end))
         return min(end, len(self.text)) + 1
 
     def braces(self, position: int) -> int:
-        self.begin = position if self.begin < 0 else self.begin
+        self.begin_word(position)
         end = self.text.find("}", position)
         return len(self.text) if end < 0 else end + 1
 
     def comment(self, position: int) -> int:
         end = self.text.find("\n", position)
         end = len(self.text) if end < 0 else end
-        self.script.dead.append((position, end))
+        self.script.unexpanded.append((position, end))
         return end
 
     def heredoc(self, position: int) -> int:
+        """Read `<<END`; the document itself begins on the next line."""
         match = HEREDOC.match(self.text, position)
         self.end_word(position)
         if match is None:
@@ -142,18 +140,25 @@ class _Reader:
                     break
             self.script.documents.append((start, min(position, len(self.text))))
             if quoted:
-                self.script.dead.append((start, min(position, len(self.text))))
+                self.script.unexpanded.append((start, min(position, len(self.text))))
         self.pending = []
         return min(position, len(self.text))
 
+    def begin_word(self, position: int) -> None:
+        """Note that a word begins here, unless one has begun before."""
+        self.begin = position if self.begin < 0 else self.begin
+
     def end_word(self, position: int) -> None:
+        """End the present word, if there is one."""
         if self.begin >= 0:
             self.command.append(Word(self.begin, self.text[self.begin : position]))
             self.begin = -1
 
     def end_command(self, position: int) -> None:
+        """End the present word and command."""
         self.end_word(position)
-        self.script.commands.append(self.command)
+        if self.command:
+            self.script.commands.append(self.command)
         self.command = []
 
 
@@ -161,5 +166,5 @@ def uses(script: Script, name: str) -> Iterator[int]:
     """Yield where a variable's value is used: `$NAME`, `${NAME:-0}`, `${#NAME}`; the position is that of its name."""
     pattern = re.compile(rf"(?<!\\)\$(?:\{{[#!]?)?({re.escape(name)})(?![A-Za-z0-9_])")
     for match in pattern.finditer(script.text):
-        if not script.is_dead(match.start()):
+        if not any(start <= match.start() < end for start, end in script.unexpanded):
             yield match.start(1)

@@ -1,4 +1,4 @@
-"""One Python file as text, tree and tokens, all in the same coordinates: offsets into the text.
+"""One Python file as text, syntax tree and tokens, all addressed by offsets into the text.
 
 The tree comes from the standard `ast`; a rule changes spans of the text. All other text stays the same, byte for byte:
 line ends, tabs, comments, a byte order mark, a missing last newline.
@@ -20,17 +20,19 @@ from itertools import takewhile
 from typing import TypeVar
 
 LINE_END = re.compile(r"\r\n|\r|\n")
-# Fields of nodes that hold no nodes, and those of operators and contexts: `ast` shares their nodes between parents.
+# Fields of nodes that hold no nodes, or operators and contexts, whose nodes `ast` shares between parents.
 WITHOUT_CHILDREN = {
     *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "n", "s", "conversion"),
     *("type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs"),
 }
 PYTHON2_ERRORS = ("call to 'print'", "call to 'exec'", "multiple exception types", "leading zeros", "inconsistent use")
+"""Parts of what the parser says about constructs of Python 2. PYTHON2_LINE matches a line with such a construct."""
 PYTHON2_LINE = re.compile(
     r"^\s*(?:print\s+[^\s(=.\[]|print\s*>>|exec\s+[^\s(=.\[]|raise\s+[\w.]+\s*,|except\s+[^:]+,\s*\w+\s*:)"
     r"|<>|`|\b\d+[lL]\b|\b0[0-7]+\b|\b[uU][rR]['\"]|^\s*def\s+\w+\(.*\(\w+\s*,"
 )
-QUIET = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+"""Kinds of tokens that are not code."""
 
 
 class Unparsable(Exception):
@@ -63,20 +65,17 @@ class NotText(Undecodable):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    kind: int
+    """One token of `tokenize`, with offsets."""
+
+    kind: int  # a constant of the module `token`
     text: str
     start: int
     end: int
 
-    @property
-    def quiet(self) -> bool:
-        """True for a comment, a line end or an indent."""
-        return self.kind in QUIET
-
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One argument as it is written, from its first to its last token, and the comma behind it."""
+    """One item between commas, such as an argument, from its first to its last token, and the comma behind it."""
 
     start: int
     end: int
@@ -110,10 +109,9 @@ def parse(text: str) -> ast.Module:
             warnings.simplefilter("ignore")  # about invalid escapes in the script's strings
             return ast.parse(text)
     except SyntaxError as error:
-        two = is_python2(text, error)
+        version, version_zh = ("this is Python 2: ", "这是 Python 2:") if is_python2(text, error) else ("", "")
         raise Unparsable(
-            f"line {error.lineno}: {'this is Python 2: ' * two}{error.msg}",
-            f"第 {error.lineno} 行:{'这是 Python 2:' * two}{error.msg}",
+            f"line {error.lineno}: {version}{error.msg}", f"第 {error.lineno} 行:{version_zh}{error.msg}"
         ) from None
     except (RecursionError, MemoryError):
         raise Unparsable("is nested too deeply for the parser", "嵌套过深,解析器无法处理") from None
@@ -122,10 +120,10 @@ def parse(text: str) -> ast.Module:
 
 
 def is_python2(text: str, error: SyntaxError) -> bool:
-    """Return True if what does not parse is a construct of Python 2."""
+    """Return True if the line that does not parse looks like Python 2."""
     lines = LINE_END.split(text)
     line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
-    return any(sign in (error.msg or "") for sign in PYTHON2_ERRORS) or PYTHON2_LINE.search(line) is not None
+    return any(words in (error.msg or "") for words in PYTHON2_ERRORS) or PYTHON2_LINE.search(line) is not None
 
 
 def tokenize_part(text: str, offset: int) -> Iterator[Token]:
@@ -140,15 +138,16 @@ def tokenize_part(text: str, offset: int) -> Iterator[Token]:
 
 
 Node = TypeVar("Node", bound=ast.AST)
-NONE: list[ast.AST] = []
+NO_CHILDREN: list[ast.AST] = []  # one list for all: half of the nodes have none, and a list for each is megabytes
 BLOCKS = {"body", "orelse", "finalbody", "handlers"}
 HOLDERS = (ast.mod, ast.stmt, ast.excepthandler, ast.match_case)  # what may hold blocks of statements
 FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Global: (), ast.Nonlocal: ()}
+"""Cache of `inner_fields`. The three types have only fields without nodes, under names of their own."""
 MIXED = {ast.Dict, ast.arguments}  # nodes with lists in which None stands for something that is not written
 
 
 def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    """Fields of a kind of node that may hold nodes."""
+    """Return the fields of a type of node that may hold nodes."""
     if kind not in FIELDS:
         FIELDS[kind] = tuple(name for name in kind._fields if name not in WITHOUT_CHILDREN)
     return FIELDS[kind]
@@ -177,9 +176,10 @@ class Source:
         """Parse a text; or take its tree, which may share nodes with the tree of a former text (see reparse.py)."""
         self.text = text
         self.tree = parse(text) if tree is None else tree
-        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
+        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]  # of the lines
         self.ascii = text.isascii()
         self.former = former
+        self.chunks: dict[int, tuple[list[Token], list[int]]] = {}  # see chunk
 
     # ---- places
 
@@ -195,22 +195,24 @@ class Source:
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Return start and end of a node in the text: without parentheses around it, with its decorators."""
-        first: ast.AST = node
         decorators = getattr(node, "decorator_list", None)
         if decorators:
             start = self.text.rindex("@", 0, self.span(decorators[0])[0])
         else:
-            start = self.offset(first.lineno, first.col_offset)  # type: ignore[attr-defined]
+            start = self.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
         return start, self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
 
     def text_of(self, node: ast.AST) -> str:
+        """Return the text of a node, as `span` delimits it."""
         start, end = self.span(node)
         return self.text[start:end]
 
     def line_of(self, offset: int) -> int:
+        """Return the number, from 1, of the line that holds the offset."""
         return bisect_right(self.starts, offset)
 
     def line_start(self, offset: int) -> int:
+        """Return where the line that holds the offset begins."""
         return self.starts[self.line_of(offset) - 1]
 
     def line_stop(self, offset: int) -> int:
@@ -219,6 +221,7 @@ class Source:
         return match.start() if match else len(self.text)
 
     def next_line(self, offset: int) -> int:
+        """Return where the line behind the one that holds the offset begins."""
         match = LINE_END.search(self.text, offset)
         return match.end() if match else len(self.text)
 
@@ -257,17 +260,14 @@ class Source:
             stack: list[ast.AST] = [statement]
             while stack:
                 node = stack.pop()
-                if node.__class__ in leaves:
-                    found[node] = NONE  # half of all nodes have none, and thousands of empty lists are megabytes
-                    continue
-                held = children(node)
-                found[node] = held or NONE
-                stack += held[::-1]
+                inner = children(node) if node.__class__ not in leaves else NO_CHILDREN
+                found[node] = inner or NO_CHILDREN
+                stack += inner[::-1]
         self.former = None  # a chain of former texts would keep all their trees
         return found
 
     def find_known_parts(self) -> Iterator[tuple[ast.stmt, list[tuple[ast.AST, list[ast.AST]]]]]:
-        """Yield each top-level statement with its entries of the former text's `inner`; empty if it is new."""
+        """Yield each top-level statement with its entries in `inner` of the former text; none for a new statement."""
         if self.former is None:
             yield from ((statement, []) for statement in self.tree.body)
             return
@@ -308,19 +308,19 @@ class Source:
         """Position behind the last node within each of `nodes`."""
         found = list(range(1, len(self.nodes) + 1))
         for index in range(len(self.nodes) - 1, -1, -1):
-            held = self.inner[self.nodes[index]]
-            if held:
-                found[index] = found[self.places[held[-1]]]
+            inner = self.inner[self.nodes[index]]
+            if inner:
+                found[index] = found[self.places[inner[-1]]]
         return found
 
     def within(self, node: ast.AST) -> list[ast.AST]:
         """Return a node and all nodes below it in the order of the text: like ast.walk, but much faster."""
-        location = self.places[node]
-        return self.nodes[location : self.ends[location]]
+        first = self.places[node]
+        return self.nodes[first : self.ends[first]]
 
     @cached_property
     def reads(self) -> dict[str, list[ast.Name]]:
-        """Places at which each name is read, in the order of the text."""
+        """Reads of each name, in the order of the text."""
         found: dict[str, list[ast.Name]] = {}
         for node in self.of_kind(ast.Name):
             if isinstance(node.ctx, ast.Load):
@@ -337,9 +337,7 @@ class Source:
 
     def is_within(self, node: ast.AST, region: list[ast.stmt]) -> bool:
         """Return True if a node lies in one of several statements that follow each other."""
-        if not region:
-            return False
-        return self.places[region[0]] <= self.places[node] < self.ends[self.places[region[-1]]]
+        return bool(region) and self.places[region[0]] <= self.places[node] < self.ends[self.places[region[-1]]]
 
     def only_within(self, nodes: list[Node], region: list[ast.stmt]) -> list[Node]:
         """Return those of some nodes, given in the order of the text, that lie in statements that follow each other."""
@@ -351,9 +349,11 @@ class Source:
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        return {child: node for node, held in self.inner.items() for child in held}
+        """Parent of each node but the module."""
+        return {child: node for node, inner in self.inner.items() for child in inner}
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield the nodes around a node, the innermost first."""
         while (parent := self.parents.get(node)) is not None:
             yield parent
             node = parent
@@ -365,10 +365,13 @@ class Source:
         return node
 
     def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        for parent in self.ancestors(node):
-            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-                return parent
-        return None
+        """Return the innermost function around a node; a lambda does not count."""
+        functions = (node for node in self.ancestors(node) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        return next(functions, None)
+
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        """Return the innermost class around a node."""
+        return next((parent for parent in self.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """Return the list of statements that a statement belongs to."""
@@ -393,28 +396,22 @@ class Source:
 
     @cached_property
     def chunk_starts(self) -> list[int]:
-        """Return where the text can be cut into pieces of whole statements: tokenizing takes longer than parsing."""
+        """Offsets at which chunks begin: each chunk holds whole top-level statements.
+
+        Tokenizing is slow, so a chunk is tokenized only when it is asked for.
+        """
         found, line = [0], 0
         for statement in self.tree.body:
-            start, column = statement.lineno, statement.col_offset
-            for decorator in getattr(statement, "decorator_list", ()):
-                start = min(start, decorator.lineno)
-            if start > line and column == 0 and not self.text.endswith("\\", 0, self.line_stop_before(start)):
-                found.append(self.starts[start - 1])
-            line = statement.end_lineno or start
+            first = min([statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", ()))])
+            start = self.starts[first - 1]
+            is_continued = first > 1 and self.text.endswith("\\", 0, start - len(self.newline))
+            if first > line and statement.col_offset == 0 and not is_continued:
+                found.append(start)
+            line = statement.end_lineno or first
         return sorted({*found})
 
-    def line_stop_before(self, line: int) -> int:
-        """Return where the line before this one ends, without its line end."""
-        end = self.starts[line - 1]
-        return end - len(self.newline) if line > 1 else 0
-
-    @cached_property
-    def chunks(self) -> dict[int, tuple[list[Token], list[int]]]:
-        """Tokens of the pieces that were asked for so far, and the offset of each token."""
-        return {}
-
     def chunk(self, number: int) -> tuple[list[Token], list[int]]:
+        """Return the tokens of a chunk, and the offset of each token."""
         if number not in self.chunks:
             start = self.chunk_starts[number]
             end = self.chunk_starts[number + 1] if number + 1 < len(self.chunk_starts) else len(self.text)
@@ -423,30 +420,31 @@ class Source:
         return self.chunks[number]
 
     def chunk_at(self, offset: int) -> int:
+        """Return the number of the chunk that holds an offset."""
         return bisect_right(self.chunk_starts, offset) - 1
 
     def all_from(self, offset: int) -> Iterator[Token]:
-        """Tokens that begin at the offset or after it."""
+        """Yield the tokens that begin at the offset or after it."""
         for number in range(self.chunk_at(offset), len(self.chunk_starts)):
             tokens, starts = self.chunk(number)
-            for index in range(bisect_left(starts, offset), len(tokens)):
-                yield tokens[index]
+            yield from map(tokens.__getitem__, range(bisect_left(starts, offset), len(tokens)))
 
     def tokens_from(self, offset: int) -> Iterator[Token]:
         """Return the tokens that begin at the offset or after it, without comments and layout."""
-        return (token for token in self.all_from(offset) if not token.quiet)
+        return (token for token in self.all_from(offset) if token.kind not in LAYOUT)
 
     def token_before(self, offset: int) -> Token | None:
         """Return the last token that begins before the offset, without comments and layout; None if there is none."""
         for number in range(self.chunk_at(offset), -1, -1):
             tokens, starts = self.chunk(number)
-            for index in range(bisect_left(starts, offset) - 1, -1, -1):
-                if not tokens[index].quiet:
-                    return tokens[index]
+            before = map(tokens.__getitem__, range(bisect_left(starts, offset) - 1, -1, -1))
+            found = next((token for token in before if token.kind not in LAYOUT), None)
+            if found is not None:
+                return found
         return None
 
     def tokens_between(self, start: int, end: int) -> Iterator[Token]:
-        """Tokens that begin in a span."""
+        """Return the tokens that begin in a span."""
         return takewhile(lambda token: token.start < end, self.all_from(start))
 
     def comments(self, start: int, end: int) -> list[Token]:
@@ -463,7 +461,7 @@ class Source:
     def slots(self, opening: Token) -> tuple[list[Slot], Token]:
         """Return the items between an opening bracket and its closing one, split at commas; and the closing bracket."""
         slots: list[Slot] = []
-        depth, first, last = 0, -1, -1
+        depth, first, last = 0, -1, -1  # brackets open within; start of the present item, -1 for none, and its end
         for token in self.tokens_from(opening.end):
             if depth == 0 and token.kind == tokenize.OP and token.text in (")", "]", "}", ","):
                 if first >= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from viaduct.migration.frameworks import TENSORFLOW, TORCH, Framework
 from viaduct.migration.profiling_points import write_profiling_options
@@ -21,20 +22,11 @@ def start_scripts(outcome: Outcome) -> dict[str, str]:
     """
     if not outcome.changed or outcome.options.to == "any":
         return {}
-    files = make_start_scripts(outcome)
-    there = {
-        *outcome.walk.others,
-        *outcome.walk.scripts,
-        *outcome.walk.excluded,
-        *outcome.walk.links,
-        *outcome.walk.folders,
-    }
-    taken = any(f"scripts/{name}" in there for name in files) or "scripts" in {
-        *outcome.walk.others,
-        *outcome.walk.links,
-    }
-    folder = f"{outcome.options.to}_scripts" if taken else "scripts"
-    return {f"{folder}/{name}": text for name, text in files.items() if f"{folder}/{name}" not in there}
+    files, walk = make_start_scripts(outcome), outcome.walk
+    existing = {*walk.others, *walk.scripts, *walk.excluded, *walk.links, *walk.folders}
+    is_taken = "scripts" in (*walk.others, *walk.links) or any(f"scripts/{name}" in existing for name in files)
+    folder = f"{outcome.options.to}_scripts" if is_taken else "scripts"
+    return {f"{folder}/{name}": text for name, text in files.items() if f"{folder}/{name}" not in existing}
 
 
 def make_start_scripts(outcome: Outcome) -> dict[str, str]:
@@ -43,28 +35,24 @@ def make_start_scripts(outcome: Outcome) -> dict[str, str]:
     assert target != "any"
     rules = {finding.rule for finding in outcome.findings if finding.status == "changed"}
     if framework_started(outcome) == TENSORFLOW:
-        from viaduct.cluster.tf1_scripts import (
-            render_files as make_tf1,
-        )  # rank tables and all: only where they are written
+        from viaduct.cluster import tf1_scripts
 
         flags = [(flag.name, flag.default, flag.file) for flag in list_flags(outcome)]
-        asked = {"profiling": write_profiling_options(outcome.options)} if outcome.options.profile else {}
-        return make_tf1(target, outcome.entry, flags, **asked)
-    from viaduct.cluster.torch_scripts import render_files as make_torch
+        profiling = {"profiling": write_profiling_options(outcome.options)} if outcome.options.profile else {}
+        return tf1_scripts.render_files(target, outcome.entry, flags, **profiling)
+    from viaduct.cluster import torch_scripts
 
-    ranked = any(RANKED.search(file.new) and not SPAWNS.search(file.new) for file in outcome.changed)
-    return make_torch(target, outcome.entry, ranked, "torch.data_parallel_ddp" in rules)
+    has_ranks = any(RANKED.search(file.new) and not SPAWNS.search(file.new) for file in outcome.changed)
+    return torch_scripts.render_files(target, outcome.entry, has_ranks, "torch.data_parallel_ddp" in rules)
 
 
 def framework_started(outcome: Outcome) -> Framework:
     """Return the framework of the entry script; if unknown or both, the one of which more files were changed."""
-    found = outcome.frameworks.get(outcome.entry, frozenset())
-    if len(found) == 1:
-        return TORCH if TORCH in found else TENSORFLOW
-    torch = {
-        finding.file
-        for finding in outcome.findings
-        if finding.status == "changed" and finding.rule.startswith("torch.")
+    frameworks = outcome.frameworks.get(outcome.entry, frozenset())
+    if len(frameworks) == 1:
+        return TORCH if TORCH in frameworks else TENSORFLOW
+    changes = {
+        (finding.rule.partition(".")[0], finding.file) for finding in outcome.findings if finding.status == "changed"
     }
-    tensorflow = {item.file for item in outcome.findings if item.status == "changed" and item.rule.startswith("tf1.")}
-    return TORCH if torch and len(torch) >= len(tensorflow) else TENSORFLOW
+    counts = Counter(family for family, _ in changes)
+    return TORCH if counts["torch"] and counts["torch"] >= counts["tf1"] else TENSORFLOW

@@ -22,6 +22,8 @@ Verdict = Literal["complete", "incomplete", "nothing to change"]
 
 @dataclass(frozen=True)
 class Summary:
+    """Figures of a migration. `asdict` of it is a part of the JSON report."""
+
     files: int
     lines: int
     changed: int
@@ -40,16 +42,16 @@ class Summary:
 
 
 def summarise(outcome: Outcome) -> Summary:
+    """Return the figures and the verdict of a migration."""
     findings = outcome.findings
     statuses = Counter(finding.status for finding in findings)
-    unread = sum(1 for file in outcome.files if file.reason)
     ledger = rows_of(outcome.places)
     return Summary(
         files=len(outcome.files),
         lines=sum(file.line_count for file in outcome.files),
         changed=len(outcome.changed),
         unchanged=sum(1 for file in outcome.files if not file.changed and not file.reason),
-        unread=unread,
+        unread=sum(1 for file in outcome.files if file.reason),
         skipped=len(outcome.walk.skipped),
         incomplete=len(outcome.unread),
         edits=statuses["changed"],
@@ -64,6 +66,7 @@ def summarise(outcome: Outcome) -> Summary:
 
 
 def by_rule(findings: list[Finding]) -> dict[str, dict[Status, int]]:
+    """Count the findings of each rule by their status."""
     counts = Counter((finding.rule, finding.status) for finding in findings)
     rules = sorted({finding.rule for finding in findings})
     return {rule: {status: counts[rule, status] for status in STATUSES} for rule in rules}

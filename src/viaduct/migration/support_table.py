@@ -1,8 +1,7 @@
-"""Support of TensorFlow 1.15's symbols on the accelerator: the vendor's own table for the ones that matter.
+"""Support of TensorFlow 1.15's symbols on the NPU: the part of the vendor's table that concerns training scripts.
 
-Only what was read or tried is listed; a symbol that is not here is neither promised nor refused. `rule` names the rule
-that deals with a symbol; those without one are reported by `unsupported_api`. A name that ends with `.*` stands for
-all below it.
+Only what was read or tried is listed; a symbol that is not here may work or not. A symbol without a `rule` that deals
+with it is reported by the rule `unsupported_api`. A name that ends with `.*` stands for all below it.
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ Standing = Literal["after migration", "no effect", "unsupported", "under analysi
 
 @dataclass(frozen=True)
 class Symbol:
+    """Symbol of TensorFlow 1.15, and what to do about it, in English and Chinese."""
+
     name: str
     standing: Standing
     rule: str = ""
@@ -34,6 +35,7 @@ def each(
     chinese: str = "",
     risk: Risk = "high",
 ) -> list[Symbol]:
+    """Return symbols below `tensorflow.` with the same facts."""
     return [Symbol(f"tensorflow.{name}", standing, rule, english, chinese, risk) for name in names]
 
 
@@ -145,14 +147,14 @@ def by_name() -> dict[str, Symbol]:
 
 
 def standing_of(name: str) -> Symbol | None:
-    """Return the entry of a qualified name: its own, or that of what it lies under."""
-    found = by_name().get(name)
-    while found is None and "." in name:
+    """Return the entry of a qualified name: its own, or that of a `prefix.*`; else None."""
+    symbol = by_name().get(name)
+    while symbol is None and "." in name:
         name = name.rpartition(".")[0]
-        found = by_name().get(f"{name}.*")
-    return found
+        symbol = by_name().get(f"{name}.*")
+    return symbol
 
 
 def reported_names() -> tuple[str, ...]:
-    """The names that no other rule deals with."""
+    """Return the names that no other rule deals with."""
     return tuple(symbol.name for symbol in SYMBOLS if not symbol.rule)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from viaduct.migration import ledger as ledgers
 from viaduct.migration.diffing import Piece, Row, compare, head, hunks, in_order
-from viaduct.migration.findings import LEFT, RISK, Finding, Status
+from viaduct.migration.findings import LEFT, RISK, Status
 from viaduct.migration.patch import as_patch
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
@@ -25,18 +25,19 @@ TITLES: dict[Status, str] = {
     "unresolved": "Could not be resolved",
 }
 STYLES = {"high": "bold red", "medium": "yellow", "low": "dim"}
-PLACES = 6
-"""So many places of one finding are named."""
-SKIPPED = 10
+MAX_PLACES = 6
+"""Places of one finding that are named."""
+MAX_PATHS = 10
+"""Unread or skipped paths that are named."""
 
 
 def make_console() -> Console:
-    """Long lines are not broken: they are code, and may be read by a program."""
+    """Return a console that does not break long lines: they are code, and may be read by a program."""
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def show_diffs(console: Console, outcome: Outcome) -> None:
-    """Onto a terminal in colour; into a pipe or a file as a patch."""
+    """Print the changes in colour on a terminal; write a patch into a pipe or a file."""
     if not console.is_terminal:
         write_patch(console.file, outcome)
         return
@@ -46,7 +47,7 @@ def show_diffs(console: Console, outcome: Outcome) -> None:
 
 
 def write_patch(stream: IO[str], outcome: Outcome) -> None:
-    """Bytes, as the files have them; a stream that takes only text gets what can be read."""
+    """Write the changes as a patch, with the bytes of the files; escaped into a stream that takes only text."""
     stream.flush()
     for file in outcome.written:
         patch = as_patch(file)
@@ -58,6 +59,7 @@ def write_patch(stream: IO[str], outcome: Outcome) -> None:
 
 
 def diff_lines(file: FileResult) -> list[Text]:
+    """Return the changes of a file as coloured lines."""
     old = printable_path(file.path) if file.before else "/dev/null"
     lines = [Text(f"--- {old}", "bold"), Text(f"+++ {printable_path(file.path)}", "bold")]
     for hunk in hunks(compare(file.old, file.new, file.stems)):
@@ -89,24 +91,21 @@ def show_findings(console: Console, outcome: Outcome, language: str) -> None:
         for (risk, rule, message), item in groups.items():
             mark = Text(f"  {risk:<6} " if status in LEFT else "  ", STYLES[risk])
             console.print(mark + Text(rule, "cyan") + Text(f"  {visible(message)}"))
-            more = f" and {len(item) - PLACES} more" if len(item) > PLACES else ""
-            console.print(Text(f"    {', '.join(item[:PLACES])}{more}", "dim"))
+            more = f" and {len(item) - MAX_PLACES} more" if len(item) > MAX_PLACES else ""
+            console.print(Text(f"    {', '.join(item[:MAX_PLACES])}{more}", "dim"))
 
 
 def group_findings(outcome: Outcome, status: Status, language: str) -> dict[tuple[str, str, str], list[str]]:
-    """(risk, rule, message) -> places, in the order of risk and then of rules."""
+    """Return (risk, rule, message) -> places; by risk if the findings need review, and then by rule."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     chosen = [finding for finding in outcome.findings if finding.status == status]
-    for finding in sorted(chosen, key=lambda finding: rank(finding, status)):
+    by_risk = status in LEFT
+    for finding in sorted(chosen, key=lambda item: (RISK[item.risk] if by_risk else 0, item.rule, item.order)):
         location = printable_path(outcome.where(finding))
         entries = groups[finding.risk, finding.rule, finding.text(language)]
         if location not in entries:
             entries.append(location)
     return groups
-
-
-def rank(finding: Finding, status: Status) -> tuple[object, ...]:
-    return (RISK[finding.risk] if status in LEFT else 0, finding.rule, finding.order)
 
 
 def show_unread(console: Console, outcome: Outcome, language: str) -> None:
@@ -118,17 +117,17 @@ def show_unread(console: Console, outcome: Outcome, language: str) -> None:
 
 
 def show_skipped(console: Console, outcome: Outcome, language: str) -> None:
-    skipped = [skipped_file for skipped_file in outcome.walk.skipped if skipped_file.is_deliberate]
+    skipped = [path for path in outcome.walk.skipped if path.is_deliberate]
     if skipped:
         console.print(Text("\nLeft out", "bold"))
         show_paths(console, skipped, language)
 
 
 def show_paths(console: Console, found: Sequence[Skipped | FileResult], language: str) -> None:
-    for item in found[:SKIPPED]:
+    for item in found[:MAX_PATHS]:
         console.print(Text(f"  {printable_path(item.path)}: {visible(item.why(language))}"))
-    if len(found) > SKIPPED:
-        console.print(Text(f"  and {len(found) - SKIPPED} more; --json lists all"))
+    if len(found) > MAX_PATHS:
+        console.print(Text(f"  and {len(found) - MAX_PATHS} more; --json lists all"))
 
 
 def show_ledger(console: Console, ledger: list[ledgers.Row], language: str) -> None:

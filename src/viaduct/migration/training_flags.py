@@ -9,7 +9,7 @@ from pathlib import Path
 
 from viaduct.migration.import_graph import Modules, scan_imports
 from viaduct.migration.names import Names
-from viaduct.migration.predicates import is_string
+from viaduct.migration.predicates import find_argument, is_string
 from viaduct.migration.project import parse_names
 from viaduct.migration.run import Outcome
 
@@ -20,10 +20,11 @@ DEFINITIONS = frozenset(f"{home}.DEFINE_{kind}" for home in HOMES for kind in KI
 
 @dataclass(frozen=True)
 class Flag:
-    name: str
-    default: str
-    """Its default as a literal of Python; empty where the text does not show one."""
-    file: str
+    """Flag of a script's command line."""
+
+    name: str  # without dashes
+    default: str  # as a literal of Python; empty where the text does not show one
+    file: str  # the file that defines it
 
 
 def list_flags(outcome: Outcome) -> list[Flag]:
@@ -44,6 +45,7 @@ def list_flags(outcome: Outcome) -> list[Flag]:
 
 
 def read_text(outcome: Outcome, path: str) -> bytes:
+    """Return the content of a file, as the migration has changed it; empty if it cannot be read."""
     file = outcome.by_path[path]
     if file.after or file.before:
         return file.after or file.before
@@ -55,24 +57,18 @@ def read_text(outcome: Outcome, path: str) -> bytes:
 
 
 def flags_of(path: str, names: Names) -> Iterator[Flag]:
+    """Yield the flags that a file defines."""
     for call in names.source.of_kind(ast.Call):
         if names.qualified(call.func) in DEFINITIONS:
-            yield from made_flag(path, call, argument(call, "name", 0), argument(call, "default", 1))
+            name, default = find_argument(call, "name", 0), find_argument(call, "default", 1)
         elif isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument" and call.args:
-            long = next((value for value in call.args if is_string(value) and str(value.value).startswith("--")), None)  # type: ignore[attr-defined]
-            yield from made_flag(path, call, long, argument(call, "default", -1))
-
-
-def argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
-    by_name = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
-    return by_name if by_name is not None or not 0 <= position < len(call.args) else call.args[position]
-
-
-def made_flag(path: str, call: ast.Call, name: ast.expr | None, default: ast.expr | None) -> Iterator[Flag]:
-    if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
-        return
-    try:
-        shown = repr(ast.literal_eval(default)) if default is not None else ""
-    except ValueError:
-        shown = ""
-    yield Flag(name.value.lstrip("-"), shown, path)
+            name = next((value for value in call.args if is_string(value) and str(value.value).startswith("--")), None)  # type: ignore[attr-defined]
+            default = find_argument(call, "default")
+        else:
+            continue
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            try:
+                literal = repr(ast.literal_eval(default)) if default is not None else ""
+            except ValueError:
+                literal = ""
+            yield Flag(name.value.lstrip("-"), literal, path)

@@ -1,67 +1,56 @@
 """Kinds of values: an expression is a dataset, a session, a run configuration, as far as the text shows it.
 
-A call of a known constructor has its kind, and so has a method of a dataset that returns a dataset. A name has the kind
-that all its assignments in the scope agree on. A parameter has the kind that all arguments passed for it in the project
-have; it is also a dataset if it is used as only a TensorFlow dataset can be. None: the text does not show the kind.
+Kinds are texts: those that CONSTRUCTORS and `kind_of_call` name, `object:` with a class of the project, and `tuple:`.
+None: the text does not show the kind. A call of a known constructor has its kind, and so has a method of a dataset that
+returns a dataset. A name has the kind that all its assignments in the scope agree on. A parameter has the kind that all
+arguments passed for it in the project have; it is also a dataset if it is used as only a TensorFlow dataset can be.
 """
 
 from __future__ import annotations
 
 import ast
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.classes import OBJECT, attribute_of, class_called, is_module, is_torch_object, owner_of
 from viaduct.migration.names import Function, Names, Scope, all_arguments
-from viaduct.migration.predicates import is_none
+from viaduct.migration.predicates import is_none, is_property, is_self
 from viaduct.migration.project import Project, returns_of
+from viaduct.migration.sessions import MONITORED, PLAIN
 
 DATASET_METHODS = {
-    *(
-        "apply",
-        "batch",
-        "cache",
-        "concatenate",
-        "enumerate",
-        "filter",
-        "flat_map",
-        "interleave",
-        "map",
-        "map_and_batch",
-    ),
-    *("padded_batch", "prefetch", "reduce", "repeat", "shard", "shuffle", "skip", "take", "unbatch", "window", "zip"),
-    *("with_options", "from_generator", "from_tensors", "from_tensor_slices", "list_files", "range"),
+    *("apply", "batch", "cache", "concatenate", "enumerate", "filter", "flat_map", "interleave", "map"),
+    *("map_and_batch", "padded_batch", "prefetch", "reduce", "repeat", "shard", "shuffle", "skip", "take", "unbatch"),
+    *("window", "zip", "with_options", "from_generator", "from_tensors", "from_tensor_slices", "list_files", "range"),
 }
-# Methods and keywords that only TensorFlow's datasets have (those of Hugging Face and webdataset have shuffle, map,
-# repeat and batch too): a parameter used with one of them, and otherwise with dataset methods only, is a dataset.
-TELLING = {"interleave", "padded_batch", "make_one_shot_iterator", "make_initializable_iterator"}
-TELLING_KEYWORDS = {"num_parallel_calls", "reshuffle_each_iteration", "drop_remainder", "padded_shapes"}
-TELLING_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
+# Methods, keywords and arguments that only TensorFlow's datasets have; others have shuffle, map, repeat and batch too.
+# A parameter used with one of them, and otherwise with dataset methods only, is a dataset.
+TENSORFLOW_METHODS = {"interleave", "padded_batch", "make_one_shot_iterator", "make_initializable_iterator"}
+TENSORFLOW_KEYWORDS = {"num_parallel_calls", "reshuffle_each_iteration", "drop_remainder", "padded_shapes"}
+TENSORFLOW_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
 # Libraries whose objects have methods of the same names.
 OTHERS = ("webdataset", "datasets", "torch", "torchdata", "torchtext", "ray", "mxnet", "paddle", "pandas", "numpy")
-MOVES = {"to", "cuda", "npu", "mlu", "cpu", "half", "float", "double", "bfloat16", "requires_grad_", "type"}
-RETURNS_ITSELF = {
+CONVERSIONS = {"to", "cuda", "npu", "mlu", "cpu", "half", "float", "double", "bfloat16", "requires_grad_", "type"}
+# Kind of the receiver -> methods that return an object of the same kind.
+RETURNS_SAME_KIND = {
     "dataset": DATASET_METHODS - {"reduce"},
-    "module": MOVES | {"train", "eval", "apply"},
-    "class_loss": MOVES,
-    "tensor": MOVES | {"clone", "detach", "contiguous", "view", "reshape", "unsqueeze", "squeeze", "long", "int"},
+    "module": CONVERSIONS | {"train", "eval", "apply"},
+    "class_loss": CONVERSIONS,
+    "tensor": CONVERSIONS | {"clone", "detach", "contiguous", "view", "reshape", "unsqueeze", "squeeze", "long", "int"},
 }
+# Functions and classes of torch that make a tensor.
 TENSORS = {
     *("arange", "as_tensor", "cat", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace"),
     *("ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "stack", "tensor"),
     *("zeros", "zeros_like", "Tensor", "FloatTensor", "LongTensor", "IntTensor", "nn.Parameter"),
 }
 CONSTRUCTORS = {
-    "tensorflow.Session": "session",
-    "tensorflow.InteractiveSession": "session",
-    "tensorflow.python.client.session.Session": "session",
-    "tensorflow.python.client.session.InteractiveSession": "session",
-    "tensorflow.train.MonitoredTrainingSession": "monitored_session",
-    "tensorflow.train.SingularMonitoredSession": "monitored_session",
-    "tensorflow.train.MonitoredSession": "monitored_session",
+    **dict.fromkeys(PLAIN, "session"),
+    **dict.fromkeys((*MONITORED, "tensorflow.train.MonitoredSession"), "monitored_session"),
     "tensorflow.train.Supervisor": "supervisor",
     "tensorflow.train.SessionManager": "session_manager",
     "tensorflow.ConfigProto": "config_proto",
@@ -69,32 +58,25 @@ CONSTRUCTORS = {
     full_name("npu_config_proto"): "npu_config_proto",
     "tensorflow.estimator.RunConfig": "run_config",
     "tensorflow.estimator.tpu.RunConfig": "tpu_run_config",
-    full_name("NPURunConfig"): "npu_run_config",
-    full_name("npu_run_config_init"): "npu_run_config",
+    **dict.fromkeys(map(full_name, ("NPURunConfig", "npu_run_config_init")), "npu_run_config"),
     "tensorflow.estimator.Estimator": "estimator",
     "tensorflow.estimator.tpu.TPUEstimator": "estimator",
     full_name("NPUEstimator"): "npu_estimator",
-    full_name("NPUDistributedOptimizer"): "npu_optimizer",
-    full_name("npu_distributed_optimizer_wrapper"): "npu_optimizer",
-    full_name("npu_tf_optimizer"): "npu_optimizer",
+    **dict.fromkeys(
+        map(full_name, ("NPUDistributedOptimizer", "npu_distributed_optimizer_wrapper", "npu_tf_optimizer")),
+        "npu_optimizer",
+    ),
     full_name("NPULossScaleOptimizer"): "loss_scale_optimizer",
     "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite": "optimizer",
     "tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer": "loss_scale_optimizer",
     "tensorflow.contrib.mixed_precision.LossScaleOptimizer": "loss_scale_optimizer",
-    "tensorflow.keras.models.Sequential": "keras_model",
-    "tensorflow.keras.models.Model": "keras_model",
-    "tensorflow.keras.Sequential": "keras_model",
-    "tensorflow.keras.Model": "keras_model",
-    "tensorflow.keras.models.load_model": "keras_model",
-    "tensorflow.keras.models.clone_model": "keras_model",
-    "tensorflow.keras.models.model_from_json": "keras_model",
-    "keras.models.Sequential": "keras_model",
-    "keras.models.Model": "keras_model",
-    "keras.Sequential": "keras_model",
-    "keras.Model": "keras_model",
-    "keras.models.load_model": "keras_model",
-    "tensorflow.train.get_global_step": "global_step",
-    "tensorflow.train.get_or_create_global_step": "global_step",
+    **{
+        f"{keras}.{name}": "keras_model"
+        for keras in ("tensorflow.keras", "keras")
+        for name in ("models.Sequential", "models.Model", "Sequential", "Model", "models.load_model")
+    },
+    **{f"tensorflow.keras.models.{name}": "keras_model" for name in ("clone_model", "model_from_json")},
+    **{f"tensorflow.train.{name}": "global_step" for name in ("get_global_step", "get_or_create_global_step")},
 }
 
 
@@ -102,18 +84,15 @@ def kind_of_call(name: str) -> str | None:
     """Return the kind of the result of calling a qualified name; None if it is not known."""
     if name in CONSTRUCTORS:
         return CONSTRUCTORS[name]
+    last = name.rpartition(".")[2]
     if name.startswith("tensorflow.data.") and "Dataset" in name:
         return "dataset"
     if name.startswith("tensorflow.data.experimental.make_") and name.endswith("_dataset"):
         return "dataset"
-    if (
-        name.startswith(("tensorflow.keras.applications.", "keras.applications."))
-        and name.rpartition(".")[2][:1].isupper()
-    ):
+    if name.startswith(("tensorflow.keras.applications.", "keras.applications.")) and last[:1].isupper():
         return "keras_model"
-    last = name.rpartition(".")[2]
     if name.startswith("torch"):
-        return made_by_torch(name, last)
+        return torch_kind(name, last)
     if name.startswith(("tensorflow.keras.optimizers.", "keras.optimizers.")):
         return "keras_optimizer"
     if name.startswith(("tensorflow.train.", "tensorflow.contrib.opt.")) and last.endswith("Optimizer"):
@@ -121,8 +100,11 @@ def kind_of_call(name: str) -> str | None:
     return None
 
 
-def made_by_torch(name: str, last: str) -> str | None:
-    """Return the kind of what a function or class of PyTorch makes: tensor, module, class_loss or torch_device."""
+def torch_kind(name: str, last: str) -> str | None:
+    """Return the kind of the result of a function or class of PyTorch; `last` is the last part of its name.
+
+    class_loss: a loss whose targets are class indices.
+    """
     if last in ("CrossEntropyLoss", "NLLLoss") and name.startswith("torch.nn."):
         return "class_loss"
     if name == "torch.device":
@@ -141,43 +123,41 @@ class Undecided:
 UNDECIDED = Undecided()
 Found = str | None | Undecided
 Key = tuple[str, object, str]
-"""What has a kind of its own: ("name", scope, name), ("self", class, attribute), ("method", class, method)."""
+"""What has a kind: ("name", scope, n), ("self", class, attribute), ("method", class, n), ("", expression, "")."""
 TUPLE = "tuple:"
-"""The kind of a tuple: followed by the kinds of its elements, divided by `|`, empty where one is not known."""
-OF_TORCH = ("module", "tensor", "class_loss", "torch_device")
+"""Prefix of the kind of a tuple: the kinds of its elements follow, divided by `|`, empty where one is not known."""
+OF_TORCH = ("module", "tensor", "class_loss", "torch_device")  # kinds that the survey does not record of classes
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One of the values of an assignment to several targets, `a, b = pair`; index -1: the value itself, `a = b = c`."""
+    """Value that an assignment with several targets gives to one of them."""
 
     value: ast.expr
-    index: int
-    count: int
+    index: int  # in `a, b = pair`; -1: the target gets the value as a whole, as in `a = b = value`
+    count: int  # number of targets among which the value is divided
 
 
 class Values:
     """Kinds of the expressions of one file.
 
     Names and attributes of `self` depend on each other (`ds = ds.map(f)`, `self.ds = ds`), so their kinds are worked
-    out together: each begins as undecided and is looked at again when something that it depends on has changed. A kind
-    changes at most twice (undecided, known, contradictory), so the work grows with the number of assignments.
+    out together (`solve`): each is undecided at first and is evaluated again when something that it depends on has
+    changed. A kind changes at most twice (undecided, known, contradictory), so this ends.
     """
 
     def __init__(self, names: Names, project: Project) -> None:
         self.names, self.project = names, project
         self.known: dict[Key, str | None] = {}
-        self.expressions: dict[ast.AST, str | None] = {}
-        self.solving: dict[Key, Found] = {}
-        self.users: dict[Key, dict[Key, None]] = {}  # which keys were worked out from this one
-        self.queue: deque[Key] = deque()
+        self.expressions: dict[ast.AST, str | None] = {}  # see whole_kind
+        self.solving: dict[Key, Found] = {}  # kinds so far, while `solve` runs
+        self.users: dict[Key, dict[Key, None]] = {}  # key -> keys whose kinds were worked out from its kind
+        self.queue: deque[Key] = deque()  # keys to evaluate; `queued` is the same as a set
         self.queued: set[Key] = set()
-        self.current: Key = ("", None, "")
+        self.current: Key = ("", None, "")  # the key that is being evaluated
         self.methods: dict[ast.ClassDef, dict[str, list[ast.FunctionDef]]] = {}  # see methods_of
         self.others: dict[tuple[int, str], bool] = {}  # see is_other
-        self.uses: dict[
-            ast.AST, dict[str, list[ast.Attribute]]
-        ] = {}  # function -> name -> its attributes that are used
+        self.uses: dict[ast.AST, dict[str, list[ast.Attribute]]] = {}  # see used_as_dataset
 
     def kind(self, node: ast.AST | None) -> str | None:
         """Return the kind of an expression; None for tuples, and for objects of classes outside PyTorch files."""
@@ -188,11 +168,9 @@ class Values:
 
     def whole_kind(self, node: ast.AST | None) -> str | None:
         """Return the kind of an expression, tuples and objects of any class of the project included."""
-        if node is None:
-            return None
-        if node not in self.expressions:
+        if node is not None and node not in self.expressions:
             self.expressions[node] = self.solve(("", node, ""))
-        return self.expressions[node]
+        return self.expressions[node] if node is not None else None
 
     def solve(self, key: Key) -> str | None:
         """Work out a key and all that it depends on."""
@@ -228,17 +206,16 @@ class Values:
             self.enqueue(key)
         return self.solving[key]
 
-    def evaluate(self, sort: str, owner: object, name: str) -> Found:
+    def evaluate(self, sort: str, owner: Any, name: str) -> Found:
+        """Return the kind of a key from the present kinds of what it depends on."""
         if sort == "name":
-            return self.kind_of_bound(owner, name)  # type: ignore[arg-type]
+            return self.kind_of_bound(owner, name)
         if sort == "self":
-            return self.kind_of_own_attribute(owner, name)  # type: ignore[arg-type]
-        if sort == "method":
-            return self.kind_of_own_method(owner, name)  # type: ignore[arg-type]
-        return self.find_kind(owner)  # type: ignore[arg-type]
+            return self.kind_of_own_attribute(owner, name)
+        return self.kind_of_own_method(owner, name) if sort == "method" else self.find_kind(owner)
 
     def find_kind(self, node: ast.AST | None) -> Found:
-        """Return the kind of an expression; a chain of calls is followed to its beginning and back."""
+        """Return the kind of an expression. `a.b().c()` is followed to `a`, and from there on link by link."""
         chain: list[ast.Call | ast.Attribute] = []
         while True:
             if isinstance(node, ast.Call):
@@ -265,18 +242,15 @@ class Values:
         return found
 
     def kind_of_beginning(self, node: ast.AST | None, chain: list[ast.Call | ast.Attribute]) -> Found:
-        """Return what a chain begins with. `self.x` and `self.f()` are one step: the class decides on both."""
-        if isinstance(node, ast.Attribute):
-            owner = self.class_around(node)
-            return self.read(("self", owner, node.attr)) if owner is not None else None
-        if is_self(node):
-            owner = self.class_around(node)
+        """Return the kind of what a chain begins with; `self.x` and `self.f()` count as one, and leave the chain."""
+        if isinstance(node, ast.Attribute) or (node is not None and is_self(node)):
+            owner = self.names.source.class_around(node)
             if owner is None:
                 return None
-            link = chain[-1] if chain else None
-            if isinstance(link, ast.Call):
-                chain.pop()
-                return self.read(("method", owner, link.func.attr))  # type: ignore[attr-defined]
+            if isinstance(node, ast.Attribute):
+                return self.read(("self", owner, node.attr))
+            if chain and isinstance(chain[-1], ast.Call):
+                return self.read(("method", owner, chain.pop().func.attr))  # type: ignore[union-attr]
             return self.kind_of_self(owner)
         if isinstance(node, ast.Name):
             scope = self.names.binding_scope(node.id, self.names.scope_of(node))
@@ -291,6 +265,7 @@ class Values:
         return None
 
     def kind_of_tuple(self, node: ast.Tuple) -> Found:
+        """Return the kind of a tuple; a tuple within counts as unknown."""
         kinds = [self.find_kind(element) for element in node.elts]
         if any(isinstance(kind, Undecided) for kind in kinds):
             return UNDECIDED
@@ -313,23 +288,17 @@ class Values:
         if isinstance(link, ast.Attribute):
             return attribute_of(self.project, receiver.removeprefix(OBJECT), link.attr) if is_object(receiver) else None
         method = link.func.attr  # type: ignore[attr-defined]
-        if method in RETURNS_ITSELF.get(receiver, ()):
+        if method in RETURNS_SAME_KIND.get(receiver, ()):
             return receiver
         return self.kind_from_method(receiver, method) if is_object(receiver) else None
 
     def kind_from_method(self, receiver: str, method: str) -> str | None:
-        """Return the kind of a call on an object of the project: what its method returns; of nn.Module's methods,
-        itself.
-        """
+        """Return the kind of a call on an object of the project: what the method returns, its own or nn.Module's."""
         name = receiver.removeprefix(OBJECT)
         owner = owner_of(self.project, name, method)
         if owner is not None:
             return self.project.returns.get(f"{owner}.{method}")
-        return receiver if method in RETURNS_ITSELF["module"] and is_module(self.project, name) else None
-
-    def class_around(self, node: ast.AST | None) -> ast.ClassDef | None:
-        around = self.names.source.ancestors(node) if node is not None else ()
-        return next((parent for parent in around if isinstance(parent, ast.ClassDef)), None)
+        return receiver if method in RETURNS_SAME_KIND["module"] and is_module(self.project, name) else None
 
     def kind_of_self(self, owner: ast.ClassDef) -> str | None:
         """Return the kind of `self` in a class: an object of it; None if the survey does not have the class."""
@@ -345,12 +314,12 @@ class Values:
         return self.kind_from_method(receiver, name) if receiver else None
 
     def methods_of(self, owner: ast.ClassDef) -> dict[str, list[ast.FunctionDef]]:
+        """Return the definitions of each method of a class: a setter has the name of its property."""
         if owner not in self.methods:
-            found: dict[str, list[ast.FunctionDef]] = {}
+            methods = self.methods[owner] = defaultdict(list)
             for statement in owner.body:
                 if isinstance(statement, ast.FunctionDef):
-                    found.setdefault(statement.name, []).append(statement)
-            self.methods[owner] = found
+                    methods[statement.name].append(statement)
         return self.methods[owner]
 
     def kind_of_bound(self, scope: Scope, name: str) -> Found:
@@ -361,12 +330,13 @@ class Values:
         if len(expressions) + len(elements) < len(bound):
             return self.kind_of_parameter(scope, name)
         found = self.kind_of_assigned([*expressions, *elements], lambda value: starts_with_name(value, name))
-        missing = any(is_none(value) for value in expressions)  # a variable that may be None: only datasets chain on
-        return None if missing and isinstance(found, str) and found != "dataset" else found
+        may_be_none = any(is_none(value) for value in expressions)  # such a name has a kind only if that is dataset
+        return None if may_be_none and isinstance(found, str) and found != "dataset" else found
 
-    def kind_of_assigned(self, values: list[ast.expr | Element], goes_on: Callable[[ast.expr], bool]) -> Found:
-        """Return what all values agree on, None left out, and what only goes on with the same variable: `ds =
-        ds.map(f)`.
+    def kind_of_assigned(self, values: list[ast.expr | Element], extends: Callable[[ast.expr], bool]) -> Found:
+        """Return the kind that all values agree on.
+
+        The literal None does not count, nor does a value of unknown kind that extends the same variable: `x = x.f()`.
         """
         kinds: set[Found] = set()
         for value in values:
@@ -374,17 +344,20 @@ class Values:
                 kinds.add(self.kind_of_element(value))
             elif not is_none(value):
                 found = self.find_kind(value)
-                if found is not None or not goes_on(value):
+                if found is not None or not extends(value):
                     kinds.add(found)
         return single_kind(kinds)
 
     def kind_of_element(self, element: Element) -> Found:
+        """Return the kind of the value that one of several targets gets."""
         value = element.value
         if element.index < 0:
             return self.find_kind(value)
         if isinstance(value, ast.Tuple | ast.List):
-            same = len(value.elts) == element.count and not any(isinstance(part, ast.Starred) for part in value.elts)
-            return self.find_kind(value.elts[element.index]) if same else None
+            starred = any(isinstance(part, ast.Starred) for part in value.elts)
+            return (
+                self.find_kind(value.elts[element.index]) if len(value.elts) == element.count and not starred else None
+            )
         found = self.find_kind(value)
         return found if isinstance(found, Undecided) else element_of(found, element.index, element.count)
 
@@ -394,8 +367,7 @@ class Values:
         values += self.attribute_elements.get(owner, {}).get(name, ())
         if values:
             return self.kind_of_assigned(values, lambda value: starts_with_attribute(value, name))
-        accessor = next((item for item in self.methods_of(owner).get(name, ()) if self.is_property(item)), None)
-        if accessor is not None:
+        if any(map(is_property, self.methods_of(owner).get(name, ()))):
             return self.read(("method", owner, name))
         inherited = attribute_of(self.project, f"{self.names.own}.{owner.name}", name)
         if inherited is not None:
@@ -403,17 +375,13 @@ class Values:
         scope = self.names.scopes.get(owner)
         return self.read(("name", scope, name)) if scope is not None and name in scope.bound else None
 
-    def is_property(self, method: ast.FunctionDef) -> bool:
-        names = [getattr(decorator, "attr", getattr(decorator, "id", "")) for decorator in method.decorator_list]
-        return any(name in ("property", "cached_property", "lazy_property") for name in names)
-
     def assigned_in(self, owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
         """Return, by attribute, the values that a class assigns to `self.attribute`, without None."""
         return self.attributes.get(owner, {})
 
     @cached_property
     def attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
-        """Values that each class assigns to attributes of `self`."""
+        """Values that each class assigns to attributes of `self`, by `self.x = value`."""
         return self.names.remember("attributes", self.find_attributes)
 
     def find_attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
@@ -423,24 +391,27 @@ class Values:
             if node.value is None or is_none(node.value):
                 continue
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                if isinstance(target, ast.Attribute) and is_self(target.value):
-                    owner = self.class_around(node)
-                    if owner is not None:
-                        found.setdefault(owner, {}).setdefault(target.attr, []).append(node.value)
+                owner = self.class_assigning(target)
+                if owner is not None and isinstance(target, ast.Attribute):
+                    found.setdefault(owner, {}).setdefault(target.attr, []).append(node.value)
         return found
+
+    def class_assigning(self, target: ast.expr) -> ast.ClassDef | None:
+        """Return the class around a target `self.x`; None for other targets."""
+        is_own = isinstance(target, ast.Attribute) and is_self(target.value)
+        return self.names.source.class_around(target) if is_own else None
 
     @cached_property
     def attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
-        """The same for `self.a, self.b = pair`."""
+        """Values that each class assigns to attributes of `self`, by `self.a, self.b = pair`."""
         return self.names.remember("attribute elements", self.find_attribute_elements)
 
     def find_attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
         found: dict[ast.ClassDef, dict[str, list[Element]]] = {}
         for target, element in self.shared_assignments():
-            if isinstance(target, ast.Attribute) and is_self(target.value):
-                owner = self.class_around(target)
-                if owner is not None and element.index >= 0:
-                    found.setdefault(owner, {}).setdefault(target.attr, []).append(element)
+            owner = self.class_assigning(target)
+            if owner is not None and isinstance(target, ast.Attribute) and element.index >= 0:
+                found.setdefault(owner, {}).setdefault(target.attr, []).append(element)
         return found
 
     @cached_property
@@ -457,6 +428,7 @@ class Values:
         return found
 
     def shared_assignments(self) -> Iterator[tuple[ast.expr, Element]]:
+        """Yield the targets of assignments with several targets, and what each gets; none where one is starred."""
         for node in self.names.source.of_kind(ast.Assign):
             if len(node.targets) > 1 or isinstance(node.targets[0], ast.Tuple | ast.List):
                 for target in node.targets:
@@ -468,6 +440,7 @@ class Values:
                         yield target, Element(node.value, -1, 1)
 
     def kind_of_parameter(self, scope: Scope, name: str) -> str | None:
+        """Return the kind that all calls pass for a parameter, or "dataset" by its annotation or its use."""
         function = scope.node
         if not isinstance(function, Function) or name not in {a.arg for a in all_arguments(function.args)}:
             return None
@@ -475,14 +448,15 @@ class Values:
             passed = self.project.parameters.get((f"{self.names.own}.{function.name}", name))
             if passed:
                 return passed
-        if self.speaks_of_datasets and (self.is_annotated(function, name) or self.used_as_dataset(function, name)):
+        if self.mentions_datasets and (self.is_annotated(function, name) or self.used_as_dataset(function, name)):
             return "dataset"
         return None
 
     @cached_property
-    def speaks_of_datasets(self) -> bool:
-        """Return True if the file holds a word without which no parameter is shown to be a dataset."""
-        return any(text in self.names.source.text for text in ("tensorflow", *TELLING, *TELLING_KEYWORDS))
+    def mentions_datasets(self) -> bool:
+        """False for a file without the words that would show a parameter to be a dataset: a quick test."""
+        words = ("tensorflow", *TENSORFLOW_METHODS, *TENSORFLOW_KEYWORDS)
+        return any(word in self.names.source.text for word in words)
 
     def is_annotated(self, function: Function, name: str) -> bool:
         """Return True for a parameter that is annotated as a dataset: `def f(ds: tf.data.Dataset)`."""
@@ -492,68 +466,63 @@ class Values:
     def used_as_dataset(self, function: Function, name: str) -> bool:
         """Return True for a parameter that is used with dataset methods only, and once as only TensorFlow's allow."""
         if function not in self.uses:
-            found: dict[str, list[ast.Attribute]] = {}
+            attributes = self.uses[function] = defaultdict(list)
             for node in ast.walk(function):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                    found.setdefault(node.value.id, []).append(node)
-            self.uses[function] = found
+                    attributes[node.value.id].append(node)
         used = self.uses[function].get(name, [])
-        if not {node.attr for node in used} <= DATASET_METHODS | TELLING | {"output_shapes", "output_types"}:
+        if not {node.attr for node in used} <= DATASET_METHODS | TENSORFLOW_METHODS | {"output_shapes", "output_types"}:
             return False
-        return any(self.tells(call) for node in used for call in self.chained_calls(node))
+        return any(self.is_for_tensorflow(call) for node in used for call in self.chained_calls(node))
 
-    def chained_calls(self, node: ast.Attribute) -> list[ast.Call]:
-        """The calls of `name.a().b()`, from `name.a` on."""
-        found: list[ast.Call] = []
-        at: ast.AST = node
-        while (outer := self.names.source.parents.get(at)) is not None:
-            if isinstance(outer, ast.Call) and outer.func is at:
-                found.append(outer)
+    def chained_calls(self, node: ast.Attribute) -> Iterator[ast.Call]:
+        """Yield the calls of `name.a().b()`, from `name.a` on."""
+        inner: ast.AST = node
+        for outer in self.names.source.ancestors(node):
+            if isinstance(outer, ast.Call) and outer.func is inner:
+                yield outer
             elif not isinstance(outer, ast.Attribute):
-                break
-            at = outer
-        return found
+                return
+            inner = outer
 
-    def tells(self, call: ast.Call) -> bool:
+    def is_for_tensorflow(self, call: ast.Call) -> bool:
         """Return True if only a TensorFlow dataset has such a method, or takes such arguments."""
-        if isinstance(call.func, ast.Attribute) and call.func.attr in TELLING:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in TENSORFLOW_METHODS:
             return True
-        if any(keyword.arg in TELLING_KEYWORDS for keyword in call.keywords):
+        if any(keyword.arg in TENSORFLOW_KEYWORDS for keyword in call.keywords):
             return True
-        for value in [*call.args, *(given.value for given in call.keywords)]:
-            made = value.func if isinstance(value, ast.Call) else value
-            if (self.names.qualified(made) or "").startswith(TELLING_ARGUMENTS):
-                return True
-        return False
+        values = [*call.args, *(keyword.value for keyword in call.keywords)]
+        named = [value.func if isinstance(value, ast.Call) else value for value in values]
+        return any((self.names.qualified(node) or "").startswith(TENSORFLOW_ARGUMENTS) for node in named)
 
     def is_other(self, node: ast.AST) -> bool:
-        """Return True for a value of another library, or a parameter for which every call passes such a value."""
+        """Return True for a value of a library in OTHERS, or a parameter for which every call passes such a value."""
         while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
-            name = self.names.qualified(node) if not isinstance(node, ast.Call | ast.Subscript) else None
-            if name and self.from_others(name):
+            if isinstance(node, ast.Attribute) and self.is_from_other(node):
                 return True
             node = node.func if isinstance(node, ast.Call) else node.value
-        if self.from_others(self.names.qualified(node) or ""):
+        if self.is_from_other(node):
             return True
         if not isinstance(node, ast.Name):
             return False
         key = (id(self.names.scope_of(node)), node.id)
         if key not in self.others:
-            self.others[key] = False  # if it is asked again on the way
+            self.others[key] = False  # ends the recursion of `x = f(x)`
             self.others[key] = self.is_other_name(node)
         return self.others[key]
 
     def is_other_name(self, node: ast.Name) -> bool:
-        bound = self.names.lookup(node.id, self.names.scope_of(node)) or []
-        made = [what for what in bound if isinstance(what, ast.expr) and not starts_with_name(what, node.id)]
-        if made:
-            return None not in bound and all(self.is_other(what) for what in made)
-        function = self.names.scope_of(node).node
-        name = getattr(function, "name", "")
-        return (f"{self.names.own}.{name}", node.id) in self.project.others
+        """Return True if all that is assigned to a name is another library's; of a parameter, all that is passed."""
+        scope = self.names.scope_of(node)
+        bound = self.names.lookup(node.id, scope) or []
+        values = [what for what in bound if isinstance(what, ast.expr) and not starts_with_name(what, node.id)]
+        if values:
+            return None not in bound and all(self.is_other(value) for value in values)
+        return (f"{self.names.own}.{getattr(scope.node, 'name', '')}", node.id) in self.project.others
 
-    def from_others(self, name: str) -> bool:
-        library = name.partition(".")[0]
+    def is_from_other(self, node: ast.AST) -> bool:
+        """Return True for a name that resolves into another library; not for one that the project itself contains."""
+        library = (self.names.qualified(node) or "").partition(".")[0]
         return library in OTHERS and library not in self.project.own_names
 
     def origin(self, node: ast.AST, depth: int = 0) -> ast.AST:
@@ -578,17 +547,13 @@ def is_object(kind: str) -> bool:
 
 
 def element_of(kind: str | None, index: int, count: int = 0) -> str | None:
-    """Return the kind of one element of a tuple's kind; None if it has not as many as are taken out of it."""
+    """Return the kind of one element of a tuple's kind; None if the tuple has not `count` elements (0: any number)."""
     if kind is None or not kind.startswith(TUPLE):
         return None
     kinds = kind.removeprefix(TUPLE).split("|")
     if (count and len(kinds) != count) or not -len(kinds) <= index < len(kinds):
         return None
     return kinds[index] or None
-
-
-def is_self(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def starts_with_name(node: ast.AST, name: str) -> bool:

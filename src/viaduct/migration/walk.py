@@ -73,7 +73,7 @@ class Skipped:
 
 @dataclass
 class Walk:
-    """Paths are relative to the root, with /, in alphabetical order."""
+    """Files of a project. Paths are relative to the root, with /, in alphabetical order."""
 
     root: Path
     scripts: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Walk:
     excluded: list[str] = field(default_factory=list)  # copied as they are, and not looked into
     skipped: list[Skipped] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)  # folders within, where a migration in place was killed
-    single: bool = False
+    single: bool = False  # the project is one script, named by the user
 
     def read(self, path: str, largest: int | None = None) -> bytes | None:
         """Return the content of a file; empty if it is above `largest` bytes; None if it cannot be read.
@@ -113,6 +113,7 @@ class Walk:
         return found
 
     def leave_out(self, path: str, reason: str) -> None:
+        """Move a path to `skipped`."""
         for paths in (self.scripts, self.others, self.excluded, self.links):
             if path in paths:
                 paths.remove(path)
@@ -132,17 +133,17 @@ def walk(path: Path) -> Walk:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
         raise BadValue(
-            f"there is no {printable_path(str(path))}.", "Give a script, a notebook or the folder of a project."
+            f"there is no {printable_path(path)}.", "Give a script, a notebook or the folder of a project."
         ) from None
     except OSError as error:
         raise cannot_read(path, error) from None
     if stat.S_ISDIR(mode):
         return walk_folder(path)
     if not stat.S_ISREG(mode):
-        raise BadValue(f"{printable_path(str(path))} is not a plain file.", "Give a script, a notebook or a folder.")
+        raise BadValue(f"{printable_path(path)} is not a plain file.", "Give a script, a notebook or a folder.")
     if not is_script(path):
         raise BadValue(
-            f"{printable_path(str(path))} is neither a Python file nor a notebook.",
+            f"{printable_path(path)} is neither a Python file nor a notebook.",
             "Give a .py or .ipynb file, or a folder.",
         )
     return Walk(path.parent, scripts=[path.name], single=True)
@@ -150,7 +151,7 @@ def walk(path: Path) -> Walk:
 
 def cannot_read(path: Path, error: OSError) -> BadValue:
     return BadValue(
-        f"{printable_path(str(path))} cannot be read: {error.strerror}.", "Give a script or a folder that you may read."
+        f"{printable_path(path)} cannot be read: {error.strerror}.", "Give a script or a folder that you may read."
     )
 
 
@@ -244,7 +245,7 @@ def reason_to_skip_link(link: Path, root: Path) -> str:
 
 
 def unsaved_files(found: Walk) -> list[str] | None:
-    """Return the files whose content git does not hold, and those it tracks that are gone; None: no repository.
+    """Return the files whose content git does not hold, and tracked ones that are gone; None without a repository.
 
     Raise UnreadableRepository where git's files do not show it. Nothing is run: a file that git would have to filter
     first counts as unsaved, unless git has seen it since it was last changed.
@@ -257,11 +258,9 @@ def unsaved_files(found: Walk) -> list[str] | None:
     prefix = prefix_of(outer, found.root)
     for path in {*found.scripts, *found.others, *found.excluded, *found.links}:
         home = next((folder for folder in folders_above(path) if folder in inner), None)
-        if home is None:
-            held = outer.index.holds(prefix + path, found.root / path)
-        else:
-            held = inner[home].index.holds(path[len(home) + 1 :], found.root / path)
-        if not held:
+        index = outer.index if home is None else inner[home].index
+        tracked = prefix + path if home is None else path[len(home) + 1 :]  # relative to the repository
+        if not index.holds(tracked, found.root / path):
             unsaved.append(path)
     return sorted(unsaved)
 
@@ -274,7 +273,9 @@ def repositories_within(found: Walk) -> dict[str, Repository]:
 
 def missing_files(repository: Repository, root: Path) -> list[str]:
     prefix = prefix_of(repository, root)
-    paths = [path for path, entry in repository.index.entries.items() if path.startswith(prefix) and not entry.absent]
+    paths = [
+        path for path, entry in repository.index.entries.items() if path.startswith(prefix) and not entry.skip_worktree
+    ]
     return [path[len(prefix) :] for path in paths if not os.path.lexists(repository.top / path)]
 
 
@@ -285,13 +286,14 @@ def prefix_of(repository: Repository, root: Path) -> str:
 
 
 def folders_above(path: str) -> list[str]:
+    """Return the folders that a path lies in, the innermost first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
-def printable_path(path: str) -> str:
-    """Return a path that can be printed: control characters and bytes that are no UTF-8 are written out."""
-    return escape_controls(path)
+def printable_path(path: object) -> str:
+    """Return a path, or an error about one, as text: control characters and bytes that are no UTF-8 are escaped."""
+    return escape_controls(str(path))
 
 
 def visible(text: str) -> str:

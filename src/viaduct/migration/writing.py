@@ -16,7 +16,7 @@ from typing import BinaryIO
 from viaduct.errors import BadValue
 from viaduct.migration.locking import Busy, Foreign, Held, Stop, Stopped, defer_signals, hold_folder
 from viaduct.migration.run import Outcome
-from viaduct.migration.walk import PARTIAL, printable_path, unsaved_files
+from viaduct.migration.walk import PARTIAL, folders_above, printable_path, unsaved_files
 from viaduct.plain_files import open_plain_file
 from viaduct.repository import UnreadableRepository
 
@@ -36,7 +36,7 @@ SHOWN = 4
 
 def check_out(path: Path, out: Path) -> None:
     """Refuse an --out before the work: the project, a folder within it, one that is not empty, one not writable."""
-    name = printable_path(str(out))
+    name = printable_path(out)
     is_folder = os.path.isdir(path)
     source = Path(os.path.realpath(path if is_folder else path.parent))
     aim = Path(os.path.realpath(out))
@@ -44,7 +44,7 @@ def check_out(path: Path, out: Path) -> None:
         raise BadValue(f"--out {name} is the project itself.", "--in-place changes it there.")
     if is_folder and source in aim.parents:
         raise BadValue(
-            f"--out {name} lies within {printable_path(str(path))}.",
+            f"--out {name} lies within {printable_path(path)}.",
             "Name a folder beside it, so that it is not copied too.",
         )
     try:
@@ -56,9 +56,7 @@ def check_out(path: Path, out: Path) -> None:
         raise BadValue(f"--out {name} cannot be written: {error.strerror}.", "Name a folder of your own.") from None
     parent = next(folder for folder in aim.parents if os.path.lexists(folder))
     if not os.path.isdir(parent) or not os.access(parent, os.W_OK | os.X_OK):
-        raise BadValue(
-            f"--out {name}: {printable_path(str(parent))} cannot be written to.", "Name a folder of your own."
-        )
+        raise BadValue(f"--out {name}: {printable_path(parent)} cannot be written to.", "Name a folder of your own.")
 
 
 def is_there(path: Path) -> bool:
@@ -87,11 +85,11 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
             write_extra(copy, extra)
             if out.is_dir():
                 shutil.copymode(out, copy)
-            check_stop(stop)
+            stop.check()
             os.rename(copy, out)
         except Stopped:
-            stop.report_outcome(f"{printable_path(str(out))} was not written.")
-            raise BadValue(f"stopped by {stop.name}.", f"{printable_path(str(out))} was not written.") from None
+            stop.report_outcome(f"{printable_path(out)} was not written.")
+            raise BadValue(f"stopped by {stop.name}.", f"{printable_path(out)} was not written.") from None
         except OSError as error:
             raise cannot_write(out, error) from error
         finally:
@@ -100,14 +98,13 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
 
 
 def cannot_write(out: Path, error: OSError) -> BadValue:
+    """Return the error for an --out that the operating system refuses."""
     if error.errno == errno.EBUSY:
         return BadValue(
-            f"{printable_path(str(out))} is a mount point and cannot be replaced.", "Name a new folder within it."
+            f"{printable_path(out)} is a mount point and cannot be replaced.", "Name a new folder within it."
         )
-    where = printable_path(str(error.filename or out))
-    return BadValue(
-        f"{printable_path(str(out))} cannot be written: {error.strerror} ({where}).", "Nothing was left behind."
-    )
+    where = printable_path(error.filename or out)
+    return BadValue(f"{printable_path(out)} cannot be written: {error.strerror} ({where}).", "Nothing was left behind.")
 
 
 @contextlib.contextmanager
@@ -140,21 +137,16 @@ def hold_partial(out: Path) -> Held:
         held = hold_folder(folder)
     except Busy:
         raise BadValue(
-            f"another `viaduct migrate` is writing {printable_path(str(out))}.", "Wait until it has ended."
+            f"another `viaduct migrate` is writing {printable_path(out)}.", "Wait until it has ended."
         ) from None
     except Foreign as error:
-        raise BadValue(f"{printable_path(str(error))}.", "The copy is made there first: move that away.") from None
+        raise BadValue(f"{printable_path(error)}.", "The copy is made there first: move that away.") from None
     except OSError as error:
         raise cannot_write(out, error) from None
     if os.path.lexists(folder / COPY):
         shutil.rmtree(folder / COPY, ignore_errors=True)
-        print(f"Removed an unfinished copy of an interrupted migration: {printable_path(str(folder))}", file=sys.stderr)
+        print(f"Removed an unfinished copy of an interrupted migration: {printable_path(folder)}", file=sys.stderr)
     return held
-
-
-def check_stop(stop: Stop) -> None:
-    if stop.signal is not None:
-        raise Stopped
 
 
 class Links:
@@ -168,30 +160,23 @@ class Links:
         self.root = Path(os.path.realpath(outcome.root))
         kept = [file.path for file in (*outcome.written, *outcome.added)]
         own = {*kept, *outcome.walk.scripts, *outcome.walk.excluded, *outcome.walk.links}
-        busy = {folder for path in own for folder in folders_of(path)}
-        sizes = Counter(folder for path in outcome.walk.others for folder in folders_of(path) if folder not in busy)
+        busy = {folder for path in own for folder in folders_above(path)}
+        sizes = Counter(folder for path in outcome.walk.others for folder in folders_above(path) if folder not in busy)
         full = {folder for folder, count in sizes.items() if count > MANY_FILES}
-        self.folders = {folder for folder in full if not full & {*folders_of(folder)}}
+        self.folders = {folder for folder in full if not full & {*folders_above(folder)}}
         data = [path for path in outcome.walk.others if path not in own and not self.is_within(path)]
         link_all = len(data) > MANY_DATA_FILES
         self.files = {path for path in data if link_all or os.lstat(outcome.root / path).st_size > LARGE_BYTES}
 
     def is_within(self, path: str) -> bool:
-        return bool(self.folders) and any(folder in self.folders for folder in folders_of(path))
+        return bool(self.folders) and any(folder in self.folders for folder in folders_above(path))
 
     def create(self, path: str, copy: Path) -> None:
         os.symlink(self.root / path, copy / path)
 
 
-def folders_of(path: str) -> list[str]:
-    """Return the folders that a path lies in, the innermost first."""
-    found = []
-    while path := path.rpartition("/")[0]:
-        found.append(path)
-    return found
-
-
-def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None = None) -> None:
+def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None) -> None:
+    """Copy the files of a project with their changes; a file that cannot be read is left out."""
     for folder in outcome.walk.folders:
         if links is not None and folder in links.folders:
             links.create(folder, copy)
@@ -202,15 +187,13 @@ def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None =
     replaced = {file.path: file for file in outcome.written}
     helpers = [file.path for file in outcome.added if file.before]
     for path in {*outcome.walk.others, *outcome.walk.scripts, *outcome.walk.excluded, *helpers}:
-        check_stop(stop)
-        if links is not None and (path in links.files or links.is_within(path)):
-            if path in links.files:
-                links.create(path, copy)
-            continue
-        if not copy_file(outcome, path, copy / path):
-            continue
-        if path in replaced:
-            replace_bytes(copy / path, replaced[path].after)
+        stop.check()
+        if links is not None and path in links.files:
+            links.create(path, copy)
+        elif links is None or not links.is_within(path):
+            is_copied = copy_file(outcome, path, copy / path)
+            if is_copied and path in replaced:
+                replace_bytes(copy / path, replaced[path].after)
     for file in outcome.added:
         if not file.before:
             (copy / file.path).write_bytes(file.after)
@@ -257,9 +240,10 @@ def replace_bytes(path: Path, data: bytes) -> None:
     path.chmod(mode)
 
 
-def write_extra(draft: Path, extra: Mapping[str, str]) -> None:
+def write_extra(copy: Path, extra: Mapping[str, str]) -> None:
+    """Write further files by their paths; start scripts are made executable, but env.sh is only sourced."""
     for name, text in extra.items():
-        target = draft / name
+        target = copy / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
         if target.suffix == ".sh" and target.name != "env.sh":
@@ -273,7 +257,7 @@ def check_in_place(path: Path) -> None:
     """Refuse a link to a file: --in-place would replace the link and leave the file that is meant unchanged."""
     if os.path.islink(path) and not os.path.isdir(path):
         raise BadValue(
-            f"{printable_path(str(path))} is a symbolic link to {printable_path(os.path.realpath(path))}.",
+            f"{printable_path(path)} is a symbolic link to {printable_path(os.path.realpath(path))}.",
             "--in-place would replace the link and leave that file as it is. Name the file itself.",
         )
 
@@ -284,13 +268,13 @@ def check_clean(outcome: Outcome) -> bool:
         unsaved = unsaved_files(outcome.walk)
     except UnreadableRepository as error:
         raise BadValue(
-            f"whether git holds these files is not known: {printable_path(str(error))}.",
+            f"whether git holds these files is not known: {printable_path(error)}.",
             "--force changes them all the same; --out DIR writes a copy.",
         ) from None
     if unsaved:
         more = f" and {len(unsaved) - SHOWN} more" if len(unsaved) > SHOWN else ""
         raise BadValue(
-            f"{printable_path(str(outcome.root))} has changes that are not committed: "
+            f"{printable_path(outcome.root)} has changes that are not committed: "
             f"{', '.join(printable_path(path) for path in unsaved[:SHOWN])}{more}.",
             "Commit them first, so that git can undo the migration; or give --force; or --out DIR.",
         )

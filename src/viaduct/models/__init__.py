@@ -3,9 +3,9 @@
     from viaduct import models
     network = models.build("resnet50_v1", classes=10)
 
-A family is a file here with a record `family` (see family.py): its variants, from a name to something that takes
-the number of classes and, as keywords, the options of the family, and what is known of them. Families are imported
-when first asked for, so importing this package does not import torch.
+A family is a file here with a record `family` (see family.py) of its variants: for each name a function of the number
+of classes and, as keyword arguments, the options of the family. Families are imported when first used, so importing
+this package does not import torch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from torch import nn
 
 SHOW_ALL = "`viaduct models` shows all of them."
-MOST_CLASSES = 1_000_000  # ImageNet has 1,000 classes, all of WordNet's nouns 82,000
+MAX_CLASSES = 1_000_000  # ImageNet has 1,000 classes, all nouns of WordNet are 82,000
 
 
 def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
     """Return a fresh network with as many outputs as there are classes, initialised as its reference is.
 
-    Options are the keywords of the family's class: build("amoebanet_d", classes=10, aux=False). Networks of other
-    packages have names such as timm:convnext_tiny (see sources/).
+    Options are the keyword arguments of the family's class: build("amoebanet_d", classes=10, aux=False). Networks of
+    other packages have names such as timm:convnext_tiny (see sources/).
     """
     classes = check_classes(classes)
     if sources.is_foreign(name):
@@ -47,15 +47,15 @@ def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
 
 
 def check_classes(classes: Any) -> int:
-    """Return the number of classes; refuse what is no number or out of range."""
+    """Return the number of classes; raise BadValue for what is no whole number or out of range."""
     try:
         count = operator.index(classes)
     except TypeError:
         count = None
     if count is None or isinstance(classes, bool):
         raise BadValue(f"classes is {classes!r}; it must be a whole number, such as 1001.")
-    if not 1 <= count <= MOST_CLASSES:
-        raise BadValue(f"a network cannot have {count:,} classes.", f"Give 1 to {MOST_CLASSES:,}.")
+    if not 1 <= count <= MAX_CLASSES:
+        raise BadValue(f"a network cannot have {count:,} classes.", f"Give 1 to {MAX_CLASSES:,}.")
     return count
 
 

@@ -28,7 +28,7 @@ DropPathVersion = Literal["v1", "v2", "v3"]
 
 
 class Stem(nn.Module):
-    """3x3 with stride 2 over whole windows only, and a norm without a ReLU, which the cells bring."""
+    """3x3 convolution with stride 2, without padding, and a norm; the cells begin with the ReLU."""
 
     def __init__(self, filters: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Stem(nn.Module):
 
 
 class Auxiliary(nn.Module):
-    """Second classifier two thirds of the way, in training only; `grid` is the side of its pooled input."""
+    """Second classifier two thirds through the cells, in training only; `grid` is the side of its pooled input."""
 
     def __init__(self, inputs: int, classes: int, grid: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Auxiliary(nn.Module):
         return at_least_float32(self.head(features.flatten(1)))
 
     def refuse_another_size(self, x_NCHW: Tensor) -> None:
-        """Refuse images of another size than the head was built for."""
+        """Raise BadValue for images of another size than the head was built for."""
         if tuple(map(pooled_size, x_NCHW.shape[2:])) != (self.grid, self.grid):
             raise BadValue(
                 "the auxiliary head of AmoebaNet was built for images of another size.",
@@ -92,8 +92,8 @@ def auxiliary_grid(image: int) -> int:
 class AmoebaNet(nn.Module):
     """Stem, cells, mean over the image, dropout, classifier.
 
-    `set_progress(step / steps)` tells drop path how far training has come; versions v1 and v3 drop more and more
-    from nothing at 0 to the full rate at 1, versions v2 and v3 drop less in earlier cells.
+    `set_progress(step / steps)` sets how far training has come, for drop path: versions v1 and v3 drop nothing at 0 and
+    the full rate at 1, versions v2 and v3 drop less in earlier cells.
     """
 
     drop_path_progress: Tensor
@@ -112,16 +112,18 @@ class AmoebaNet(nn.Module):
         drop_path_version: DropPathVersion = "v1",
     ) -> None:
         super().__init__()
-        check(cells, filters, dropout_keep, drop_path_keep, drop_path_version)
+        check_options(cells, filters, dropout_keep, drop_path_keep, drop_path_version)
         self.drop_path_keep = drop_path_keep
         self.drop_path_version = drop_path_version
         self.register_buffer("drop_path_progress", torch.tensor(1.0), persistent=False)
         self.stem = Stem(stem_filters)
-        self.cells = stack(cells, filters, stem_filters)
+        self.cells = build_cells(cells, filters, stem_filters)
         self.aux_after = f"cell_{2 * cells // 3 - 1}"
-        self.aux = Auxiliary(outputs(self.cells, self.aux_after), classes, auxiliary_grid(image)) if aux else None
+        self.aux = (
+            Auxiliary(count_channels(self.cells, self.aux_after), classes, auxiliary_grid(image)) if aux else None
+        )
         self.dropout = nn.Dropout(1 - dropout_keep)
-        self.head = nn.Linear(outputs(self.cells, f"cell_{cells - 1}"), classes)
+        self.head = nn.Linear(count_channels(self.cells, f"cell_{cells - 1}"), classes)
         self.apply(initialisers.slim)
 
     def forward(self, images_NCHW: Tensor) -> Tensor | tuple[Tensor, Tensor]:
@@ -152,19 +154,19 @@ class AmoebaNet(nn.Module):
         return 1 - dropped
 
 
-def stack(cells: int, filters: int, stem_filters: int) -> nn.ModuleDict:
-    """Return every cell under its name, in the order in which they work."""
-    stacked = nn.ModuleDict()
+def build_cells(cells: int, filters: int, stem_filters: int) -> nn.ModuleDict:
+    """Return every cell under its name, in the order of the forward pass."""
+    built = nn.ModuleDict()
     inputs, previous = stem_filters, None
-    for name, plan, width in plans(cells, filters):
+    for name, plan, width in list_plans(cells, filters):
         stride = 2 if plan is REDUCTION else 1
         cell = Cell(plan, inputs, previous, width, stride)
         previous, inputs = Previous(inputs, halved=stride == 2), cell.outputs
-        stacked[name] = cell
-    return stacked
+        built[name] = cell
+    return built
 
 
-def plans(cells: int, filters: int) -> list[tuple[str, Plan, int]]:
+def list_plans(cells: int, filters: int) -> list[tuple[str, Plan, int]]:
     """Return name, plan and filters of every cell."""
     listed = [("cell_stem_0", REDUCTION, filters // 4), ("cell_stem_1", REDUCTION, filters // 2)]
     reductions = (cells // 3, 2 * cells // 3)
@@ -176,14 +178,14 @@ def plans(cells: int, filters: int) -> list[tuple[str, Plan, int]]:
     return listed
 
 
-def outputs(cells: nn.ModuleDict, name: str) -> int:
-    """Return the number of channels that a cell gives."""
+def count_channels(cells: nn.ModuleDict, name: str) -> int:
+    """Return the number of channels of a cell's output."""
     cell = cells[name]
     assert isinstance(cell, Cell)
     return cell.outputs
 
 
-def check(cells: int, filters: int, dropout_keep: float, drop_path_keep: float, version: str) -> None:
+def check_options(cells: int, filters: int, dropout_keep: float, drop_path_keep: float, version: str) -> None:
     """Refuse sizes and probabilities that the network cannot have."""
     if cells < 3:
         raise BadValue(f"AmoebaNet cannot have {cells} cells.", "Give 3 or more: two of its thirds begin smaller.")
@@ -198,8 +200,8 @@ def check(cells: int, filters: int, dropout_keep: float, drop_path_keep: float, 
 
 # Names in TensorFlow checkpoints
 
-MOST_CELLS, MOST_FILTERS = 64, 4096  # a file that claims more is not believed
-SILENT = ("cells", "entry", "previous")  # parts of our names that are no scopes
+MAX_CELLS, MAX_FILTERS = 64, 4096  # a checkpoint that implies more is taken for damaged
+WITHOUT_SCOPE = ("cells", "entry", "previous")  # parts of our names that are no scopes
 
 
 def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
@@ -220,7 +222,7 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
 
 def find_scope(name: str, auxiliary: str) -> str:
     """Return the scope of a module: `cells.cell_0.combinations.1.right.conv_1x7` has `cell_0/comb_iter_1/right/1x7`."""
-    parts = [part.removeprefix("conv_") for part in name.split(".") if part not in SILENT]
+    parts = [part.removeprefix("conv_") for part in name.split(".") if part not in WITHOUT_SCOPE]
     if parts[0] == "aux":
         return f"{auxiliary}/{'Conv' if parts[1] == 'conv' else parts[1]}"
     if len(parts) > 2 and parts[1] == "combinations":
@@ -229,12 +231,12 @@ def find_scope(name: str, auxiliary: str) -> str:
 
 
 def find_options(shapes: Shapes) -> dict[str, Any]:
-    """Return the options that build the network of a checkpoint; none where its size is not clear."""
-    numbers = [int(found[1]) for name in shapes if (found := re.match(r"cell_(\d{1,3})/", name))]
+    """Return the options that build the network of a checkpoint; none if its size is not clear."""
+    numbers = [int(match[1]) for name in shapes if (match := re.match(r"cell_(\d{1,3})/", name))]
     entry, stem = shapes.get("cell_0/1x1/weights", ()), shapes.get("stem/conv0/weights", ())
     if not numbers or len(entry) != 4 or len(stem) != 4:
         return {}
-    if max(numbers) >= MOST_CELLS or not 1 <= stem[3] <= MOST_FILTERS or not 1 <= entry[3] <= MOST_FILTERS:
+    if max(numbers) >= MAX_CELLS or not 1 <= stem[3] <= MAX_FILTERS or not 1 <= entry[3] <= MAX_FILTERS:
         return {}
     options = {"cells": max(numbers) + 1, "filters": entry[3], "stem_filters": stem[3]}
     auxiliary = [shape for name, shape in shapes.items() if re.fullmatch(r"aux_\d+/aux_logits/Conv/weights", name)]
@@ -244,7 +246,7 @@ def find_options(shapes: Shapes) -> dict[str, Any]:
 
 
 def find_image_size(grid: int) -> int:
-    """Return an image size whose auxiliary head has a kernel of this size: 224 or 299 if they do; 224 if none does."""
+    """Return an image size whose auxiliary head has a kernel of this size, 224 or 299 first; 224 if there is none."""
     sizes = (224, 299, *range(67, 1025))
     return next((size for size in sizes if auxiliary_grid(size) == grid), 224)
 

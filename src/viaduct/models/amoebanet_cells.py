@@ -1,10 +1,10 @@
 """The cells of AmoebaNet-D, and the operations they are made of.
 
 A cell starts from two states: h0 from the output of the cell before it, h1 from the output of the second cell before
-it. It computes five more, each the sum of two operations on earlier states, and concatenates some of all seven. Every
-reader of a cell's output reads it through a ReLU, so the cell applies the ReLU once.
+it. It computes five more, each the sum of two operations on earlier states, and concatenates some of all seven. All
+layers that read a cell's output would begin with a ReLU, so the cell applies it once.
 
-Attributes are called as the TensorFlow scopes are, with `conv_` before those that begin with a figure.
+Attributes are named like the TensorFlow scopes, with `conv_` before those that begin with a digit.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from viaduct.models.padding import Extent, SameAveragePool2d, SameConv2d, SameMaxPool2d
 
-Choice = tuple[str, int]  # an operation and the state it works on
+Choice = tuple[str, int]  # an operation, and the index of the state that it is applied to
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Combinations of a cell, and the states that it gives."""
+    """Combinations of a cell, and the indices of the states that its output concatenates."""
 
     combinations: tuple[tuple[Choice, Choice], ...]
     output: tuple[int, ...]
@@ -63,7 +63,7 @@ def norm(channels: int) -> nn.BatchNorm2d:
 
 
 def relu_in_place(x_NCHW: Tensor) -> Tensor:
-    """Apply ReLU in place, over a tensor that nobody else reads."""
+    """Apply ReLU in place, to a tensor that nothing else reads."""
     return F.relu(x_NCHW, inplace=True)
 
 
@@ -135,8 +135,8 @@ class Squeezed1x7And7x1(nn.Module):
         return result
 
 
-def operation(name: str, inputs: int, filters: int, stride: int) -> nn.Module:
-    """Return the layer of an operation called by its name in the paper."""
+def build_operation(name: str, inputs: int, filters: int, stride: int) -> nn.Module:
+    """Return the layer of an operation, given by its name in the paper."""
     if name.startswith(("max", "avg")):
         layer = SameMaxPool2d if name.startswith("max") else SameAveragePool2d
         pool = layer(int(name[-1]), stride)
@@ -148,7 +148,7 @@ def operation(name: str, inputs: int, filters: int, stride: int) -> nn.Module:
 
 
 def drop_path(x_NCHW: Tensor, keep: Tensor) -> Tensor:
-    """Keep examples with probability `keep`, and scale them up to make good for the others."""
+    """Keep each example with probability `keep`, scaled by 1 / keep; set the others to zero."""
     draw = torch.rand(x_NCHW.shape[0], 1, 1, 1, device=x_NCHW.device, dtype=torch.float32)
     scale = torch.floor(keep + draw) / keep
     return x_NCHW * scale.to(x_NCHW.dtype)
@@ -161,14 +161,14 @@ class Combination(nn.Module):
         super().__init__()
         self.choices = choices
         # Only the states that come from outside are still at full size.
-        left, right = (operation(name, channels[state], filters, stride if state < 2 else 1) for name, state in choices)
-        self.left = left
-        self.right = right
+        self.left, self.right = (
+            build_operation(name, channels[state], filters, stride if state < 2 else 1) for name, state in choices
+        )
 
     def forward(self, states: list[Tensor], keep: Tensor | None) -> Tensor:
-        return self.side(0, self.left, states, keep) + self.side(1, self.right, states, keep)
+        return self.apply_operation(0, self.left, states, keep) + self.apply_operation(1, self.right, states, keep)
 
-    def side(self, index: int, layer: nn.Module, states: list[Tensor], keep: Tensor | None) -> Tensor:
+    def apply_operation(self, index: int, layer: nn.Module, states: list[Tensor], keep: Tensor | None) -> Tensor:
         """Apply one of the two operations; drop path may leave it out."""
         name, state = self.choices[index]
         result: Tensor = layer(states[state])
@@ -225,9 +225,9 @@ class FactorisedReduction(nn.Module):
 
 @dataclass(frozen=True)
 class Previous:
-    """Output two cells back: its channels, and whether the cell between halved the image.
+    """Output of the second cell before: its channels, and whether the cell between halved the image.
 
-    With the usual stem its channels differ from the filters of every cell: its entry always has a convolution.
+    With the usual stem its channels differ from the filters of every cell, so its entry always has a convolution.
     """
 
     channels: int

@@ -10,14 +10,9 @@ catalogue.json is generated from the networks themselves: `python -m viaduct.mod
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from viaduct.models.sizes import Sizes
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -28,6 +23,11 @@ class Count:
 
     fixed: int
     per_class: int
+
+    @staticmethod
+    def through(at_one: int, at_two: int) -> Count:
+        """Return the figure that has these values for one class and for two."""
+        return Count(2 * at_one - at_two, at_two - at_one)
 
     def at(self, classes: int) -> int:
         """Return the figure for so many classes."""
@@ -57,13 +57,6 @@ def entries() -> dict[str, Entry]:
     }
 
 
-def compute_entries() -> dict[str, Entry]:
-    """Build and measure every network."""
-    from viaduct import models
-
-    return {name: compute_entry(name) for name in models.names()}
-
-
 def compute_entry(name: str) -> Entry:
     """Measure one network for the catalogue."""
     from viaduct import models
@@ -72,23 +65,23 @@ def compute_entry(name: str) -> Entry:
     few, more = measure(name, 1), measure(name, 2)
     module, record = models.module_of(few.family), models.families()[few.family]
 
-    def count(figure: Callable[[Sizes], int]) -> Count:
-        return Count(2 * figure(few) - figure(more), figure(more) - figure(few))
+    def count(figure: str) -> Count:
+        return Count.through(getattr(few, figure), getattr(more, figure))
 
     return Entry(
         few.family,
         (module.__doc__ or "").split("\n")[0].rstrip("."),
         record.classes,
         record.input_size,
-        count(lambda sizes: sizes.parameters),
-        count(lambda sizes: sizes.parameters_in_training_only),
-        count(lambda sizes: sizes.multiplications),
+        *map(count, ("parameters", "parameters_in_training_only", "multiplications")),
     )
 
 
 def main() -> None:
     """Write catalogue.json."""
-    rows = [f" {json.dumps(name)}: {json.dumps(asdict(entry))}" for name, entry in compute_entries().items()]
+    from viaduct import models
+
+    rows = [f" {json.dumps(name)}: {json.dumps(asdict(compute_entry(name)))}" for name in models.names()]
     FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 

@@ -19,11 +19,6 @@ Layouts = dict[str, "list[Link]"]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def find_no_options(shapes: Shapes) -> dict[str, Any]:
-    """Return no options: the size of the network does not depend on the checkpoint."""
-    return {}
-
-
 @dataclass(frozen=True)
 class TensorflowNames:
     """Names of a network's tensors in the checkpoints of its TensorFlow reference."""
@@ -32,7 +27,7 @@ class TensorflowNames:
     claims: Callable[[nn.Module], bool]  # True for the networks that these names are for
     layouts: Callable[[nn.Module], Layouts]  # the links of each layout; a single layout is called ""
     default_layout: str = ""  # the layout that is exported
-    find_options: Callable[[Shapes], dict[str, Any]] = find_no_options  # build options that a checkpoint implies
+    find_options: Callable[[Shapes], dict[str, Any]] = lambda shapes: {}  # build options that a checkpoint implies
 
 
 @dataclass(frozen=True)

@@ -73,16 +73,11 @@ def compute_layer(few: Part, more: Part) -> LayerSizes:
     """Return the sizes of a layer as functions of the number of classes."""
     outputs = [prod(part.output) if part.output else 0 for part in (few, more)]
     return LayerSizes(
-        count(few.parameters, more.parameters),
-        count(few.multiplications, more.multiplications),
-        count(*outputs),
+        Count.through(few.parameters, more.parameters),
+        Count.through(few.multiplications, more.multiplications),
+        Count.through(*outputs),
         few.output is not None and len(few.output) == 3,
     )
-
-
-def count(at_one: int, at_two: int) -> Count:
-    """Return the figure as a function of the number of classes, from its values at one and at two."""
-    return Count(2 * at_one - at_two, at_two - at_one)
 
 
 def main() -> None:

@@ -27,24 +27,24 @@ class Link:
 
     def source_shape(self, shape: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of each source, from the target's."""
-        moved = order(tuple(shape), self.layout)
-        return (*moved[:-1], moved[-1] // len(self.sources)) if len(self.sources) > 1 else moved
+        joined = reorder_axes(tuple(shape), self.layout)
+        return (*joined[:-1], joined[-1] // len(self.sources)) if len(self.sources) > 1 else joined
 
     def to_torch(self, values: list[Tensor]) -> Tensor:
         """Join and transpose TensorFlow's tensors into torch's."""
         joined = torch.cat(values, dim=-1) if len(values) > 1 else values[0]
-        return joined.permute(order(tuple(range(joined.ndim)), self.layout, back=True)).contiguous()
+        return joined.permute(reorder_axes(tuple(range(joined.ndim)), self.layout, to_torch=True)).contiguous()
 
     def to_tf(self, value: Tensor) -> list[Tensor]:
         """Transpose and split torch's tensor into TensorFlow's."""
-        moved = value.permute(order(tuple(range(value.ndim)), self.layout))
-        return [part.contiguous() for part in moved.chunk(len(self.sources), dim=-1)]
+        joined = value.permute(reorder_axes(tuple(range(value.ndim)), self.layout))
+        return [part.contiguous() for part in joined.chunk(len(self.sources), dim=-1)]
 
 
-def order(axes: tuple[int, ...], layout: Layout, back: bool = False) -> tuple[int, ...]:
-    """Return PyTorch's axes in TensorFlow's order, or back."""
+def reorder_axes(axes: tuple[int, ...], layout: Layout, to_torch: bool = False) -> tuple[int, ...]:
+    """Return PyTorch's axes in TensorFlow's order, or TensorFlow's in PyTorch's."""
     if layout == "conv":
-        return (axes[3], axes[2], axes[0], axes[1]) if back else (axes[2], axes[3], axes[1], axes[0])
+        return (axes[3], axes[2], axes[0], axes[1]) if to_torch else (axes[2], axes[3], axes[1], axes[0])
     return (axes[1], axes[0]) if layout == "dense" else axes
 
 

@@ -1,7 +1,7 @@
 """MobileNetV2 (Sandler et al., https://arxiv.org/abs/1801.04381), padded as torchvision's.
 
 Inverted residuals: 1x1 to six times the channels, 3x3 depthwise with the stride, 1x1 back without an activation.
-Channels are multiples of 8 after they were scaled; the last 1280 never shrink. Activations are ReLU6.
+Channels scaled by `width` are rounded to multiples of 8; the last 1280 are never scaled down. Activations are ReLU6.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from functools import partial
 from torch import Tensor, nn
 
 from viaduct.models.family import Family
+from viaduct.models.initialisers import build_initialiser
 from viaduct.models.resnet import at_least_float32
 
 # Expansion, channels, blocks and stride of each stage (table 2 of the paper).
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-FIRST, LAST = 32, 1280
+FIRST, LAST = 32, 1280  # channels of the stem and of the last convolution
 
 
-def round_channels(channels: float, divisor: int = 8) -> int:
-    """Return the nearest multiple of the divisor that loses at most a tenth of the channels."""
-    rounded = max(divisor, int(channels + divisor / 2) // divisor * divisor)
-    return rounded + divisor if rounded < 0.9 * channels else rounded
+def round_channels(channels: float) -> int:
+    """Return the nearest multiple of 8, or the next one if that would lose more than a tenth of the channels."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * channels else rounded
 
 
 class ConvNormAct(nn.Sequential):
@@ -36,7 +37,7 @@ class ConvNormAct(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """Expand, filter each channel, project; the input is added where the shape stays."""
+    """Expand, filter each channel, project; the input is added if the shape stays the same."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -71,20 +72,13 @@ class MobileNetV2(nn.Module):
         self.last = ConvNormAct(channels, last, 1)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(last, classes)
-        self.apply(initialise)
+        # As torchvision: Kaiming over the outputs, a narrow normal for the classifier.
+        kaiming, narrow = partial(nn.init.kaiming_normal_, mode="fan_out"), partial(nn.init.normal_, std=0.01)
+        self.apply(build_initialiser(kaiming, narrow))
 
     def forward(self, images_NCHW: Tensor) -> Tensor:
         features = self.last(self.stages(self.stem(images_NCHW)))
         return at_least_float32(self.head(self.dropout(features.mean((2, 3)))))
-
-
-def initialise(layer: nn.Module) -> None:
-    """Draw weights as torchvision does: Kaiming over the outputs, a narrow normal for the classifier."""
-    if isinstance(layer, nn.Conv2d):
-        nn.init.kaiming_normal_(layer.weight, mode="fan_out")
-    elif isinstance(layer, nn.Linear):
-        nn.init.normal_(layer.weight, std=0.01)
-        nn.init.zeros_(layer.bias)
 
 
 def name_for_torchvision(model: nn.Module) -> dict[str, str]:

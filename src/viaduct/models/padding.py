@@ -1,4 +1,4 @@
-"""TensorFlow's SAME padding, which depends on the size of the input and may be lopsided.
+"""TensorFlow's SAME padding, which depends on the size of the input and may differ between the two sides of an axis.
 
 Along one axis of n cells, with kernel k and stride s, the output has ceil(n / s) cells. The last window has
 n % s cells to itself, or s where nothing is left over; what it lacks is added, half before the input, rounded
@@ -7,7 +7,7 @@ one, where PyTorch's own padding is the same on both sides.
 
 Sizes are read from the tensor at run time, as plain numbers that `torch.compile` can guard on; with
 ceil(n / s) in place of the remainder, a ResNet-50 whose input changes size traces in 39 seconds instead of 5.
-Only a lopsided convolution copies its input: a pool hangs over the far edge by PyTorch's ceiling mode.
+Only a convolution padded unequally copies its input; a pool uses PyTorch's ceiling mode to reach over the far edge.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """ResNet as in TensorFlow's official models, r1 (He et al., https://arxiv.org/abs/1512.03385 and 1603.05027).
 
-Version 1 normalises after every convolution; version 2, the second paper's, before, so that its shortcuts carry
-sums untouched, and once more behind the last stage. Three habits set both apart from torchvision's: the first
-block of every stage projects its shortcut, even 64 channels to 64; the max pool is SAME; and batch norms remember
-longer. As in torchvision's, a bottleneck strides in its 3x3 convolution (elsewhere called v1.5).
+Version 1 normalises after every convolution. Version 2, the second paper's, normalises before it, so that shortcuts
+carry unchanged sums, and once more after the last stage. Both differ from torchvision's in three points: the first
+block of every stage projects its shortcut, even 64 channels to 64; the max pool is padded SAME; and batch norms average
+over more steps. As in torchvision's, a bottleneck strides in its 3x3 convolution (elsewhere called v1.5).
 
-Layers stand in the order in which TensorFlow creates its variables, a block's projection before its own, so
-that the numbers in a checkpoint follow `modules()`. Additions and ReLUs are in place: what they overwrite is
-the output of a batch norm or, in version 2, of a convolution, which no backward pass reads.
+Modules are created in the order in which TensorFlow creates its variables, a block's projection before its other
+layers, so that the numbers in a checkpoint follow `modules()`. Additions and ReLUs are in place: they overwrite the
+output of a batch norm or, in version 2, of a convolution, which no backward pass reads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from viaduct.models.padding import SameConv2d, SameMaxPool2d
 
 @dataclass(frozen=True)
 class Style:
-    """Details in which networks of one structure differ."""
+    """Settings in which networks of the same structure differ."""
 
     same: bool = False  # strided convolutions pad SAME; otherwise kernel // 2 on every side
     epsilon: float = 1e-5
@@ -46,7 +46,7 @@ class Style:
         return nn.BatchNorm2d(channels, eps=self.epsilon, momentum=self.momentum)
 
     def last_norm(self, channels: int) -> nn.BatchNorm2d:
-        """Norm that ends the block's own branch."""
+        """Return the norm at the end of a block's residual branch."""
         norm = self.norm(channels)
         if self.zero_gamma:
             nn.init.zeros_(norm.weight)

@@ -1,8 +1,8 @@
 """ResNet-50 v1.5 as NVIDIA and Cambricon train it in TensorFlow (He et al., https://arxiv.org/abs/1512.03385).
 
-The drawing is that of `resnet50_v1`, whose bottleneck strides in its middle too. Every convolution pads SAME,
-so the stem pads (2, 3) where the official network pads (3, 3); norms remember ten steps instead of 330; and
-weights start twice as wide.
+The structure is that of `resnet50_v1`, which strides in the 3x3 convolution, too. Every convolution pads SAME, so the
+stem pads (2, 3) where the official network pads (3, 3); norms average over ten steps instead of 330; and weights start
+with twice the variance.
 """
 
 from __future__ import annotations

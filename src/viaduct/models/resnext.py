@@ -1,8 +1,8 @@
 """ResNeXt 32x4d as in Ascend's model zoo for TensorFlow (Xie et al., https://arxiv.org/abs/1611.05431).
 
-A ResNet whose 3x3 convolution works in 32 groups, twice as wide, and whose blocks widen twofold. Strided 3x3
-convolutions pad SAME, the stem three cells on every side. Blocks start as their shortcuts. The zoo trains 50
-layers; 101 and 152 have the usual numbers of blocks.
+A ResNet whose 3x3 convolutions have 32 groups and twice the width, and whose blocks expand it twofold instead of
+fourfold. Strided 3x3 convolutions pad SAME, the stem three cells on every side. The last norm of a block starts at
+zero. The zoo trains 50 layers; 101 and 152 have the usual numbers of blocks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ResNeXt(ResNet):
 
 
 def initialise(layer: nn.Module) -> None:
-    """Scale all weights but the grouped kernels, which TensorFlow draws by default as it does one large one."""
+    """Draw grouped kernels by TensorFlow's default, as one variable for all groups, and the others scaled."""
     if isinstance(layer, nn.Conv2d) and layer.groups > 1:
         initialisers.glorot_uniform_of_a_grouped_kernel(layer.weight)
     elif isinstance(layer, (nn.Conv2d, nn.Linear)):
@@ -64,8 +64,8 @@ def link_layout(model: nn.Module, split: bool) -> list[Link]:
     convs = norms = 0
     for name, module in model.named_modules():
         if isinstance(module, nn.Conv2d):
-            if module.groups > 1 and not split:
-                links.append(link_conv(name, f"{SCOPE}bottleneck_{locate_block(name)}"))
+            if module.groups > 1 and not split:  # the name is stages.<stage>.<block>.conv2
+                links.append(link_conv(name, f"{SCOPE}bottleneck_{'_'.join(name.split('.')[1:3])}"))
                 continue
             numbers = range(convs, convs + module.groups)
             links.append(link_conv(name, *(f"{SCOPE}{number_layer('conv2d', number)}/kernel" for number in numbers)))
@@ -74,12 +74,6 @@ def link_layout(model: nn.Module, split: bool) -> list[Link]:
             links += link_norm(name, SCOPE + number_layer("BatchNorm", norms))
             norms += 1
     return [*links, *link_dense("head", f"{SCOPE}dense")]
-
-
-def locate_block(name: str) -> str:
-    """Return stage and block of a name: `2_1` for `stages.2.1.conv2`."""
-    _, stage, block, *_ = name.split(".")
-    return f"{stage}_{block}"
 
 
 resnext = partial(

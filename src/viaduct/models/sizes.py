@@ -1,7 +1,7 @@
 """Sizes of a network: parameters, multiplications and shapes, part by part and layer by layer.
 
-Everything is worked out on PyTorch's meta device, which has shapes but no values, so that it costs nothing.
-Multiplications are those of convolutions and classifiers on one image, in evaluation: what the papers count.
+Everything is computed on PyTorch's meta device, which has shapes but no values, and so takes no memory. As in the
+papers, multiplications are those of convolutions and dense layers on one image, in evaluation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from viaduct import models
 
 @dataclass
 class Part:
-    """Block or layer; it has no output where it works in training only."""
+    """Block or layer of a network; `output` is None for one that is used in training only."""
 
     name: str
     kind: str
@@ -68,42 +68,42 @@ def measure(name: str, classes: int | None = None, layers: bool = False) -> Size
     sizes = Sizes(name, family, classes or record.classes, record.input_size)
     with torch.device("meta"), torch.no_grad():
         network = models.build(name, sizes.classes).eval()
-        pieces = dict(single_layers(network) if layers else blocks(network))
-        sizes.parts = [observe_part(path, piece) for path, piece in pieces.items()]
+        pieces = list_layers(network) if layers else list_blocks(network)
+        sizes.parts = [observe_part(path, piece) for path, piece in pieces]
         with WithoutNorms():
             network(torch.empty(1, 3, sizes.input_size, sizes.input_size))
     return sizes
 
 
-def single_layers(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+def list_layers(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield every module that has parameters of its own."""
     for path, layer in network.named_modules():
         if any(True for _ in layer.parameters(recurse=False)):
             yield path, layer
 
 
-def blocks(network: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+def list_blocks(network: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
     """Yield the parts of the network, with its containers opened."""
     for name, piece in network.named_children():
         if isinstance(piece, (nn.Sequential, nn.ModuleDict, nn.ModuleList)):
-            yield from blocks(piece, f"{path}{name}.")
+            yield from list_blocks(piece, f"{path}{name}.")
         elif any(True for _ in piece.parameters()):
             yield path + name, piece
 
 
 def observe_part(path: str, piece: nn.Module) -> Part:
-    """Return a part that notes its output and its multiplications when the network runs."""
+    """Return a part whose output and multiplications forward hooks fill in when the network runs."""
     part = Part(path, type(piece).__name__, sum(parameter.numel() for parameter in piece.parameters()))
 
     def note_output(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
         part.output = tuple(output.shape[1:])
 
-    def add(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+    def add_multiplications(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
         assert isinstance(layer, (nn.Conv2d, nn.Linear))
         part.multiplications += layer.weight[0].numel() * output.numel()
 
     piece.register_forward_hook(note_output)
     for layer in piece.modules():
         if isinstance(layer, (nn.Conv2d, nn.Linear)):
-            layer.register_forward_hook(add)
+            layer.register_forward_hook(add_multiplications)
     return part

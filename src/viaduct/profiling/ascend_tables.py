@@ -5,8 +5,8 @@
         tasks.add(row)
     tasks.list_kernels(steps=20, rank=0)
 
-op_summary_*.csv of msprof and kernel_details.csv of torch_npu hold one row a task of the device, with names of columns
-that differ between releases. Both are summed while they are read, since they have millions of rows.
+op_summary_*.csv of msprof and kernel_details.csv of torch_npu have a row for each task of the device; the names of
+their columns differ between releases. They are summed while they are read, since they have millions of rows.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from viaduct.cards import NPU
 from . import kinds
 from .csv_files import CsvRow, read_rows
 from .events import Span, join_spans
-from .memory_points import thin_points
-from .record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator, Phase
+from .record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator, Phase, thin_points
 
+# Columns, by the names that they have in different releases.
 NAME = ("Op Name", "Name", "Kernel Name")
 TYPE = ("OP Type", "Type", "Kernel Type")
 CORE = ("Task Type", "Accelerator Core", "Core Type")
@@ -34,7 +34,7 @@ STEP = ("Step Id", "Step ID", "Infer ID", "Iteration ID")
 COMMUNICATION = re.compile(
     rf"^(hcom|{NPU.backend}|allreduce|allgather|reducescatter|broadcast|alltoall|send|receive)", re.IGNORECASE
 )
-GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")
+GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")  # beginning of a backward node's scope: gradients/FORWARD SCOPE
 # The first pattern that is found in an operator's type, in small letters, decides.
 TYPE_KINDS = (
     (kinds.COMMUNICATION, rf"^(hcom|{NPU.backend})|allreduce|allgather|reducescatter|alltoall"),
@@ -51,7 +51,7 @@ TYPE_KINDS = (
                         r"tanh|gelu|silu|swish|axpy|select|greater|less|equal|notequal|fill|zeroslike|oneslike|pow|assign|"
                         r"muls|adds|leakyrelu|threshold|clip|bias)"),
 )  # fmt: skip
-MOST_SPANS = 400_000  # kept apart; more are joined where they touch
+MOST_SPANS = 400_000  # of computing: more are joined where they touch, to save memory
 DTYPES = {
     **{"FLOAT": "float32", "FLOAT32": "float32", "DT_FLOAT": "float32", "FLOAT16": "float16", "DT_FLOAT16": "float16"},
     **{"BF16": "bfloat16", "DT_BF16": "bfloat16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8"},
@@ -67,7 +67,6 @@ class Sum:
     time_us: float = 0.0
 
     def add_call(self, time_us: float) -> None:
-        """Add one call."""
         self.calls += 1
         self.time_us += time_us
 
@@ -77,10 +76,12 @@ class TaskTable:
     """Sums over the tasks of a device."""
 
     kernels: dict[tuple[str, str, str], Sum] = field(default_factory=lambda: defaultdict(Sum))  # type, core, dtype
-    nodes: dict[tuple[str, str, str, str], Sum] = field(default_factory=lambda: defaultdict(Sum))
+    nodes: dict[tuple[str, str, str, str], Sum] = field(  # type, scope, shapes, dtypes
+        default_factory=lambda: defaultdict(Sum)
+    )
     collectives: list[Collective] = field(default_factory=list)
-    computing: list[Span] = field(default_factory=list)
-    steps: set[str] = field(default_factory=set)
+    computing: list[Span] = field(default_factory=list)  # all tasks but collectives
+    steps: set[str] = field(default_factory=set)  # numbers of the steps that tasks belong to
     rows: int = 0
 
     def add(self, row: CsvRow) -> None:
@@ -96,7 +97,8 @@ class TaskTable:
             self.steps.add(row.text(*STEP))
         is_collective = core.upper() in ("HCCL", "COMMUNICATION") or bool(COMMUNICATION.match(kind or name))
         self.kernels[kind or name, core, name_dtype(dtypes)].add_call(duration)
-        self.nodes[kind or name, find_scope(name), shapes, dtypes].add_call(duration)
+        scope = name.rpartition("/")[0]  # of a TensorFlow node: gradients/resnet/conv1 of gradients/resnet/conv1/Conv2D
+        self.nodes[kind or name, scope, shapes, dtypes].add_call(duration)
         if start is not None and is_collective:
             self.collectives.append(Collective(kind or name, start, duration))
         elif start is not None:
@@ -106,16 +108,16 @@ class TaskTable:
 
     def list_kernels(self, steps: int, rank: int) -> list[Kernel]:
         """Return a row for each type of operator and dtype, the longest first."""
-        found = [
+        kernels = [
             Kernel(name, find_kind(name, core), total.calls / steps, total.time_us / steps, dtype, rank=rank)
             for (name, core, dtype), total in self.kernels.items()
         ]
-        return sorted(found, key=lambda kernel: -kernel.time_us)
+        return sorted(kernels, key=lambda kernel: -kernel.time_us)
 
     def list_nodes(self, steps: int, rank: int) -> list[Operator]:
-        """Return a row for each node of the graph and signature; these tables know the device's time alone."""
+        """Return a row for each node of the graph and signature; times on the host are not known and stand as 0."""
         trained = {scope.split("/")[1] for _, scope, _, _ in self.nodes if GRADIENTS.match(scope)}
-        found = [
+        operators = [
             Operator(
                 name,
                 total.calls / steps,
@@ -130,36 +132,31 @@ class TaskTable:
             )
             for (name, scope, shapes, dtypes), total in self.nodes.items()
         ]
-        return sorted(found, key=lambda operator: -(operator.device_us or 0.0))
+        return sorted(operators, key=lambda operator: -(operator.device_us or 0.0))
 
 
 def name_dtype(dtypes: str) -> str:
-    """Return the first of the vendor's types as torch calls it."""
+    """Return the first of the types in a cell, "FLOAT16;FLOAT", by torch's name."""
     first = re.split(r"[;,]", dtypes)[0].strip().strip('"')
     return DTYPES.get(first.upper(), first.lower())
 
 
 def clean_shapes(shapes: str) -> str:
     """Return "32,3,8,8;4,3,3,3" as "[32, 3, 8, 8], [4, 3, 3, 3]"."""
-    parts = [part for part in shapes.strip('"').split(";") if part.strip()]
-    return ", ".join(f"[{', '.join(side.strip() for side in part.split(','))}]" for part in parts)
+    parts = [shape for shape in shapes.strip('"').split(";") if shape.strip()]
+    return ", ".join(f"[{', '.join(side.strip() for side in shape.split(','))}]" for shape in parts)
 
 
 def find_kind(name: str, core: str = "") -> str:
-    """Return the kind of work of an operator's type."""
+    """Return the kind of work (kinds.py) of an operator's type, which ran on this core of the device."""
     if core.upper() in ("HCCL", "COMMUNICATION"):
         return kinds.COMMUNICATION
     small = name.lower().replace("_", "")
     return next((kind for kind, pattern in TYPE_KINDS if re.search(pattern, small)), kinds.OTHER)
 
 
-def find_scope(name: str) -> str:
-    """Return the scope of a TensorFlow node: gradients/resnet/conv1/Conv2D is in gradients/resnet/conv1."""
-    return name.rpartition("/")[0]
-
-
 def find_phase(name: str, scope: str, trained: set[str]) -> Phase:
-    """Return the phase of a TensorFlow node: gradients/… is backward, a scope that has gradients is forward."""
+    """Return the phase of a TensorFlow node; `trained` has the first names of the scopes that have gradients."""
     if find_kind(name) == kinds.OPTIMIZER:
         return "update"
     if scope.startswith("gradients"):
@@ -168,7 +165,7 @@ def find_phase(name: str, scope: str, trained: set[str]) -> Phase:
 
 
 def read_memory_record(path: Path, rank: int, notes: list[str]) -> list[MemoryPoint]:
-    """Return the memory over time of one component: PTA+GE, PTA, GE, APP, else the first in the file."""
+    """Return the memory over time of one component: the first that the file has of PTA+GE, PTA, GE, APP, any other."""
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
     for row in read_rows(path, notes):
         time, allocated = row.time_us("Timestamp"), row.bytes("Total Allocated")
@@ -203,14 +200,14 @@ def find_peak(points: Iterable[MemoryPoint]) -> float | None:
 
 
 def read_statistics(path: Path, steps: int, rank: int, notes: list[str], device: int | None = None) -> list[Kernel]:
-    """Return kernels from op_statistic, which has one row a type of operator, those of one device if it is given."""
-    found = []
+    """Return kernels from op_statistic, a row for each type of operator; with `device` those of one device."""
+    kernels = []
     for row in read_rows(path, notes):
-        owner = row.number("Device_id")
-        if device is not None and owner is not None and int(owner) != device:
+        row_device = row.number("Device_id")
+        if device is not None and row_device is not None and int(row_device) != device:
             continue
         name, count, total = row.text(*TYPE), row.number("Count"), row.time_us("Total Time")
         if name and count is not None and total is not None:
             core = row.text("Core Type")
-            found.append(Kernel(name, find_kind(name, core), count / steps, total / steps, rank=rank))
-    return sorted(found, key=lambda kernel: -kernel.time_us)
+            kernels.append(Kernel(name, find_kind(name, core), count / steps, total / steps, rank=rank))
+    return sorted(kernels, key=lambda kernel: -kernel.time_us)

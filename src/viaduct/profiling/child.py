@@ -1,6 +1,6 @@
-"""The process that runs the user's script, started by `script_run.py`.
+"""Main function of the process that runs the profiled script; `script_run.py` starts it.
 
-It runs the script as Python itself would, and leaves a note of how that went. The exit code is the script's.
+The script runs as Python itself would run it. How it ended is written to ended.json; the exit code is the script's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> int:
     if job is None:
         print(f"{VARIABLE} is not set: this process is started by `viaduct profile run`.", file=sys.stderr)
         return 2
-    if os.getppid() == 1:  # whoever started it is gone
+    if os.getppid() == 1:  # the process that started this one has ended
         return 2
     try:
         return run(job)
@@ -34,6 +34,7 @@ def main() -> int:
 
 
 def run(job: ScriptJob) -> int:
+    """Run the script in a session, write profile and ended.json, and return the exit code."""
     signal.signal(signal.SIGTERM, end_script)
     session = Session(job, stop_script)
     restart_in_forks(job, session)
@@ -57,6 +58,7 @@ def end_script(number: int, frame: Any) -> NoReturn:
 
 
 def write_end(session: Session, ended: Ended) -> None:
+    """Write ended.json; its fields are those of `gather.ScriptEnd`, and the exit code."""
     note = {
         "code": ended.code,
         "rank": session.collector.rank,

@@ -1,8 +1,8 @@
 """Collective operations in a trace, and how much of each was not hidden behind computation.
 
-On the CPU gloo annotates them in threads of its own ("gloo:all_reduce"); operators of other threads that run meanwhile
-are computation, unless they wait in c10d. On an accelerator they are kernels of NCCL, HCCL or CNCL, and all other
-kernels are computation.
+On the CPU collectives are annotations that gloo makes in threads of its own ("gloo:all_reduce"); time inside of
+operators is computation, but for operators of c10d, which wait. On an accelerator collectives are kernels of NCCL, HCCL
+or CNCL, and all other kernels are computation.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from viaduct.profiling.trace_context import Trace
 
 HOST_BACKENDS = ("gloo:", "mpi:", "ucc:")
 DEVICE_KERNELS = ("ncclDevKernel", "ncclKernel", "hcom_", "cnclKernel")
+# Values of "dtype" in the arguments of a collective's event.
 ELEMENT_TYPES = {
     **{"Float": "float32", "Double": "float64", "BFloat16": "bfloat16", "Half": "float16", "Long": "int64"},
     **{"Int": "int32", "Byte": "uint8", "Char": "int8", "Bool": "bool"},
@@ -27,8 +28,10 @@ ELEMENT_TYPES = {
 def list_collectives(trace: Trace) -> list[Collective]:
     """Return the collectives of the recorded steps in order of time."""
     if trace.device == "cpu":
-        events = [event for event in trace.events if is_host_collective(event) and trace.holds(event.start)]
-        busy = find_busy_host(trace)
+        annotations = [event for event in trace.events if event.category == ANNOTATION and trace.holds(event.start)]
+        events = [event for event in annotations if event.name.startswith(HOST_BACKENDS)]
+        waits = [(event.start, event.end) for event in trace.operators if event.name.startswith("c10d::")]
+        busy = remove_spans(join_spans((event.start, event.end) for event in trace.operators), join_spans(waits))
     else:
         kernels = [event for event, _ in find_kernels(trace)]
         events = [event for event in kernels if event.name.startswith(DEVICE_KERNELS)]
@@ -36,32 +39,20 @@ def list_collectives(trace: Trace) -> list[Collective]:
     return measure_exposed(sorted(events, key=lambda event: event.start), busy)
 
 
-def is_host_collective(event: Event) -> bool:
-    """Return True for a collective that runs on the host."""
-    return event.category == ANNOTATION and event.name.startswith(HOST_BACKENDS)
-
-
-def find_busy_host(trace: Trace) -> list[Span]:
-    """Return when operators computed: all time inside of operators, without the time inside of c10d's."""
-    computing: Iterable[Span] = ((event.start, event.end) for event in trace.operators)
-    waiting: Iterable[Span] = ((event.start, event.end) for event in trace.operators if event.name.startswith("c10d::"))
-    return remove_spans(join_spans(computing), join_spans(waiting))
-
-
 def measure_exposed(events: Iterable[Event], busy: list[Span]) -> list[Collective]:
-    """Return collectives with the time in which nothing was computed; of several at once the first has it."""
-    found: list[Collective] = []
+    """Return the collectives with their exposed time, outside of `busy`; time of several at once is the first one's."""
+    measured: list[Collective] = []
     covered = busy
     for event in events:
         exposed = remove_spans([(event.start, event.end)], covered)
         covered = join_spans([*covered, *exposed])
         name = str(event.args.get("Collective name") or event.name)
-        found.append(Collective(name, event.start, event.duration, find_bytes(event), sum_spans(exposed)))
-    return found
+        measured.append(Collective(name, event.start, event.duration, find_bytes(event), sum_spans(exposed)))
+    return measured
 
 
 def find_bytes(event: Event) -> int | None:
-    """Return the bytes that a collective was given; None where the trace does not say."""
+    """Return the size of a collective's input; None where the trace does not have it."""
     elements, dtype = event.args.get("In msg nelems"), event.args.get("dtype")
     if isinstance(elements, int) and dtype in ELEMENT_TYPES:
         return elements * SIZES[ELEMENT_TYPES[str(dtype)]]

@@ -1,4 +1,4 @@
-"""Collects a profile step by step: time points of every step, then operators of some.
+"""Collect a profile step by step: time points of every step, then operators of the last ones.
 
     collector = Collector(Plan(skip=5, timed=20, recorded=5), device="cuda")
     for batch in loader:
@@ -12,8 +12,8 @@
     profile = collector.finish(Facts(source="train.py", kind="script", device="cuda"))
 
 Warm-up steps give no times. The timed steps run with these marks alone. Recorded steps run under the operator profiler,
-which slows them down: they say what a step consists of, not how long it takes. In the profile they are marked
-`interrupted_by="recording"`.
+which slows them down: they say what a step consists of, not how long it takes. In the profile RECORDING is among
+their interruptions. A mark is a time point as the clock takes it (clocks.py); t1, t2 and t6 are those of `record.Step`.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from viaduct.profiling.clocks import Clock, open_clock, read_host_us
 from viaduct.profiling.compilations import Compilations
 from viaduct.profiling.garbage_pauses import GarbagePauses
-from viaduct.profiling.merge import shift_profile
-from viaduct.profiling.record import Collective, Facts, Profile, Sample, Step
+from viaduct.profiling.merge import start_at_zero
+from viaduct.profiling.record import RECORDING, Collective, Facts, Profile, Sample, Step
 
 if TYPE_CHECKING:
-    from viaduct.profiling.recorder import Recorded
+    from viaduct.profiling.recorder import OperatorRecorder, Recorded
+    from viaduct.profiling.system import SystemSampler
 
-RECORDING = "recording"
-"""What a step under the operator profiler is interrupted by."""
 Part = Literal["skip", "timed", "recorded"]
+"""What is done in a step: nothing (warm-up), taking its times, or recording its operators."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How many steps of which kind are taken, in this order."""
+    """How many steps of each part are taken, in this order."""
 
     skip: int  # warm-up
     timed: int  # with the step trace alone
@@ -51,50 +51,32 @@ class Plan:
     def total(self) -> int:
         return self.skip + self.timed + self.recorded
 
-    def part_of(self, number: int) -> Part:
-        """Return what is done in the step of that number, from 0."""
+    def find_part(self, number: int) -> Part:
+        """Return what is done in the step with this number, counted from 0."""
         return "skip" if number < self.skip else "timed" if number < self.skip + self.timed else "recorded"
-
-
-class Recorder(Protocol):
-    """Interface of `recorder.OperatorRecorder` that is used here."""
-
-    def start(self) -> None: ...
-
-    def end_step(self, leave_out: bool = False) -> None: ...
-
-    def stop(self) -> Recorded: ...
-
-    def watch_modules(self, root: Any) -> None: ...
-
-
-class Sampler(Protocol):
-    """Interface of `system.SystemSampler` that is used here."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> list[Sample]: ...
 
 
 @dataclass
 class OpenStep:
-    """A step whose marks are taken and not yet read."""
+    """A step whose marks are taken and not yet read; None: not taken."""
 
     number: int
-    previous_end: Any = None
+    previous_end: Any = None  # mark of the end of the step before
     forward_start: Any = None
     backward_end: Any = None
     update_end: Any = None
     end: Any = None
     loader_wait_us: float | None = None
-    collectives: list[Collective] = field(default_factory=list)
     recompiled: int = 0
     compile_us: float = 0.0
-    interrupted_by: str = ""
+    interruptions: list[str] = field(default_factory=list)
 
 
 class Collector:
-    """Takes the marks of one rank's steps, and follows the plan."""
+    """Takes the marks of one rank's steps, and follows the plan.
+
+    `on_step` is called with each step once its times are known. The last three arguments replace parts in tests.
+    """
 
     def __init__(
         self,
@@ -105,8 +87,8 @@ class Collector:
         system: bool = True,
         *,
         on_step: Callable[[Part, Step], None] = lambda part, step: None,
-        make_recorder: Callable[[], Recorder] | None = None,
-        make_sampler: Callable[[], Sampler] | None = None,
+        make_recorder: Callable[[], Any] | None = None,
+        make_sampler: Callable[[], Any] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.plan, self.rank = plan, rank
@@ -116,26 +98,26 @@ class Collector:
         self.missing_forward = self.missing_backward = 0  # steps in which a mark did not come
         self._device, self._script_folder, self._system = device, script_folder, system
         self._on_step = on_step
-        self._make_recorder = make_recorder or self._make_own_recorder
-        self._make_sampler = make_sampler or make_own_sampler
+        self._make_recorder = make_recorder or self._make_default_recorder
+        self._make_sampler = make_sampler or make_default_sampler
         self._clock = clock
-        self._now = OpenStep(0)
-        self._unread: list[OpenStep] = []
+        self._open_step = OpenStep(0)
+        self._unread: list[OpenStep] = []  # steps that have ended on the host, but maybe not yet on the device
         self._steps: dict[Part, list[Step]] = {"skip": [], "timed": [], "recorded": []}
         self._compilations = Compilations()
-        self._recorder: Recorder | None = None
+        self._recorder: OperatorRecorder | None = None
         self._recorded: Recorded | None = None
-        self._sampler: Sampler | None = None
+        self._sampler: SystemSampler | None = None
         self._samples: list[Sample] = []
-        self._pauses = GarbagePauses(lambda: self.plan.part_of(self.taken) == "timed")
+        self._pauses = GarbagePauses(lambda: self.plan.find_part(self.taken) == "timed")
         self._has_failed = False
-        self._roots: list[Any] = []
+        self._networks: list[Any] = []
         self._notes: list[str] = []
 
     # Marks
 
     def set_device(self, device: str) -> None:
-        """Choose the clock by the device on which the network turns out to be; before the first mark."""
+        """Choose the device's clock; without effect after the first mark, which opens the clock."""
         if self._clock is None:
             self._device = device
 
@@ -143,61 +125,56 @@ class Collector:
     def device(self) -> str:
         return self._device
 
-    def watch_modules(self, root: Any) -> None:
-        """Name a network, so that recorded operators know their module."""
-        if not any(root is known for known in self._roots):
-            self._roots.append(root)
+    def add_network(self, network: Any) -> None:
+        """Add a network whose modules the recorder annotates, so that recorded operators know their module."""
+        if not any(network is known for known in self._networks):
+            self._networks.append(network)
             if self._recorder is not None:
-                self._recorder.watch_modules(root)
+                self._recorder.add_network(network)
 
     def mark_loader_wait(self, began_us: float, ended_us: float) -> None:
-        """Add the time in which the host waited for a batch of this step; on the host's counter."""
-        self._now.loader_wait_us = (self._now.loader_wait_us or 0.0) + ended_us - began_us
+        """Add the time in which the host waited for a batch of this step; both times are the host counter's."""
+        self._open_step.loader_wait_us = (self._open_step.loader_wait_us or 0.0) + ended_us - began_us
 
     def mark_forward_start(self) -> None:
         """Take t1: the first call in a step counts."""
-        if self._now.forward_start is None and not self.done:
+        if self._open_step.forward_start is None and not self.done:
             self._compilations.listen()
-            self._now.forward_start = self._begin_step().mark()
+            self._open_step.forward_start = self._begin_step().mark()
 
     def mark_backward_end(self) -> None:
         """Take t2: the last call in a step counts."""
         if not self.done:
-            self._now.backward_end = self._begin_step().mark()
+            self._open_step.backward_end = self._begin_step().mark()
 
     def mark_update_end(self) -> None:
-        """Take t6 ahead of `mark_step_end`, where it is known only later that the step was over; the last counts."""
+        """Take t6 for a caller that learns only later that the step was over; the last call before the end counts."""
         if not self.done:
-            self._now.update_end = self._begin_step().mark()
-
-    def mark_collective(self, name: str, start_us: float, duration_us: float, bytes: int | None = None) -> None:
-        """Add a collective operation of this step, on the host's counter."""
-        self._now.collectives.append(Collective(name, start_us, duration_us, bytes))
+            self._open_step.update_end = self._begin_step().mark()
 
     def mark_interruption(self, kind: str) -> None:
-        """Say what else lies between the step before and this one: "evaluation", "checkpoint"."""
-        kinds = self._now.interrupted_by.split(", ") if self._now.interrupted_by else []
-        if kind not in kinds:
-            self._now.interrupted_by = ", ".join([*kinds, kind])
+        """Record what else runs between the step before and this one: "evaluation", "checkpoint"."""
+        if kind not in self._open_step.interruptions:
+            self._open_step.interruptions.append(kind)
 
     def mark_step_end(self, interrupted_by: str = "") -> None:
-        """Take t6, unless `mark_update_end` has, and go on to the next step; `done` says that there is none."""
+        """Take t6, unless `mark_update_end` has, and go on to the next step; after the last one `done` is True."""
         if self.done:
             return
-        step, clock = self._now, self._begin_step()
+        step, clock = self._open_step, self._begin_step()
         step.end = clock.mark() if step.update_end is None else step.update_end
         if interrupted_by:
             self.mark_interruption(interrupted_by)
         step.recompiled, step.compile_us = self._compilations.take_new()
-        self._complete(step)
+        self._fill_missing_marks(step)
         self._unread.append(step)
         self._read_steps(only_ready=True)
         self.taken += 1
-        self._now = OpenStep(self.taken, previous_end=step.end)
+        self._open_step = OpenStep(self.taken, previous_end=step.end)
         self._change_part(step)
 
     def _begin_step(self) -> Clock:
-        """Open the clock with the first mark; begin to sample the system."""
+        """Return the clock; with the first mark open it, and begin to sample the system."""
         if self._clock is None:
             self._clock = open_clock(self._device)
             self._pauses.start()
@@ -206,8 +183,8 @@ class Collector:
             self._sampler.start()
         return self._clock
 
-    def _complete(self, step: OpenStep) -> None:
-        """Fill marks that did not come: no forward pass was seen, or no backward pass."""
+    def _fill_missing_marks(self, step: OpenStep) -> None:
+        """Set marks that were not taken, because no forward pass was seen, or no backward pass."""
         if step.forward_start is None:
             self.missing_forward += 1
             step.forward_start = step.previous_end if step.previous_end is not None else step.backward_end or step.end
@@ -221,7 +198,7 @@ class Collector:
         """Start the recorder after the last timed step; stop it after the last step of all."""
         if self._recorder is not None:
             recorder = self._recorder
-            self._guard(lambda: recorder.end_step(leave_out=bool(ended.interrupted_by)))
+            self._guard(lambda: recorder.end_step(leave_out=bool(ended.interruptions)))
         if self.taken >= self.plan.total or self._has_failed:
             self.done = True
             self._guard(self._stop)
@@ -231,7 +208,7 @@ class Collector:
             self.done = self._has_failed
 
     def _guard(self, action: Callable[[], None]) -> None:
-        """Keep a failure of the recorder away from the training; the profile says what is missing."""
+        """Run an action of the recorder; if it fails the training goes on, with a note that operators are missing."""
         try:
             action()
         except Exception as error:
@@ -241,44 +218,43 @@ class Collector:
 
     def _start_recorder(self) -> None:
         self._recorder = self._make_recorder()
-        for root in self._roots:
-            self._recorder.watch_modules(root)
+        for network in self._networks:
+            self._recorder.add_network(network)
         self._recorder.start()
-        self._now.previous_end = self._begin_step().mark()  # starting it is no part of the step
+        self._open_step.previous_end = self._begin_step().mark()  # starting the recorder is no part of the step
 
-    def _make_own_recorder(self) -> Recorder:
+    def _make_default_recorder(self) -> OperatorRecorder:
         from viaduct.profiling.recorder import OperatorRecorder
 
         return OperatorRecorder(self._device, self.rank, self._script_folder)
 
     def _stop(self) -> None:
-        """Read what is left, stop sampler and recorder; a second call does nothing."""
+        """Read the remaining marks, stop sampler and recorder; a second call does nothing."""
         self._pauses.stop()
         self._read_steps(only_ready=False)
         if self._sampler is not None:
             sampler, self._sampler = self._sampler, None
             self._samples = sampler.stop()
-            self._system = False
+            self._system = False  # so that `_begin_step` starts no other one
         if self._recorder is not None:
             recorder, self._recorder = self._recorder, None
             self._recorded = recorder.stop()
 
     def _read_steps(self, only_ready: bool) -> None:
-        """Turn marks into times, in their order, as far as the device has got or to the end."""
+        """Turn the marks of steps into times, in order: of steps that the device has ended, or after a wait of all."""
         if not self._unread:
             return
         clock = self._begin_step()
         if not only_ready:
             clock.synchronize()
         while self._unread and (not only_ready or clock.is_ready(self._unread[0].end)):
-            self._keep(read_step(self._unread.pop(0), clock, self.rank))
-
-    def _keep(self, step: Step) -> None:
-        part = self.plan.part_of(step.number)
-        if part == "recorded":
-            step = replace(step, interrupted_by=", ".join(filter(None, (RECORDING, step.interrupted_by))))
-        self._steps[part].append(step)
-        self._on_step(part, step)
+            ended = self._unread.pop(0)
+            part = self.plan.find_part(ended.number)
+            step = read_step(ended, clock, self.rank)
+            if part == "recorded":
+                step = replace(step, interrupted_by=", ".join([RECORDING, *ended.interruptions]))
+            self._steps[part].append(step)
+            self._on_step(part, step)
 
     # The end
 
@@ -292,54 +268,56 @@ class Collector:
         if was_recording:
             self._notes.append("the script ended while operators were recorded: their figures are of fewer steps.")
         again = any(step.recompiled and not step.interrupted_by for step in self._steps["timed"])
-        reasons = [f"compiled again: {reason}" for reason in self._compilations.reasons()] if again else []
+        reasons = [f"compiled again: {reason}" for reason in self._compilations.list_reasons()] if again else []
         notes = [*facts.notes, *self._notes, *filter(None, [self._compilations.missing]), *reasons]
         parts = self._steps
-        return self._assemble(
-            replace(
-                facts,
-                device=self._device,
-                warmup_steps=len(parts["skip"]),
-                timed_steps=len(parts["timed"]),
-                recorded_steps=len(parts["recorded"]),
-                recorded_step_us=find_recorded_us(parts["recorded"]),
-                notes=tuple(notes),
-            )
+        facts = replace(
+            facts,
+            device=self._device,
+            warmup_steps=len(parts["skip"]),
+            timed_steps=len(parts["timed"]),
+            recorded_steps=len(parts["recorded"]),
+            recorded_step_us=find_recorded_us(parts["recorded"]),
+            notes=tuple(notes),
         )
+        return self._build_profile(facts, parts["timed"] + parts["recorded"])
 
-    def _assemble(self, facts: Facts) -> Profile:
-        recorded = self._recorded
-        steps = assign_collectives([*self._steps["timed"], *self._steps["recorded"]], recorded)
+    def _build_profile(self, facts: Facts, steps: Sequence[Step]) -> Profile:
+        """Return the profile with its earliest time as zero, and put `events` on that clock."""
         profile = Profile(facts, steps=steps, samples=self._samples, tables=self._pauses.make_tables())
+        recorded = self._recorded
         if recorded is not None:
             profile = replace(
                 profile,
                 facts=replace(facts, notes=(*facts.notes, *recorded.notes)),
+                steps=[replace(step, collectives=find_within(step, recorded.collectives)) for step in steps],
                 operators=recorded.operators,
                 kernels=recorded.kernels,
                 memory=recorded.memory,
                 memory_owners=recorded.memory_owners,
             )
-        zero = find_start(profile)
+        zero = profile.start_us
         self.events = shift_events(recorded.events if recorded is not None else [], -zero)
-        profile = replace(profile, facts=replace(profile.facts, zero_unix_us=convert_to_unix(zero)))
-        return shift_profile(profile, -zero)
+        return start_at_zero(profile, convert_to_unix(zero))
 
 
 def find_recorded_us(steps: Sequence[Step]) -> float | None:
-    """Return the median iteration of recorded steps in which nothing else ran, or of all where there are none."""
+    """Return the median iteration of the recorded steps in which nothing else ran; without any, of all recorded."""
     undisturbed = [step for step in steps if step.interrupted_by == RECORDING] or steps
     return median(step.iteration_us for step in undisturbed) if undisturbed else None
 
 
-def make_own_sampler() -> Sampler:
+def make_default_sampler() -> SystemSampler:
     from viaduct.profiling.system import SystemSampler
 
     return SystemSampler()
 
 
 def read_step(step: OpenStep, clock: Clock, rank: int) -> Step:
-    """Read the marks of a step in their order; a mark that another stream reached early counts as the one before."""
+    """Return a step with its times, reading the marks in their order, as `DeviceClock.read` needs it.
+
+    A mark that another stream reached before the preceding mark gets the time of that one.
+    """
     previous = None if step.previous_end is None else clock.read(step.previous_end)
     start = clock.read(step.forward_start)
     start = start if previous is None else max(start, previous)
@@ -352,29 +330,15 @@ def read_step(step: OpenStep, clock: Clock, rank: int) -> Step:
         end_us=max(backward, clock.read(step.end)),
         previous_end_us=previous,
         loader_wait_us=step.loader_wait_us,
-        collectives=tuple(step.collectives),
         recompiled=step.recompiled,
         compile_us=step.compile_us,
-        interrupted_by=step.interrupted_by,
+        interrupted_by=", ".join(step.interruptions),
     )
 
 
-def assign_collectives(steps: Sequence[Step], recorded: Recorded | None) -> list[Step]:
-    """Return the steps with the collectives that the recorder saw within them."""
-    seen = list(recorded.collectives) if recorded is not None else []
-    return [replace(step, collectives=(*step.collectives, *find_within(step, seen))) for step in steps]
-
-
-def find_within(step: Step, collectives: Sequence[Collective]) -> list[Collective]:
-    start = step.forward_start_us if step.previous_end_us is None else step.previous_end_us
-    return [collective for collective in collectives if start <= collective.start_us < step.end_us]
-
-
-def find_start(profile: Profile) -> float:
-    """Return the time of the earliest event of a profile; 0 where there is none."""
-    starts = [step.forward_start_us if step.previous_end_us is None else step.previous_end_us for step in profile.steps]
-    starts += [point.time_us for point in profile.memory] + [sample.time_us for sample in profile.samples]
-    return min(starts, default=0.0)
+def find_within(step: Step, collectives: Sequence[Collective]) -> tuple[Collective, ...]:
+    """Return the collectives that began within a step."""
+    return tuple(row for row in collectives if step.start_us <= row.start_us < step.end_us)
 
 
 def convert_to_unix(host_us: float) -> float:
@@ -385,3 +349,21 @@ def convert_to_unix(host_us: float) -> float:
 def shift_events(events: Sequence[dict[str, Any]], by_us: float) -> list[dict[str, Any]]:
     """Return trace events with their times moved."""
     return [{**event, "ts": event["ts"] + by_us} if "ts" in event else event for event in events]
+
+
+def clear_constant_interruptions(profile: Profile) -> Profile:
+    """Return the profile without interruptions that more than half of the timed steps have; a note names them.
+
+    What comes in most steps is part of the step.
+    """
+    timed = [step for step in profile.steps if not step.is_recorded]
+    kinds = sorted({kind for step in timed for kind in step.interruptions})
+    constant = [kind for kind in kinds if 2 * sum(kind in step.interruptions for step in timed) > len(timed)]
+    if not constant or len(timed) < 2:
+        return profile
+    notes = [f"{kind} comes in most steps and is counted as part of them." for kind in constant]
+    steps = [
+        replace(step, interrupted_by=", ".join(kind for kind in step.interruptions if kind not in constant))
+        for step in profile.steps
+    ]
+    return replace(profile, facts=replace(profile.facts, notes=(*profile.facts.notes, *notes)), steps=steps)

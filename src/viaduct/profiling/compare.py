@@ -1,13 +1,13 @@
 """Compare two profiles: which part of a step takes longer, and which operators.
 
     difference = compare_profiles(read_any(before), read_any(after))
-    print(render_text(difference))
-    write_comparison_page(difference, Path("difference.html"))
-    difference.differs         beyond the noise of the steps
+    difference.differs         # beyond the noise of the steps
+    print(write_text(difference))                                           # compare_text.py
+    write_difference_page(difference, Path("difference.html"))              # compare_page.py
 
-A difference counts where it exceeds both the spread of the steps within each run and a share of the iteration below
-which two runs of the same program differ anyway. How much two runs differ is not measured: that takes more runs.
-Operators have means of a few recorded steps alone: they are sorted, not judged.
+A difference of two times counts where it exceeds both the spread of the steps within each run and 5 % of the
+iteration, by which two runs of the same program may differ anyway. How much two runs differ is not measured: that
+takes more runs. Operators were recorded in a few steps only, so their differences are sorted but not judged.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from statistics import fmean, median, quantiles, variance
-from typing import Any
+from typing import Any, TypeVar
 
 from .figures import WORTH
 from .record import Facts, Operator, Profile, Step
 from .step_split import PARTS, read_split
 
+K = TypeVar("K")
 FEWEST_STEPS = 3  # of each profile, to judge at all
 FLOOR = WORTH  # share of the iteration by which two runs of the same program may differ anyway
 CERTAIN = 3.0  # standard errors by which two means must differ
@@ -37,15 +37,15 @@ COMPARED_FACTS = ("kind", "device", "description", "ranks", "batch", "precision"
 
 @dataclass(frozen=True)
 class FigureDifference:
-    """One time of a step in both profiles: medians, means, and what the steps spread by. None: not measured."""
+    """One time of a step in both profiles: medians, means, and their noise. None: not measured."""
 
     name: str
     before_us: float | None
     after_us: float | None
     before_mean_us: float | None = None
     after_mean_us: float | None = None
-    noise_us: float | None = None  # a difference of the medians below this says nothing; None: too few steps to know
-    mean_noise_us: float | None = None
+    noise_us: float | None = None  # a smaller difference of the medians does not count; None: too few steps to know
+    mean_noise_us: float | None = None  # the same for the means
 
     @property
     def change_us(self) -> float | None:
@@ -86,12 +86,12 @@ class OperatorDifference:
 
     @property
     def lost_us(self) -> float:
-        """Time after minus time before: what is lost."""
+        """Time after minus time before; positive for an operator that became slower."""
         return (self.after_us or 0.0) - (self.before_us or 0.0)
 
     @property
     def ratio(self) -> float | None:
-        """Return Diff Ratio, after / before: more than 1 is slower."""
+        """Time after / time before, "Diff Ratio" in Ascend's tools: more than 1 is slower."""
         return self.after_us / self.before_us if self.before_us and self.after_us is not None else None
 
 
@@ -104,7 +104,7 @@ class ProfileDifference:
     is_identical: bool  # in all that was measured
     iteration: FigureDifference
     phases: tuple[FigureDifference, ...]  # empty where one of them has none
-    split: tuple[FigureDifference, ...]  # E2E, computing, uncovered communication, free; where both have it
+    split: tuple[FigureDifference, ...]  # whole step, computing, exposed communication, free; where both have it
     operators: tuple[OperatorDifference, ...]  # most time lost first
     kernels: tuple[FigureDifference, ...]  # by kind
     memory: tuple[int | None, int | None]  # peaks in bytes
@@ -148,12 +148,12 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileDifference:
 
 def is_identical(before: Profile, after: Profile) -> bool:
     """Return True if every measured record is the same in both."""
-    parts = [field.name for field in fields(Profile) if field.name not in ("facts", "advice", "ceilings")]
-    return all(as_lists(getattr(before, name)) == as_lists(getattr(after, name)) for name in parts)
-
-
-def as_lists(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple | list) else value
+    names = [field.name for field in fields(Profile) if field.name not in ("facts", "advice", "ceilings")]
+    pairs = ((getattr(before, name), getattr(after, name)) for name in names)
+    return all(
+        old == new or (isinstance(old, tuple | list) and isinstance(new, tuple | list) and list(old) == list(new))
+        for old, new in pairs
+    )
 
 
 # Steps
@@ -163,25 +163,23 @@ def compare_figure(
     name: str, before: Profile, after: Profile, read: Callable[[Step], float | None]
 ) -> FigureDifference:
     """Return one time of the regular steps of both profiles."""
-    sides = [
+    times_before, times_after = (
         [value for step in profile.regular_steps if (value := read(step)) is not None] for profile in (before, after)
-    ]
-    reference = before.iteration_us or after.iteration_us or 0.0
-    return compare_values(name, sides[0], sides[1], reference)
+    )
+    return compare_values(name, times_before, times_after, before.iteration_us or after.iteration_us or 0.0)
 
 
 def compare_values(name: str, before: Sequence[float], after: Sequence[float], reference_us: float) -> FigureDifference:
-    """Return medians and means of two lists of times, with what each must differ by to count."""
-    figures = [median(values) if values else None for values in (before, after)]
+    """Return medians and means of two lists of times with their noise, at least FLOOR of `reference_us`."""
+    medians = [median(values) if values else None for values in (before, after)]
     means = [fmean(values) if values else None for values in (before, after)]
     if min(len(before), len(after)) < FEWEST_STEPS:
-        return FigureDifference(name, figures[0], figures[1], means[0], means[1])
+        return FigureDifference(name, medians[0], medians[1], means[0], means[1])
     floor = FLOOR * reference_us
     spread = math.hypot(half_spread(before), half_spread(after))
     error = math.sqrt(variance(before) / len(before) + variance(after) / len(after))
-    return FigureDifference(
-        name, figures[0], figures[1], means[0], means[1], max(floor, spread), max(floor, CERTAIN * error)
-    )
+    noise, mean_noise = max(floor, spread), max(floor, CERTAIN * error)
+    return FigureDifference(name, medians[0], medians[1], means[0], means[1], noise, mean_noise)
 
 
 def half_spread(values: Sequence[float]) -> float:
@@ -191,7 +189,7 @@ def half_spread(values: Sequence[float]) -> float:
 
 
 def compare_splits(before: Profile, after: Profile) -> tuple[FigureDifference, ...]:
-    """Return end-to-end time, computing, uncovered communication and free time, where both profiles have them."""
+    """Return end-to-end time, computing, exposed communication and free time, where both profiles have them."""
     splits = [read_split(profile) for profile in (before, after)]
     if not all(splits):
         return ()
@@ -202,20 +200,8 @@ def compare_splits(before: Profile, after: Profile) -> tuple[FigureDifference, .
 # Operators and kernels
 
 
-@dataclass
-class OperatorSum:
-    """Time and calls of operators that are compared as one."""
-
-    time_us: float = 0.0
-    calls: float = 0.0
-
-    def add(self, time_us: float, calls: float) -> None:
-        """Add another operator."""
-        self.time_us += time_us
-        self.calls += calls
-
-
-Key = tuple[str, str, str]  # name, shapes, module
+Key = tuple[str, str, str]  # name, shapes, module of an operator
+Sum = tuple[float, float]  # time in microseconds, and calls, of operators that are compared as one
 
 
 def compare_operators(before: Iterable[Operator], after: Iterable[Operator]) -> tuple[OperatorDifference, ...]:
@@ -225,49 +211,37 @@ def compare_operators(before: Iterable[Operator], after: Iterable[Operator]) -> 
     """
     left, right = sum_operators(before), sum_operators(after)
     shared = left.keys() & right.keys()
-    found = [match(key, left[key], right[key], "signature") for key in shared]
-    left_names, right_names = (sum_names(side, shared) for side in (left, right))
-    for name in left_names.keys() | right_names.keys():
-        old, new = left_names.get(name), right_names.get(name)
-        if old is not None and new is not None:
-            found.append(match((name, "", ""), old, new, "name"))
-        elif old is not None:
-            found += [match(key, left[key], None, "") for key in left if key[0] == name and key not in shared]
-        else:
-            found += [match(key, None, right[key], "") for key in right if key[0] == name and key not in shared]
-    return tuple(sorted(found, key=lambda each: (-each.lost_us, each.name, each.shapes, each.module)))
+    differences = [make_difference(key, left[key], right[key], "signature") for key in shared]
+    left_only = {key: sums for key, sums in left.items() if key not in shared}
+    right_only = {key: sums for key, sums in right.items() if key not in shared}
+    left_names = add_up((key[:1], sums) for key, sums in left_only.items())  # the first part of a key is the name
+    right_names = add_up((key[:1], sums) for key, sums in right_only.items())
+    for name in left_names.keys() & right_names.keys():
+        differences.append(make_difference((*name, "", ""), left_names[name], right_names[name], "name"))
+    differences += [make_difference(key, left_only[key], None, "") for key in left_only if key[:1] not in right_names]
+    differences += [make_difference(key, None, right_only[key], "") for key in right_only if key[:1] not in left_names]
+    return tuple(sorted(differences, key=lambda row: (-row.lost_us, row.name, row.shapes, row.module)))
 
 
-def match(key: Key, before: OperatorSum | None, after: OperatorSum | None, matched_by: str) -> OperatorDifference:
-    return OperatorDifference(
-        *key,
-        None if before is None else before.time_us,
-        None if after is None else after.time_us,
-        None if before is None else before.calls,
-        None if after is None else after.calls,
-        matched_by,
-    )
+def make_difference(key: Key, before: Sum | None, after: Sum | None, matched_by: str) -> OperatorDifference:
+    (before_us, before_calls), (after_us, after_calls) = (sums or (None, None) for sums in (before, after))
+    return OperatorDifference(*key, before_us, after_us, before_calls, after_calls, matched_by)
 
 
-def sum_operators(operators: Iterable[Operator]) -> dict[Key, OperatorSum]:
-    """Return the mean over ranks of each operator's own time: of its kernels, or of the host where it has none."""
-    listed = list(operators)
-    ranks = len({operator.rank for operator in listed}) or 1
-    sums: dict[Key, OperatorSum] = defaultdict(OperatorSum)
-    for operator in listed:
-        time = operator.self_us if operator.device_us is None else operator.device_us
-        sums[operator.name, operator.shapes, operator.module].add(time / ranks, operator.calls / ranks)
-    return dict(sums)
+def sum_operators(operators: Iterable[Operator]) -> dict[Key, Sum]:
+    """Return cost and calls of the operators by key, as means over the ranks."""
+    rows = list(operators)
+    ranks = len({row.rank for row in rows}) or 1
+    return add_up(((row.name, row.shapes, row.module), (row.cost_us / ranks, row.calls / ranks)) for row in rows)
 
 
-def sum_names(side: dict[Key, OperatorSum], matched: Iterable[Key]) -> dict[str, OperatorSum]:
-    """Return the operators that were not matched, summed by name."""
-    done = set(matched)
-    sums: dict[str, OperatorSum] = defaultdict(OperatorSum)
-    for key, total in side.items():
-        if key not in done:
-            sums[key[0]].add(total.time_us, total.calls)
-    return dict(sums)
+def add_up(pairs: Iterable[tuple[K, Sum]]) -> dict[K, Sum]:
+    """Return the sums of times and calls by key."""
+    sums: dict[K, Sum] = {}
+    for key, (time_us, calls) in pairs:
+        known_us, known_calls = sums.get(key, (0.0, 0.0))
+        sums[key] = known_us + time_us, known_calls + calls
+    return sums
 
 
 def compare_kinds(before: Profile, after: Profile) -> tuple[FigureDifference, ...]:
@@ -297,28 +271,11 @@ def find_peak(profile: Profile) -> int | None:
 
 def compare_facts(before: Facts, after: Facts) -> tuple[tuple[str, str, str], ...]:
     """Return facts and versions that differ."""
-    found = [(name, write_fact(getattr(before, name)), write_fact(getattr(after, name))) for name in COMPARED_FACTS]
+    pairs = [(name, write_fact(getattr(before, name)), write_fact(getattr(after, name))) for name in COMPARED_FACTS]
     names = dict.fromkeys([*before.versions, *after.versions])
-    found += [(name, before.versions.get(name, "–"), after.versions.get(name, "–")) for name in names]
-    return tuple(fact for fact in found if fact[1] != fact[2])
+    pairs += [(name, before.versions.get(name, "–"), after.versions.get(name, "–")) for name in names]
+    return tuple(fact for fact in pairs if fact[1] != fact[2])
 
 
 def write_fact(value: Any) -> str:
     return "–" if value is None or value == "" else str(value)
-
-
-# Output
-
-
-def render_text(difference: ProfileDifference) -> str:
-    """Return the comparison as plain text for the terminal."""
-    from .compare_text import write_text
-
-    return write_text(difference)
-
-
-def write_comparison_page(difference: ProfileDifference, path: Path) -> None:
-    """Write the comparison as a page of its own."""
-    from .compare_page import write_difference_page
-
-    write_difference_page(difference, path)

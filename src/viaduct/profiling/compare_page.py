@@ -1,4 +1,4 @@
-"""The page of a comparison of two profiles: the answer first, then phases, operators, kernels and what else differs."""
+"""The page of a comparison of two profiles: the headline, then phases, kernels, operators and what else differs."""
 
 from __future__ import annotations
 
@@ -33,18 +33,13 @@ def write_difference_page(difference: ProfileDifference, path: Path) -> None:
         *list_operators(difference, (before, after)),
         Section("The two profiles", "", describe_sides(difference, (before, after))),
     ]
+    remarks = [Remark("Note", text) for text in list_remarks(difference)]
     page = Page(
         f"{before} and {after}",
         f"{difference.before.facts.source} against {difference.after.facts.source}",
         list_tiles(difference),
         sections,
-        [
-            Callout(
-                choose_tone(difference),
-                write_headline(difference),
-                [Remark("Note", text) for text in list_remarks(difference)],
-            )
-        ],
+        [Callout(choose_tone(difference), write_headline(difference), remarks)],
         verb="profile compare",
         kind="comparison of profiles",
     )
@@ -63,6 +58,7 @@ def choose_tone(difference: ProfileDifference) -> Tone:
 
 
 def list_tiles(difference: ProfileDifference) -> list[Tile]:
+    """Return a tile for the iteration, for each phase and for the peak of memory."""
     figures = [difference.iteration, *difference.phases]
     tiles = []
     for figure in figures:
@@ -86,7 +82,7 @@ def list_steps(difference: ProfileDifference, names: tuple[str, str]) -> list[Se
     if difference.split:
         parts.append(draw_bars("Parts of a step", difference.split[1:], names))
     figures = [difference.iteration, *difference.phases, *difference.split]
-    rows = [write_row(figure) for figure in figures if figure.before_us is not None or figure.after_us is not None]
+    rows = [make_row(figure) for figure in figures if figure.before_us is not None or figure.after_us is not None]
     if rows:
         columns = [
             "per step",
@@ -105,16 +101,13 @@ def list_steps(difference: ProfileDifference, names: tuple[str, str]) -> list[Se
 
 
 def draw_bars(title: str, figures: Sequence[FigureDifference], names: tuple[str, str]) -> StackedBars:
-    layers = [[to_ms(figure.before_us), to_ms(figure.after_us)] for figure in figures]
+    times = [(figure.before_us, figure.after_us) for figure in figures]
+    layers = [[None if time is None else time / 1000 for time in pair] for pair in times]
     groups = [BarGroup("both", list(names), layers)]
     return StackedBars(title, "profile", "time", [figure.name for figure in figures], groups, "ms")
 
 
-def to_ms(time: float | None) -> float | None:
-    return None if time is None else time / 1000
-
-
-def write_row(figure: FigureDifference) -> list[object]:
+def make_row(figure: FigureDifference) -> list[object]:
     judged = "–" if figure.noise_us is None else "yes" if figure.exceeds_noise else "no"
     return [figure.name, figure.before_us, figure.after_us, figure.change_us, figure.ratio, figure.noise_us, judged]
 
@@ -123,29 +116,22 @@ def list_kernels(difference: ProfileDifference, names: tuple[str, str]) -> list[
     if not difference.kernels:
         return []
     columns = ["kind", *(f"{name}, µs" for name in names), "change, µs", "ratio"]
-    rows = [[each.name, each.before_us, each.after_us, each.change_us, each.ratio] for each in difference.kernels]
+    rows = [[row.name, row.before_us, row.after_us, row.change_us, row.ratio] for row in difference.kernels]
     return [Section("Kernels by kind", "Time per recorded step, mean over the ranks.", [Table(columns, rows)])]
 
 
 def list_operators(difference: ProfileDifference, names: tuple[str, str]) -> list[Section]:
+    """Return the operators that changed most, at most MAX_OPERATORS, sorted by the time lost."""
     if not difference.operators:
         return []
-    columns = [
-        "operator",
-        "shapes",
-        "module",
-        *(f"{name}, µs" for name in names),
-        "lost, µs",
-        "ratio",
-        "calls",
-        "matched by",
-    ]
+    times = [*(f"{name}, µs" for name in names), "lost, µs", "ratio"]
+    columns = ["operator", "shapes", "module", *times, "calls", "matched by"]
     rows = []
-    changed = sorted(difference.operators, key=lambda each: -abs(each.lost_us))[:MAX_OPERATORS]
-    for each in sorted(changed, key=lambda each: -each.lost_us):
-        calls = f"{format_count(each.before_calls)} → {format_count(each.after_calls)}"
-        times = [each.before_us, each.after_us, each.lost_us, each.ratio]
-        rows.append([each.name, each.shapes, each.module, *times, calls, each.matched_by or "only one has it"])
+    changed = sorted(difference.operators, key=lambda row: -abs(row.lost_us))[:MAX_OPERATORS]
+    for row in sorted(changed, key=lambda row: -row.lost_us):
+        calls = f"{format_count(row.before_calls)} → {format_count(row.after_calls)}"
+        figures = [row.before_us, row.after_us, row.lost_us, row.ratio]
+        rows.append([row.name, row.shapes, row.module, *figures, calls, row.matched_by or "only one has it"])
     hidden = len(difference.operators) - len(rows)
     text = "Time per recorded step, mean over the ranks; most time lost first; a ratio above 1 is slower."
     text += f" {hidden:,} operators that changed less are left out." if hidden > 0 else ""

@@ -13,7 +13,7 @@ TABLE_GAP = "  "
 
 
 def write_text(difference: ProfileDifference) -> str:
-    """Return the answer, then the tables that it rests on."""
+    """Return the headline, then the tables that it rests on."""
     names = name_sides(difference)
     steps = write_figures("per step", [difference.iteration, *difference.phases], names)
     if difference.is_identical:
@@ -43,7 +43,7 @@ def name_sides(difference: ProfileDifference) -> tuple[str, str]:
 
 
 def write_headline(difference: ProfileDifference) -> str:
-    """Return the answer in one sentence."""
+    """Return the result of the comparison in one sentence."""
     before, after = name_sides(difference)
     iteration = difference.iteration
     if difference.is_identical and iteration.before_us is not None:
@@ -105,7 +105,7 @@ def write_judgement(figure: FigureDifference) -> str:
 
 
 def write_operators(operators: Sequence[OperatorDifference], names: tuple[str, str]) -> list[str]:
-    """Return the operators that lost most time, then those that won most."""
+    """Return the operators that became slower by most, then those that became faster by most."""
     changed = [operator for operator in operators if operator.lost_us]
     if not changed:
         return []
@@ -113,9 +113,8 @@ def write_operators(operators: Sequence[OperatorDifference], names: tuple[str, s
     rows = [["operator, per step", *names, "lost", "ratio", "calls"]]
     for operator in shown:
         calls = f"{format_count(operator.before_calls)} → {format_count(operator.after_calls)}"
-        label = " ".join(
-            filter(None, [operator.name, operator.shapes, f"in {operator.module}" if operator.module else ""])
-        )
+        where = f"in {operator.module}" if operator.module else ""
+        label = " ".join(filter(None, [operator.name, operator.shapes, where]))
         times = [format_us(operator.before_us), format_us(operator.after_us), format_change(operator.lost_us)]
         rows.append([label, *times, format_ratio(operator.ratio), calls])
     left_out = len(changed) - len(shown)
@@ -142,12 +141,10 @@ def list_remarks(difference: ProfileDifference) -> list[str]:
     remarks = []
     batches = difference.before.facts.batch, difference.after.facts.batch
     if None not in batches and batches[0] != batches[1]:
-        remarks.append(f"The batches differ ({batches[0]} and {batches[1]}): {write_throughput(difference)}.")
-    if (
-        not difference.phases
-        and difference.iteration.before_us is not None
-        and difference.iteration.after_us is not None
-    ):
+        rates = [measure_throughput(profile) for profile in (difference.before, difference.after)]
+        before, after = ("–" if rate is None else f"{rate:,.1f}" for rate in rates)
+        remarks.append(f"The batches differ ({batches[0]} and {batches[1]}): {before} and {after} samples/s.")
+    if not difference.phases and None not in (difference.iteration.before_us, difference.iteration.after_us):
         remarks.append("One of the profiles, or both, has no phases: only the iteration is compared.")
     kinds = {profile.facts.kind for profile in (difference.before, difference.after)}
     if len(kinds) > 1 and kinds & {"kineto", "torch_npu"}:
@@ -158,13 +155,6 @@ def list_remarks(difference: ProfileDifference) -> list[str]:
             "of the same program differ was not measured."
         )
     return remarks
-
-
-def write_throughput(difference: ProfileDifference) -> str:
-    """Return samples per second of both, which are comparable where the batches are not."""
-    rates = [measure_throughput(profile) for profile in (difference.before, difference.after)]
-    before, after = ("–" if rate is None else f"{rate:,.1f}" for rate in rates)
-    return f"{before} and {after} samples/s"
 
 
 # Figures

@@ -1,12 +1,12 @@
 """Compilations by torch.compile between two moments: how many graphs, how long, and why again.
 
     compilations = Compilations()
-    compilations.listen()                     # call it again until torch._dynamo is imported, which the script does
+    compilations.listen()                     # in every step: it works once the script has imported torch._dynamo
     graphs, time_us = compilations.take_new() # since the last call
-    compilations.reasons()                    # "train.py:12 forward: tensor 'x' size mismatch at index 0 …"
+    compilations.list_reasons()               # "train.py:12 forward: tensor 'x' size mismatch at index 0 …"
 
-torch has no public interface for this. Where a release lacks a name, the figure stays zero; `missing` says so for
-the time.
+torch has no public interface for this. Where a release lacks a name, the figure stays zero; for the time `missing`
+says so.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Compilations:
 
     def __init__(self) -> None:
         self.missing = ""  # a sentence about what this release of torch does not report
-        self._known = set(list_failures())
+        self._known_failures = set(list_failures())
         self._is_listening = False
         self._graphs = 0
         self._time_us = 0.0
         self._began_us: float | None = None
 
     def listen(self) -> None:
-        """Ask torch._dynamo to call back, as soon as it is imported."""
+        """Register callbacks with torch._dynamo, once, if it is imported."""
         if self._is_listening or "torch._dynamo.utils" not in sys.modules:
             return
         self._is_listening = True
@@ -64,11 +64,11 @@ class Compilations:
         time_us, self._time_us = self._time_us, 0.0
         return new, time_us
 
-    def reasons(self) -> list[str]:
-        """Return why code was compiled again, in torch's words, each reason once."""
-        found = [reason for reason in list_failures() if reason not in self._known]
-        more = [f"{len(found) - MOST_REASONS} more reasons"] if len(found) > MOST_REASONS else []
-        return found[:MOST_REASONS] + more
+    def list_reasons(self) -> list[str]:
+        """Return why code was compiled again since this object was made, in torch's words, each reason once."""
+        reasons = [failure for failure in list_failures() if failure not in self._known_failures]
+        more = [f"{len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
+        return reasons[:MOST_REASONS] + more
 
 
 def count_graphs() -> int:
@@ -79,15 +79,15 @@ def count_graphs() -> int:
 
 
 def list_failures() -> list[str]:
-    """Return the failures of guards in this process so far; none where torch does not tell."""
+    """Return the failures of guards in this process so far, each once as "FILE:LINE FUNCTION: what did not hold".
+
+    Empty where torch does not tell.
+    """
     utils: Any = sys.modules.get("torch._dynamo.utils")
     failures: dict[Any, list[Any]] = dict(getattr(utils, "guard_failures", {}))
-    lines = (describe_failure(code, reason) for code, reasons in failures.items() for reason in reasons)
+    lines = []
+    for code, reasons in failures.items():
+        file = str(getattr(code, "co_filename", "")).rsplit("/", 1)[-1]
+        location = f"{file}:{getattr(code, 'co_firstlineno', 0)} {getattr(code, 'co_name', '')}"
+        lines += [f"{location}: {' '.join(str(reason).split())[:MAX_REASON_CHARS]}" for reason in reasons]
     return list(dict.fromkeys(lines))
-
-
-def describe_failure(code: Any, reason: Any) -> str:
-    """Return a guard's failure as a line: function, file and line, what did not hold."""
-    file = str(getattr(code, "co_filename", "")).rsplit("/", 1)[-1]
-    location = f"{file}:{getattr(code, 'co_firstlineno', 0)} {getattr(code, 'co_name', '')}"
-    return f"{location}: {' '.join(str(reason).split())[:MAX_REASON_CHARS]}"

@@ -3,9 +3,10 @@
     for row in read_rows(path, notes):
         row.text("OP Type", "Op Type"), row.time_us("Task Duration", "Duration"), row.bytes("Total Allocated")
 
-Columns are found whatever their case, spaces and underscores; a unit in brackets, as in `Duration(us)`, is converted.
-Damage is noted in `notes`: rows that are too short, such as a last line that is cut off, are left out; bytes that are
-no text are replaced. N/A and an empty cell are "" as text; they and texts that are no number are None as a number.
+A column's name matches in any case, with any spaces and underscores; the unit in `Duration(us)` is not part of it.
+`notes` gets a sentence about damage: rows that are too short, such as a last line that is cut off, are left out; bytes
+that are no text are replaced. N/A and an empty cell are "" as text; they and texts that are no number are None as a
+number.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ Columns = dict[str, list[tuple[int, str]]]  # name without unit -> position and 
 
 
 def normalise(name: str) -> str:
-    """Return a column's name in small letters, with single spaces."""
+    """Return a column's name in small letters, with single spaces in place of underscores."""
     return " ".join(name.replace("_", " ").lower().split())
 
 
 def split_unit(column: str) -> tuple[str, str]:
-    """Return the name of a column and its unit; "" where it names none that is known."""
+    """Return the normalised name of a column and its unit; "" for the unit where the column has none that is known."""
     match = UNIT.fullmatch(normalise(column))
     if match and (match[2] in TO_US or match[2] in TO_BYTES):
         return match[1], match[2]
@@ -53,7 +54,7 @@ class CsvRow:
         return any(normalise(name) in self.columns for name in names)
 
     def text(self, *names: str) -> str:
-        """Return the cell under the first of these names that the table has; "" for N/A."""
+        """Return the cell of the first of these columns that the table has; "" for N/A."""
         for name in names:
             for position, _ in self.columns.get(normalise(name), ()):
                 return clean_cell(self.cells[position])
@@ -64,7 +65,7 @@ class CsvRow:
         return parse_number(self.text(*names))
 
     def time_us(self, *names: str) -> float | None:
-        """Return the cell in microseconds, which it has where the column names no unit."""
+        """Return the cell in microseconds; a column without a unit is taken to be in them."""
         times = [time for name in names for time in self.times_us(name)]
         return times[0] if times else None
 
@@ -88,6 +89,7 @@ class CsvRow:
 
 
 def clean_cell(cell: str) -> str:
+    """Return a cell without spaces and quotes around it; "" for N/A."""
     text = cell.strip().strip('"').strip()
     return "" if text.upper() in ("N/A", "NA", "NAN", "NONE", "NULL", "-") else text
 
@@ -102,14 +104,15 @@ def parse_number(text: str) -> float | None:
 
 
 def read_rows(path: Path, notes: list[str]) -> Iterator[CsvRow]:
-    """Yield the rows of a CSV file that are whole; `notes` gets a sentence on what was not."""
+    """Yield the rows of a CSV file that are whole; `notes` gets a sentence about the others."""
     refuse_special_file(path)
     csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader(read_lines(path, notes))
     header: list[str] | None = None
     columns: Columns = {}
+    needed = 0  # cells of a whole row
     damaged, last_is_damaged, count = 0, False, 0
-    while True:
+    while True:  # not `for`: the reader raises csv.Error for a row and goes on with the next
         try:
             cells = next(reader)
         except StopIteration:
@@ -121,8 +124,10 @@ def read_rows(path: Path, notes: list[str]) -> Iterator[CsvRow]:
             continue
         if header is None:
             header, columns = cells, index_columns(cells)
+            # Some writers end each line with a comma, which makes empty names at the end.
+            needed = max((number for number, name in enumerate(cells, 1) if name.strip()), default=0)
             continue
-        last_is_damaged = len(cells) < len(columns_needed(header))
+        last_is_damaged = len(cells) < needed
         if last_is_damaged:
             damaged += 1
             continue
@@ -135,6 +140,7 @@ def read_rows(path: Path, notes: list[str]) -> Iterator[CsvRow]:
 
 
 def describe_damage(path: Path, header: list[str] | None, count: int, damaged: int, at_end: bool) -> list[str]:
+    """Return a note about a file of `count` whole and some damaged rows; `at_end`: the last row is damaged."""
     if header is None:
         return [f"{path.name} is empty."]
     if damaged == 1 and at_end:
@@ -150,16 +156,8 @@ def index_columns(header: list[str]) -> Columns:
     return columns
 
 
-def columns_needed(header: list[str]) -> list[str]:
-    """Return the header without empty names at its end: some writers end each line with a comma."""
-    names = [name.strip() for name in header]
-    while names and not names[-1]:
-        names.pop()
-    return names
-
-
 def read_lines(path: Path, notes: list[str]) -> Iterator[str]:
-    """Yield the lines of a text file; bytes that are no text are replaced, which is said once."""
+    """Yield the lines of a text file; bytes that are no text are replaced, with one note about all of them."""
     encoding = find_encoding(path)
     is_replaced = False
     with path.open(encoding=encoding, errors="replace", newline="") as file:
@@ -184,11 +182,16 @@ def find_encoding(path: Path) -> str:
 
 
 def read_table(path: Path, notes: list[str], most: int = 500) -> dict[str, Any] | None:
-    """Return a whole table as {"columns", "rows"}, numbers as numbers; None without rows, a note beyond `most`."""
+    """Return a table as {"columns", "rows"}, with numbers converted; None without rows.
+
+    Of more than `most` rows the first are returned, with a note.
+    """
     rows: list[list[Any]] = []
     header: list[str] = []
     for row in read_rows(path, notes):
-        header = header or list_columns(row)
+        if not header:
+            positions = {position: (name, unit) for name, same in row.columns.items() for position, unit in same}
+            header = [f"{name} ({unit})" if unit else name for _, (name, unit) in sorted(positions.items())]
         if len(rows) == most:
             notes.append(f"{path.name}: the report has its first {most:,} rows.")
             break
@@ -196,16 +199,8 @@ def read_table(path: Path, notes: list[str], most: int = 500) -> dict[str, Any] 
     return {"columns": header, "rows": rows} if rows else None
 
 
-def list_columns(row: CsvRow) -> list[str]:
-    named = {
-        position: f"{name} ({unit})" if unit else name
-        for name, all_of in row.columns.items()
-        for position, unit in all_of
-    }
-    return [named[position] for position in sorted(named)]
-
-
 def convert_cell(cell: str) -> Any:
+    """Return a cell as integer, number or text; None for N/A."""
     text = clean_cell(cell)
     if not text:
         return None

@@ -54,16 +54,9 @@ def read_event(raw: dict[str, Any]) -> Event | None:
     start, duration = raw.get("ts"), raw.get("dur")
     if raw.get("ph") != "X" or not isinstance(start, int | float) or not isinstance(duration, int | float):
         return None
-    args = raw.get("args")
+    args = raw["args"] if isinstance(raw.get("args"), dict) else {}
     thread = (raw.get("pid"), raw.get("tid"))
-    return Event(
-        str(raw.get("name", "")),
-        str(raw.get("cat", "")),
-        start,
-        duration,
-        thread,
-        args if isinstance(args, dict) else {},
-    )
+    return Event(str(raw.get("name", "")), str(raw.get("cat", "")), start, duration, thread, args)
 
 
 def nest_events(raw_events: Iterable[dict[str, Any]]) -> list[Event]:
@@ -71,41 +64,40 @@ def nest_events(raw_events: Iterable[dict[str, Any]]) -> list[Event]:
     events = [event for event in map(read_event, raw_events) if event is not None]
     ranks = {category: number for number, category in enumerate(ON_HOST)}
     events.sort(key=lambda event: (event.start, -event.duration, ranks.get(event.category, len(ranks))))
-    around: dict[Any, list[Event]] = defaultdict(list)
+    open_events: dict[Any, list[Event]] = defaultdict(list)  # by thread, the innermost last
     for event in events:
         if event.category in ranks:
-            attach_to_parent(event, around[event.thread])
+            attach_to_parent(event, open_events[event.thread])
     return [event for event in events if event.category in ranks or event.category in ON_DEVICE]
 
 
 def drop_idle_functions(raw_events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the events without Python functions that called no operator: they are many and say nothing of one."""
+    """Return the events without the many Python functions inside of which no other event began."""
     starts: dict[Any, list[float]] = defaultdict(list)
     for raw in raw_events:
         if raw.get("ph") == "X" and raw.get("cat") != PYTHON and isinstance(raw.get("ts"), int | float):
             starts[raw.get("tid")].append(raw["ts"])
     for times in starts.values():
         times.sort()
-    return [raw for raw in raw_events if raw.get("cat") != PYTHON or holds_start(raw, starts.get(raw.get("tid"), []))]
+
+    def is_idle(raw: dict[str, Any]) -> bool:
+        times = starts.get(raw.get("tid"), [])
+        first = bisect_left(times, raw.get("ts", 0))
+        return first == len(times) or times[first] > raw.get("ts", 0) + raw.get("dur", 0)
+
+    return [raw for raw in raw_events if raw.get("cat") != PYTHON or not is_idle(raw)]
 
 
-def holds_start(raw: dict[str, Any], starts: list[float]) -> bool:
-    """Return True if one of the times, which are in order, lies within an event."""
-    number = bisect_left(starts, raw.get("ts", 0))
-    return number < len(starts) and starts[number] <= raw.get("ts", 0) + raw.get("dur", 0)
-
-
-def attach_to_parent(event: Event, stack: list[Event]) -> None:
-    """Set the parent of an event to the last open one of its thread, and open the event itself."""
-    while stack and stack[-1].end <= event.start:
-        stack.pop()
-    if stack:
-        event.parent = stack[-1]
-    stack.append(event)
+def attach_to_parent(event: Event, open_events: list[Event]) -> None:
+    """Set the parent of an event to the innermost open one, after closing those that have ended, and open the event."""
+    while open_events and open_events[-1].end <= event.start:
+        open_events.pop()
+    event.parent = open_events[-1] if open_events else None
+    open_events.append(event)
 
 
 def sum_inside(operators: Iterable[Event]) -> dict[int, float]:
-    """Return the time that other operators take directly inside of each, by id(operator); none for those without."""
+    """Return the time of the operators directly inside of each, by id(operator); operators with none are left out."""
     inside: dict[int, float] = {}
     for event in operators:
         outer = event.find_around(OPERATOR)
@@ -126,7 +118,7 @@ def join_spans(spans: Iterable[Span]) -> list[Span]:
 
 
 def remove_spans(spans: Sequence[Span], removed: Sequence[Span]) -> list[Span]:
-    """Return what remains of disjoint spans in order without other disjoint spans in order."""
+    """Return the parts of spans that `removed` does not cover; both are disjoint and in order, and so is the result."""
     remaining: list[Span] = []
     first = 0
     for start, end in spans:

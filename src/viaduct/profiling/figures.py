@@ -1,47 +1,46 @@
-"""Figures that advice rests on, worked out from a profile, and the thresholds that several rules share.
+"""Figures that advice rests on, computed from a profile, and the thresholds that several rules share.
 
     figures = Figures(profile, trials)
     figures.share(figures.loader_wait_us)      0.61
 
-A rule in profiling/advice reads these and the profile, nothing else. A figure that was not measured is None.
+A rule in profiling/advice reads these and the profile, nothing else. What None or 0 means is said with each figure.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from statistics import mean, median
 from typing import Protocol
 
-from viaduct.profiling.record import Collective, Kernel, Operator, Phase, Profile, Step
+from viaduct.profiling.record import RECORDING, Collective, Kernel, Operator, Phase, Profile, Step
 
 WORTH = 0.05
-"""Share of an iteration that advice must be able to win: below 5 % a change drowns in the noise between two runs."""
+"""Share of an iteration that advice must be able to win: two runs of the same program may differ by as much as 5 %."""
 
 IDLE = 0.10
-"""Share of an iteration in which a device may idle before that is a fault: the limit of the Ascend advisor."""
+"""Share of an iteration in which a device may idle before that is reported: the limit of the Ascend advisor."""
 
 EVERY_STEP = 0.9
 """Calls per recorded step from which an operator counts as called in every step; every second step is below."""
 
-RECORDING = "recording"
-"""`interrupted_by` of steps under the operator profiler (collector.RECORDING; rules do not import the collector)."""
-
 LOW_PRECISION = ("bfloat16", "float16")
 
+# Names of operators, in small letters but for _UPDATES.
 _PRODUCTS = re.compile(r"(?:::|^)_?(mm|addmm|bmm|baddbmm|linear|mkldnn_linear\w*|addmm_activation)$|matmul|gemm")
 _CONVOLUTIONS = re.compile(r"conv(?!ert)")
 _UPDATES = re.compile(r"::_foreach|::_fused_(sgd|adam)|::(add|mul|addcdiv|addcmul|lerp|copy)_$")
-_CORE = re.compile(r"cpu \d+ %$")
+_CORE = re.compile(r"cpu \d+ %$")  # a figure of record.Sample
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """One two-dimensional convolution, as far as its operator's shapes and floating-point operations tell it."""
+    """One two-dimensional convolution, found from its operator's shapes and number of floating-point operations."""
 
     input: tuple[int, int, int, int]  # N, C, H, W
     weight: tuple[int, int, int, int]  # output channels, channels of one group, height, width
@@ -68,7 +67,7 @@ class Product:
 
 
 class Trials(Protocol):
-    """Measurements that back an advice; None where one cannot be made on this machine."""
+    """Measurements on this machine for an advice (trials.py); None where one cannot be made."""
 
     def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
         """Return microseconds of a forward and backward pass: contiguous, channels_last."""
@@ -100,30 +99,25 @@ class Figures:
 
     @cached_property
     def mean_iteration_us(self) -> float:
-        """Mean iteration without the longest: what rare long waits add is in it, a single accident is not."""
+        """Mean iteration without the longest: unlike the median it includes rare long waits, but no single accident."""
         return mean_without_largest(step.iteration_us for step in self.steps)
 
     @cached_property
     def steps_by_rank(self) -> dict[int, list[Step]]:
         """Regular steps of each rank."""
-        return {rank: self.profile.steps_of(rank) for rank in self.profile.ranks}
+        return {rank: self.profile.regular_steps_of(rank) for rank in self.profile.ranks}
 
     @cached_property
     def data_tail_us(self) -> float:
-        """Mean time between the end of a step and the next forward pass, without the longest; of the worst rank."""
-        return max(
-            (
-                mean_without_largest(max(0.0, step.data_tail_us or 0.0) for step in steps)
-                for steps in self.steps_by_rank.values()
-            ),
-            default=0.0,
-        )
+        """Mean time between the end of a step and the next forward pass, without the longest; of the slowest rank."""
+        tails = ([max(0.0, step.data_tail_us or 0.0) for step in steps] for steps in self.steps_by_rank.values())
+        return max(map(mean_without_largest, tails), default=0.0)
 
     @cached_property
-    def between(self) -> tuple[float, int]:
-        """Time between a step and the next forward pass that neither a loader nor operators took, and the worst rank.
+    def host_gap(self) -> tuple[float, int]:
+        """Time between a step and the next forward pass that neither the loader nor operators took, and its rank.
 
-        The time is the median of that rank's steps. Operators are those of the rank that recorded some.
+        The time is a median over steps, of the rank where it is longest. Time of operators is that of `operators`.
         """
         operators = sum(row.self_us for row in self.operators if row.phase in ("data", "other"))
         times = {
@@ -131,17 +125,17 @@ class Figures:
             for rank, steps in self.steps_by_rank.items()
             if steps
         }
-        worst = max(times, key=lambda rank: times[rank], default=0)
-        return max(0.0, times.get(worst, 0.0) - operators), worst
+        slowest = max(times, key=lambda rank: times[rank], default=0)
+        return max(0.0, times.get(slowest, 0.0) - operators), slowest
 
     @cached_property
     def loader_waits(self) -> dict[int, float]:
         """Mean wait of each rank for its data, without the longest; ranks without a loader are left out."""
-        waits = {
+        by_rank = {
             rank: [step.loader_wait_us for step in steps if step.loader_wait_us is not None]
             for rank, steps in self.steps_by_rank.items()
         }
-        return {rank: mean_without_largest(found) for rank, found in waits.items() if found}
+        return {rank: mean_without_largest(waits) for rank, waits in by_rank.items() if waits}
 
     @cached_property
     def loader_wait_us(self) -> float | None:
@@ -149,13 +143,8 @@ class Figures:
         return max(self.loader_waits.values(), default=None)
 
     def name_rank(self, rank: int) -> str:
-        """Return " on rank 3" where there are several, else nothing."""
+        """Return " on rank 3" where there are several ranks, else "", for a sentence."""
         return f" on rank {rank}" if len(self.profile.ranks) > 1 else ""
-
-    @cached_property
-    def compile_us(self) -> float:
-        """Mean time of a step in which torch.compile compiled."""
-        return mean(step.compile_us for step in self.steps) if self.steps else 0.0
 
     @cached_property
     def forward_backward_us(self) -> float:
@@ -169,44 +158,45 @@ class Figures:
 
     @cached_property
     def rank(self) -> int:
-        """Rank whose operators and kernels are read: the first that has any."""
+        """The first rank that has operators or kernels."""
         rows: list[Operator | Kernel] = [*self.profile.operators, *self.profile.kernels]
         return min((row.rank for row in rows), default=0)
 
     @cached_property
     def operators(self) -> list[Operator]:
-        """Operators of that rank."""
+        """Operators of `rank`."""
         return [operator for operator in self.profile.operators if operator.rank == self.rank]
 
     @cached_property
     def kernels(self) -> list[Kernel]:
-        """Kernels of that rank, without communication."""
+        """Kernels of `rank`, without communication."""
         return [row for row in self.profile.kernels if row.rank == self.rank and row.kind != "communication"]
 
     @property
     def on_accelerator(self) -> bool:
-        """Return True if operators return before their kernels have run."""
+        """True if operators return before their kernels have run."""
         return self.facts.device != "cpu"
 
     def share(self, time_us: float) -> float:
-        """Return the share of a median iteration; 0 where none was measured."""
+        """Return a time as a share of the median iteration; 0 where no iteration was measured."""
         return time_us / self.iteration_us if self.iteration_us else 0.0
 
     def is_worth(self, time_us: float) -> bool:
-        """Return True if winning so much shortens the iteration by more than noise."""
+        """Return True if a gain of this time is at least WORTH of the iteration."""
         return self.share(time_us) >= WORTH
 
     @cached_property
     def communicating_steps(self) -> dict[int, list[Step]]:
-        """Steps of each rank that show its collectives: timed ones, or recorded ones where only the recorder saw them.
+        """Steps of each rank that show collectives: regular ones, else recorded ones in which nothing else ran.
 
-        DistributedDataParallel reduces inside of C++, where marks in Python do not reach.
+        In viaduct's own profiles only the operator profiler sees collectives; profiles of other tools have them in all
+        steps.
         """
-        chosen = [step for step in self.steps if step.collectives]
-        if not chosen:
+        steps = [step for step in self.steps if step.collectives]
+        if not steps:
             recorded = [step for step in self.profile.steps if step.interrupted_by == RECORDING]
-            chosen = [step for step in recorded if step.previous_end_us is not None and step.collectives]
-        return {rank: [step for step in chosen if step.rank == rank] for rank in sorted({step.rank for step in chosen})}
+            steps = [step for step in recorded if step.previous_end_us is not None and step.collectives]
+        return {rank: [step for step in steps if step.rank == rank] for rank in sorted({step.rank for step in steps})}
 
     @cached_property
     def exposed_shares(self) -> dict[int, float]:
@@ -218,58 +208,61 @@ class Figures:
 
     @cached_property
     def communication_us(self) -> float:
-        """Time per step that collectives add by themselves: what the rank has that waits for no other."""
+        """Exposed time of collectives per step, of the rank with the least: the others also wait for slower ranks."""
         return min(self.exposed_shares.values(), default=0.0) * self.iteration_us
 
     @cached_property
     def processor_load(self) -> float | None:
         """Mean load of the processor's cores while the profile was taken, from 0 to 1; None if not sampled."""
-        loads = [mean(found) for row in self.profile.samples if (found := list_core_loads(row.values))]
+        cores = [[load for name, load in row.values.items() if _CORE.match(name)] for row in self.profile.samples]
+        loads = [mean(percentages) for percentages in cores if percentages]
         return mean(loads) / 100 if loads else None
 
     def read_column(self, table: str, column: str) -> list[float]:
-        """Return the numbers of a column of one of the profile's tables; none where it has no such column."""
-        found = self.profile.tables.get(table)
-        names = found.get("columns", []) if isinstance(found, dict) else []
-        if not isinstance(found, dict) or column not in names:
+        """Return the numbers in a column of one of the profile's tables; none where it has no such column."""
+        content = self.profile.tables.get(table)
+        names = content.get("columns", []) if isinstance(content, dict) else []
+        if not isinstance(content, dict) or column not in names:
             return []
-        values = (row[names.index(column)] for row in found["rows"])
-        return [number for value in values if (number := parse_number(value)) is not None]
+        numbers = []
+        for row in content["rows"]:
+            with suppress(TypeError, ValueError):  # a cell that is no number
+                numbers.append(float(row[names.index(column)]))
+        return numbers
 
     @cached_property
     def optimizer_locations(self) -> frozenset[str]:
-        """Lines of the script from which an optimizer updates: what torch does inside is not the script's doing."""
+        """Lines of the script that call an optimizer's step, inside of which torch chooses the operators."""
         rows = (row for row in self.operators if row.phase == "update" and row.location)
         return frozenset(row.location for row in rows if _UPDATES.search(row.name))
 
     @cached_property
-    def heavy(self) -> list[Operator]:
-        """Convolutions and matrix products; of nested ones the innermost, where the recorder counted its arithmetic."""
-        rows = [row for row in self.operators if (is_convolution(row) or is_product(row)) and work_us(row) > 0]
+    def heavy_operators(self) -> list[Operator]:
+        """Convolutions and matrix products with counted arithmetic (of nested ones the innermost); without any, all."""
+        rows = [row for row in self.operators if (is_convolution(row) or is_product(row)) and row.cost_us > 0]
         return [row for row in rows if row.flops] or rows
 
     def phase_share(self, phase: Phase) -> float | None:
-        """Return the share of the operators' own time in one phase; None without operators."""
+        """Return the share of one phase in the time of all operators; None without operators."""
         total = sum(row.self_us for row in self.operators)
         return sum(row.self_us for row in self.operators if row.phase == phase) / total if total else None
 
     @cached_property
     def backward_us(self) -> float:
-        """Time of the backward pass: its operators' part of forward and backward, two thirds where that is unknown."""
+        """Time of the backward pass: forward and backward, divided as operators are; without operators two thirds."""
         forward, backward = self.phase_share("forward"), self.phase_share("backward")
-        part = backward / (forward + backward) if forward and backward else 2 / 3
-        return self.forward_backward_us * part
+        return self.forward_backward_us * (backward / (forward + backward) if forward and backward else 2 / 3)
 
 
 def exposed_us(collectives: Iterable[Collective]) -> float:
-    """Return the time in which a rank computed nothing; a collective of which that is unknown counts in full."""
+    """Return the exposed time of collectives; one whose exposed time is not known counts in full."""
     return sum(row.duration_us if row.exposed_us is None else row.exposed_us for row in collectives)
 
 
 def mean_without_largest(values: Iterable[float]) -> float:
-    """Return the mean of all but the largest of at least five values, of all where there are fewer; 0 of none."""
-    rows = sorted(values)
-    return mean(rows[:-1] if len(rows) >= 5 else rows) if rows else 0.0
+    """Return the mean of all values but the largest; of all where there are fewer than five, 0 where there are none."""
+    ordered = sorted(values)
+    return mean(ordered[:-1] if len(ordered) >= 5 else ordered) if ordered else 0.0
 
 
 def is_product(operator: Operator) -> bool:
@@ -282,51 +275,53 @@ def is_convolution(operator: Operator) -> bool:
     return bool(_CONVOLUTIONS.search(operator.name.lower()))
 
 
-def work_us(operator: Operator) -> float:
-    """Return the operator's own time: of its kernels where they were measured, else of the host."""
-    return operator.self_us if operator.device_us is None else operator.device_us
-
-
-def dtype_of(operator: Operator) -> str:
+def find_float_dtype(operator: Operator) -> str:
     """Return the first floating-point type among the inputs; empty where none is known."""
-    found = (dtype.strip() for dtype in operator.dtypes.split(","))
-    return next((dtype for dtype in found if "float" in dtype), "")
+    return next((dtype.strip() for dtype in operator.dtypes.split(",") if "float" in dtype), "")
+
+
+def list_locations(operators: Iterable[Operator]) -> tuple[str, ...]:
+    """Return the lines of the script that called operators, each once."""
+    return tuple(dict.fromkeys(row.location for row in operators if row.location))
 
 
 def parse_shapes(text: str) -> list[tuple[int, ...]]:
-    """Return "[32, 64], [64]" as tuples of numbers; what is no list of numbers is left out."""
+    """Return the shapes in "[32, 64], [64]"; brackets that hold something else than numbers are left out."""
     rows = ([number for number in part.replace(" ", "").split(",") if number] for part in _BRACKETS.findall(text))
     return [tuple(map(int, row)) for row in rows if all(number.isdigit() for number in row)]
 
 
 def parse_product(operator: Operator) -> Product | None:
-    """Return the matrix product that an operator computes; None where its shapes do not tell."""
+    """Return the matrix product of an operator's first two matrices, the second maybe transposed; None if unknown."""
     shapes = [shape for shape in parse_shapes(operator.shapes) if len(shape) >= 2]
     if len(shapes) < 2:
         return None
     left, right = shapes[0], shapes[1]
-    rows = prod(left[:-1])
+    rows, dtype = prod(left[:-1]), find_float_dtype(operator)
     if left[-1] == right[-2]:
-        return Product(rows, left[-1], right[-1], dtype_of(operator))
-    return Product(rows, left[-1], right[-2], dtype_of(operator)) if left[-1] == right[-1] else None
+        return Product(rows, left[-1], right[-1], dtype)
+    return Product(rows, left[-1], right[-2], dtype) if left[-1] == right[-1] else None  # a linear layer's weight
 
 
 def parse_convolution(operator: Operator) -> Convolution | None:
-    """Return the forward convolution that an operator computes; None where its shapes do not tell."""
+    """Return the forward convolution that an operator computes; None if unknown.
+
+    A trace does not have stride and padding: they follow from the number of floating-point operations.
+    """
     shapes = parse_shapes(operator.shapes)
     if "backward" in operator.name or len(shapes) < 2 or len(shapes[0]) != 4 or len(shapes[1]) != 4:
         return None
     image, weight = shapes[0], shapes[1]
     if image[1] % weight[1] or not operator.flops or not operator.calls:
         return None
-    pixels = operator.flops / operator.calls / (2 * image[0] * prod(weight))
-    found = _find_stride(image, weight, pixels)
+    pixels = operator.flops / operator.calls / (2 * image[0] * prod(weight))  # of one output image
+    stride_and_padding = _find_stride(image, weight, pixels)
     groups = image[1] // weight[1]
-    return found and Convolution(image, weight, *found, groups, dtype_of(operator))
+    return stride_and_padding and Convolution(image, weight, *stride_and_padding, groups, find_float_dtype(operator))
 
 
 def _find_stride(image: Sequence[int], weight: Sequence[int], pixels: float) -> tuple[int, int] | None:
-    """Return stride and padding with which the output has so many pixels; the usual padding first."""
+    """Return stride and padding with which an output image has so many pixels; the usual padding is tried first."""
     paddings = sorted(range(weight[2] // 2 + 1), reverse=True)
     for stride in range(1, max(weight[2], 2) + 1):
         for padding in paddings:
@@ -338,21 +333,8 @@ def _find_stride(image: Sequence[int], weight: Sequence[int], pixels: float) -> 
     return None
 
 
-def list_core_loads(values: dict[str, float]) -> list[float]:
-    """Return the percentages of single cores in a sample of the system."""
-    return [value for name, value in values.items() if _CORE.match(name)]
-
-
-def parse_number(value: object) -> float | None:
-    """Return a cell of a table as a number; None where it is none."""
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
-
-
-def add_up(rows: Iterable[Operator], value: Callable[[Operator], float]) -> dict[str, float]:
-    """Return the sum of a value by module, or by location where no module is known, largest first."""
+def sum_by_owner(rows: Iterable[Operator], value: Callable[[Operator], float]) -> dict[str, float]:
+    """Return the sums of a value by module, or by location or name where no module is known, largest first."""
     sums: dict[str, float] = {}
     for row in rows:
         owner = row.module or row.location or row.name
@@ -368,7 +350,7 @@ def show_time(time_us: float) -> str:
 
 
 def show_names(names: Iterable[str], limit: int = 3) -> str:
-    """Return a list of names in words, cut after some."""
-    rows = [name for name in names if name]
-    more = len(rows) - limit
-    return ", ".join(rows[:limit]) + (f" and {more} more" if more > 0 else "")
+    """Return names as "a, b, c and 2 more"."""
+    known = [name for name in names if name]
+    more = len(known) - limit
+    return ", ".join(known[:limit]) + (f" and {more} more" if more > 0 else "")

@@ -2,12 +2,12 @@
 
     count_work(Call("aten::mm", [[64, 512], [512, 10]], ["float32", "float32"], ["", ""])).flops      # 655360
 
-A multiplication with its addition is two operations. Bytes are what has to be read and written once at least: inputs
-and outputs; a cache may save some, and a bad kernel may move more. A trace has no shapes of outputs, so each formula
-derives them. None means unknown. Operators that are not listed here have neither figure.
+A multiplication with its addition is two operations. Bytes are those of inputs and outputs, each read or written once;
+a cache may save some, and a bad kernel may move more. A trace has no shapes of outputs, so each formula derives them.
+None means unknown. Operators that are not listed here have neither figure.
 
-torch.utils.flop_counter has formulas of convolutions and products, too, but counts the backward pass of grouped
-convolutions as if they were not grouped (torch 2.13), knows no bytes, and importing it imports torch.
+torch.utils.flop_counter would import torch, knows no bytes, and counts the backward pass of grouped convolutions as if
+they were not grouped (torch 2.13).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Least work of an operator. `family` names operators that do the same work when nested."""
+    """Least work of an operator. Of nested operators of one `family` only the innermost counts (find_works)."""
 
     flops: float | None = None
     bytes: float | None = None
@@ -92,7 +92,10 @@ def count_work(call: Call) -> Work:
 def count_convolution(
     call: Call, stride: int, padding: int, dilation: int | None = None, transposed: int | None = None
 ) -> Work:
-    """Return the work of a convolution, given the positions of its arguments."""
+    """Return the work of a convolution, given the positions of these arguments among the operator's arguments.
+
+    The bytes of a transposed convolution are not known.
+    """
     images, weight, width = call.shape(0), call.shape(1), call.width()
     is_transposed = call.value(transposed) if transposed is not None else False
     settings = [call.value(stride), call.value(padding), call.value(dilation) if dilation is not None else 1]
@@ -119,16 +122,18 @@ def spread_value(value: Any, count: int) -> list[int]:
 
 
 def count_convolution_backward(call: Call, mask_at: int = 10, transposed_at: int | None = 7) -> Work:
-    """Return as much as forward for each gradient that is asked for: of the input and of the weight."""
-    gradient, images, weight, width = call.shape(0), call.shape(1), call.shape(2), call.width()
+    """Return the work of a convolution's gradients, each as much as the forward pass.
+
+    The arguments `mask_at` (which of input and weight need a gradient) and `transposed_at` are given by position.
+    """
+    gradient, images, weight = call.shape(0), call.shape(1), call.shape(2)
     transposed, mask = call.value(transposed_at) if transposed_at is not None else False, call.value(mask_at)
-    if not gradient or not images or not weight or width is None or mask is None or transposed is None:
+    if not gradient or not images or not weight or mask is None or transposed is None:
         return NOTHING_KNOWN
     forward = 2 * prod(images if transposed else gradient) * prod(weight[1:])
-    read = call.bytes_of(0) * (bool(mask[0]) + bool(mask[1])) + bool(mask[0]) * call.bytes_of(2)
-    read += bool(mask[1]) * call.bytes_of(1)
-    written = bool(mask[0]) * call.bytes_of(1) + bool(mask[1]) * call.bytes_of(2)
-    return Work(forward * (bool(mask[0]) + bool(mask[1])), read + written, "convolution")
+    gradients = bool(mask[0]) + bool(mask[1])
+    # Each gradient reads that of the output and the other operand, and writes a tensor like its own operand.
+    return Work(forward * gradients, gradients * sum(map(call.bytes_of, range(3))), "convolution")
 
 
 def count_product(call: Call, left: int = 0) -> Work:
@@ -159,12 +164,12 @@ def count_attention(call: Call) -> Work:
     return Work(2 * scores * (query[-1] + value[-1]), call.input_bytes + output * width, "attention")
 
 
-def count_normalisation(call: Call, operations: int) -> Work:
-    """Return the work of a normalisation, forward or backward, whose result has the shape of the first input."""
+def count_by_value(call: Call, operations: int, family: str) -> Work:
+    """Return the work of so many operations for each value of the first input, which the result has the shape of."""
     shape = call.shape(0)
     if shape is None:
         return NOTHING_KNOWN
-    return Work(float(operations * prod(shape)), call.input_bytes + call.bytes_of(0), "normalisation")
+    return Work(float(operations * prod(shape)), call.input_bytes + call.bytes_of(0), family)
 
 
 def count_pooling(call: Call) -> Work:
@@ -200,14 +205,6 @@ def broadcast_shapes(shapes: list[Shape]) -> Shape:
     return result
 
 
-def count_in_place(call: Call) -> Work:
-    """Return the work of an elementwise operator that reads and writes its first input, whose bytes count twice."""
-    shape = call.shape(0)
-    return (
-        NOTHING_KNOWN if shape is None else Work(float(prod(shape)), call.input_bytes + call.bytes_of(0), "elementwise")
-    )
-
-
 def count_copy(call: Call) -> Work:
     """Return the bytes of a copy into the first argument from the second; values may repeat by broadcasting."""
     if call.shape(0) is None or call.shape(1) is None:
@@ -226,14 +223,8 @@ def count_reduction(call: Call) -> Work:
     return NOTHING_KNOWN if shape is None else Work(float(prod(shape)), call.bytes_of(0), "reduction")
 
 
-def count_softmax(call: Call) -> Work:
-    """Return the work of a softmax: largest value, exponentials, sum and division, read once and written once."""
-    shape = call.shape(0)
-    return NOTHING_KNOWN if shape is None else Work(5.0 * prod(shape), 2.0 * call.bytes_of(0), "softmax")
-
-
 def count_lists(call: Call, operations: int) -> Work:
-    """Return the operations of an update over lists of tensors, whose dtype, and so bytes, a trace does not have."""
+    """Return the work of an update over lists of tensors; its bytes are not known, as the trace has no dtype."""
     shapes = call.shapes[0]
     if not isinstance(shapes, list) or not shapes or not all(isinstance(shape, list) for shape in shapes):
         return NOTHING_KNOWN
@@ -241,29 +232,34 @@ def count_lists(call: Call, operations: int) -> Work:
 
 
 def name_formulas() -> dict[str, Formula]:
-    """Return the formula of each operator."""
-    table: dict[str, Formula] = {"linear": count_linear, "mkldnn_linear": count_linear}
-    table |= {"convolution": lambda call: count_convolution(call, 3, 4, 5, 6)}
-    table |= dict.fromkeys(("_convolution", "convolution_overrideable"), table["convolution"])
-    table |= dict.fromkeys(("mkldnn_convolution",), lambda call: count_convolution(call, 4, 3, 5))
-    table |= {"cudnn_convolution": lambda call: count_convolution(call, 3, 2, 4)}
-    table |= {"convolution_backward": count_convolution_backward}
-    table |= {"_slow_conv2d_forward": lambda call: count_convolution(call, 4, 5)}
-    table |= {"_slow_conv2d_backward": lambda call: count_convolution_backward(call, 6, None)}
-    table |= dict.fromkeys(("mm", "bmm"), count_product)
-    table |= dict.fromkeys(("addmm", "baddbmm"), lambda call: count_product(call, 1))
-    table |= dict.fromkeys(ATTENTIONS, count_attention)
-    table |= dict.fromkeys(NORMALISATIONS, lambda call: count_normalisation(call, 8))  # moments, scale and shift
+    """Return the formula of each operator, by its name without aten::."""
+    convolutions = ("convolution", "_convolution", "convolution_overrideable")
+    table: dict[str, Formula] = dict.fromkeys(convolutions, lambda call: count_convolution(call, 3, 4, 5, 6))
+    table |= {
+        "mkldnn_convolution": lambda call: count_convolution(call, 4, 3, 5),
+        "cudnn_convolution": lambda call: count_convolution(call, 3, 2, 4),
+        "_slow_conv2d_forward": lambda call: count_convolution(call, 4, 5),
+        "convolution_backward": count_convolution_backward,
+        "_slow_conv2d_backward": lambda call: count_convolution_backward(call, 6, None),
+        **dict.fromkeys(("linear", "mkldnn_linear"), count_linear),
+        **dict.fromkeys(("mm", "bmm"), count_product),
+        **dict.fromkeys(("addmm", "baddbmm"), lambda call: count_product(call, 1)),
+        **dict.fromkeys(ATTENTIONS, count_attention),
+        **dict.fromkeys(POOLINGS, count_pooling),
+        **dict.fromkeys(ELEMENTWISE, count_elementwise),
+        **dict.fromkeys(REDUCTIONS, count_reduction),
+        **{"copy_": count_copy, "fill_": count_fill, "zero_": count_fill},
+        "_fused_sgd_": lambda call: count_lists(call, 4),
+        **dict.fromkeys(("_fused_adam_", "_fused_adamw_"), lambda call: count_lists(call, 12)),
+    }
     backward = (f"{name}_backward" for name in NORMALISATIONS)
-    table |= dict.fromkeys(backward, lambda call: count_normalisation(call, 10))  # two sums, then the gradient
-    table |= dict.fromkeys(POOLINGS, count_pooling)
-    table |= dict.fromkeys(ELEMENTWISE, count_elementwise)
-    table |= dict.fromkeys((f"{name}_" for name in ELEMENTWISE), count_in_place)
-    table |= dict.fromkeys(REDUCTIONS, count_reduction)
-    table |= dict.fromkeys(("_softmax", "_log_softmax"), count_softmax)
-    table |= {"copy_": count_copy, "fill_": count_fill, "zero_": count_fill}
-    table |= {"_fused_sgd_": lambda call: count_lists(call, 4)}
-    table |= dict.fromkeys(("_fused_adam_", "_fused_adamw_"), lambda call: count_lists(call, 12))
+    in_place = (f"{name}_" for name in ELEMENTWISE)
+    # Moments, scale and shift; in the backward pass two sums, then the gradient.
+    table |= dict.fromkeys(NORMALISATIONS, lambda call: count_by_value(call, 8, "normalisation"))
+    table |= dict.fromkeys(backward, lambda call: count_by_value(call, 10, "normalisation"))
+    # The largest value, exponentials, sum and division.
+    table |= dict.fromkeys(("_softmax", "_log_softmax"), lambda call: count_by_value(call, 5, "softmax"))
+    table |= dict.fromkeys(in_place, lambda call: count_by_value(call, 1, "elementwise"))
     return table
 
 
@@ -279,35 +275,11 @@ NORMALISATIONS = (
 )
 POOLINGS = ("max_pool2d_with_indices", "avg_pool2d")
 ELEMENTWISE = (
-    *(
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "neg",
-        "abs",
-        "exp",
-        "log",
-        "sqrt",
-        "rsqrt",
-        "pow",
-        "relu",
-        "sigmoid",
-        "tanh",
-        "gelu",
-    ),
-    *(
-        "silu",
-        "clamp",
-        "clamp_min",
-        "hardtanh",
-        "leaky_relu",
-        "threshold_backward",
-        "sigmoid_backward",
-        "tanh_backward",
-    ),
-    *("gelu_backward", "silu_backward", "addcmul", "addcdiv", "lerp", "where", "maximum", "minimum", "eq", "ne", "lt"),
-    *("gt", "le", "ge", "bitwise_and", "logical_and", "reciprocal", "erf", "sign"),
+    *("add", "sub", "mul", "div", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "pow", "relu", "sigmoid"),
+    *("tanh", "gelu", "silu", "clamp", "clamp_min", "hardtanh", "leaky_relu", "threshold_backward"),
+    *("sigmoid_backward", "tanh_backward", "gelu_backward", "silu_backward", "addcmul", "addcdiv", "lerp"),
+    *("where", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge", "bitwise_and", "logical_and"),
+    *("reciprocal", "erf", "sign"),
 )
 REDUCTIONS = ("sum", "mean", "max", "min", "amax", "amin", "argmax", "norm", "linalg_vector_norm", "var", "std", "prod")
 FORMULAS = name_formulas()

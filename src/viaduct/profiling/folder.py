@@ -32,16 +32,16 @@ from .trace_file import read_events, write_trace
 PROFILE = "profile.json"
 MAX_PROFILE_BYTES = 1 << 30
 TABLES = {
-    "step_trace.csv": tables.step_table,
-    "operators.csv": tables.operator_table,
-    "kernels.csv": tables.kernel_table,
-    "system.csv": tables.system_table,
+    "step_trace.csv": tables.make_step_table,
+    "operators.csv": tables.make_operator_table,
+    "kernels.csv": tables.make_kernel_table,
+    "system.csv": tables.make_system_table,
 }
 
 
 def write_profile(profile: Profile, folder: Path, events: Sequence[Event] = ()) -> list[Path]:
     """Write all files of a profile but the report, and return their paths. `events` have the profile's clock."""
-    encode_profile(profile)  # fails before anything is written
+    encode_profile(profile)  # a value that JSON cannot hold raises before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     trace, note = write_trace(profile, folder, events)
     if note:
@@ -54,12 +54,13 @@ def write_profile(profile: Profile, folder: Path, events: Sequence[Event] = ()) 
 
 
 def encode_profile(profile: Profile) -> bytes:
+    """Return the content of profile.json."""
     record = {"schema": SCHEMA, **encode_record(profile)}
     return json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
 
 
 def is_profile_folder(folder: Path) -> bool:
-    """Return True if `read_profile` can be asked for this folder."""
+    """Return True for a folder with profile.json, which may be damaged."""
     return (folder / PROFILE).is_file()
 
 
@@ -68,7 +69,11 @@ def read_profile(folder: Path) -> Profile:
     path = folder / PROFILE
     try:
         record = read_json(path)
-        check_schema(record)
+        if "schema" not in record:
+            raise Damaged("schema is missing; it is no profile")
+        require_type(record["schema"], int, "schema")
+        if record["schema"] != SCHEMA:
+            raise Damaged(f"schema is {show_value(record['schema'])}; this version of viaduct reads schema {SCHEMA}")
         profile: Profile = decode_record(Profile, record)
         check_tables(profile)
     except Damaged as error:
@@ -90,21 +95,12 @@ def read_json(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def check_schema(record: dict[str, Any]) -> None:
-    if "schema" not in record:
-        raise Damaged("schema is missing; it is no profile")
-    require_type(record["schema"], int, "schema")
-    if record["schema"] != SCHEMA:
-        shown = show_value(record["schema"])
-        raise Damaged(f"schema is {shown}; this version of viaduct reads schema {SCHEMA}")
-
-
 def check_tables(profile: Profile) -> None:
     """Raise Damaged for a table without columns and rows, or with a row of another length."""
     for name, table in profile.tables.items():
         require_type(table, dict, f"tables.{name}")
-        for part in ("columns", "rows"):
-            require_type(table.get(part), list, f"tables.{name}.{part}")
+        for key in ("columns", "rows"):
+            require_type(table.get(key), list, f"tables.{name}.{key}")
         for number, row in enumerate(table["rows"]):
             require_type(row, list, f"tables.{name}.rows[{number}]")
             if len(row) != len(table["columns"]):
@@ -119,7 +115,10 @@ def merge_ranks(folders: Sequence[Path]) -> Profile:
 
 
 def merge_events(folders: Sequence[Path]) -> list[Event]:
-    """Return the recorded events of several ranks' traces on the clock of `merge_ranks`, processes told apart."""
+    """Return the recorded events of several ranks' traces on the clock of `merge_ranks`.
+
+    Numbers of processes and of flows begin with the position of their folder, so that those of two ranks differ.
+    """
     offsets = find_offsets([read_profile(folder) for folder in folders])
     merged = []
     for number, (folder, offset) in enumerate(zip(folders, offsets, strict=True)):

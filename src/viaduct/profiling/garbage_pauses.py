@@ -1,9 +1,8 @@
 """Pauses in which Python's garbage collector ran, while steps were timed.
 
 pauses = GarbagePauses(is_timed=lambda: True)
-pauses.start()
-pauses.stop()
-pauses.make_tables()      {"garbage collection": {"columns": ["generation", "pause_us"], "rows": [[2, 1480.2]]}}
+pauses.start(); …; pauses.stop()
+pauses.make_tables()    # {"garbage collection": {"columns": ["generation", "pause_us"], "rows": [[2, 1480.2]]}}
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from viaduct.profiling.clocks import read_host_us
 
 TABLE, COLUMN = "garbage collection", "pause_us"
 LONG_US = 1000.0
-"""Pause from which a collection is kept: the limit of the Ascend advisor."""
+"""Shortest pause that is kept: the limit of the Ascend advisor."""
 
 
 class GarbagePauses:
     """Listens to the collector from `start` to `stop`."""
 
     def __init__(self, is_timed: Callable[[], bool]) -> None:
-        """Keep the pauses that end while `is_timed` says True."""
+        """Keep the pauses at whose end `is_timed` returns True."""
         self.rows: list[list[float]] = []  # generation, microseconds
         self._is_timed = is_timed
         self._began_us: float | None = None

@@ -1,4 +1,4 @@
-"""Reads the files that the processes of a profiled script have written: one profile for each rank."""
+"""Read the files that the processes of a profiled script have written (script_job.py): one profile for each rank."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from viaduct.profiling.collector import convert_to_unix, find_start
-from viaduct.profiling.interruptions import clear_constant_interruptions
+from viaduct.profiling.collector import clear_constant_interruptions, convert_to_unix
 from viaduct.profiling.json_fields import decode_record
-from viaduct.profiling.merge import shift_profile
+from viaduct.profiling.merge import start_at_zero
 from viaduct.profiling.record import Facts, Profile, Step
 from viaduct.profiling.script_job import ENDED, FINISHED, STEPS, ScriptJob
 
@@ -39,44 +38,41 @@ class ScriptEnd:
 
 
 def gather_ranks(job: ScriptJob) -> list[RankProfile]:
-    """Return a profile for each rank, in their order."""
-    found = [rank for folder in list_folders(job) if (rank := read_folder(job, folder)) is not None]
+    """Return a profile for each rank, in their order; of several processes of one rank that with the most steps."""
+    candidates = [rank for folder in list_folders(job) if (rank := read_folder(job, folder)) is not None]
     best: dict[int, RankProfile] = {}
-    for candidate in found:
+    for candidate in candidates:
         if candidate.rank not in best or candidate.taken > best[candidate.rank].taken:
             best[candidate.rank] = candidate
-    left_out = [candidate for candidate in found if best[candidate.rank] is not candidate]
-    ranks = [add_note(best[rank], left_out) for rank in sorted(best)]
-    return [replace(each, profile=name_ranks(each.profile, len(ranks))) for each in ranks]
+    left_out = [candidate for candidate in candidates if best[candidate.rank] is not candidate]
+    return [complete_facts(best[rank], left_out, len(best)) for rank in sorted(best)]
 
 
-def name_ranks(profile: Profile, ranks: int) -> Profile:
-    return replace(profile, facts=replace(profile.facts, ranks=max(ranks, profile.facts.ranks)))
-
-
-def add_note(rank: RankProfile, left_out: Sequence[RankProfile]) -> RankProfile:
-    """Say that other processes trained under the same rank and are not shown."""
-    others = [other for other in left_out if other.rank == rank.rank]
-    if not others:
-        return rank
-    more = "1 more process" if len(others) == 1 else f"{len(others)} more processes"
-    note = f"{more} took steps as rank {rank.rank}; that with the most steps is shown."
-    facts = replace(rank.profile.facts, notes=(*rank.profile.facts.notes, note))
+def complete_facts(rank: RankProfile, left_out: Sequence[RankProfile], ranks: int) -> RankProfile:
+    """Set the number of ranks; add a note about other processes that trained under the same rank and are not shown."""
+    facts = rank.profile.facts
+    facts = replace(facts, ranks=max(ranks, facts.ranks))
+    others = sum(other.rank == rank.rank for other in left_out)
+    if others:
+        more = "1 more process" if others == 1 else f"{others} more processes"
+        note = f"{more} took steps as rank {rank.rank}; that with the most steps is shown."
+        facts = replace(facts, notes=(*facts.notes, note))
     return replace(rank, profile=replace(rank.profile, facts=facts))
 
 
-def is_fulfilled(job: ScriptJob) -> bool:
+def has_all_profiles(job: ScriptJob) -> bool:
     """Return True if every process that trains has written its whole profile."""
     folders = [folder for folder in list_folders(job) if (folder / STEPS).exists()]
     return bool(folders) and all((folder / FINISHED).exists() for folder in folders)
 
 
 def list_folders(job: ScriptJob) -> list[Path]:
+    """Return the folders of the script's processes, which are named by process id."""
     return sorted(path for path in Path(job.record).iterdir() if path.name.isdigit())
 
 
 def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:
-    """Return what a process left: its whole profile, or as far as it got; None where it took no step."""
+    """Return the profile that a process wrote, or its steps until it was killed; None where it wrote nothing."""
     lines = list(read_lines(folder / STEPS))
     taken = sum(line["kind"] == "step" for line in lines)
     rank = next((int(line["rank"]) for line in lines if line["kind"] == "facts"), 0)
@@ -87,7 +83,7 @@ def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a log; the last one may be torn."""
+    """Yield the records of a log; the last line may be cut off."""
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             yield json.loads(line)
@@ -96,7 +92,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def rebuild_profile(job: ScriptJob, lines: Sequence[dict[str, Any]]) -> Profile:
-    """Return the profile of a process that was killed, from the steps it had noted."""
+    """Return the profile of a process that was killed, from the lines it had written (session.Session)."""
     known = [decode_record(Facts, line["facts"]) for line in lines if line["kind"] == "facts"]
     facts = known[-1] if known else Facts(job.target, "script")
     steps = [(line["part"], decode_record(Step, line["step"])) for line in lines if line["kind"] == "step"]
@@ -111,13 +107,11 @@ def rebuild_profile(job: ScriptJob, lines: Sequence[dict[str, Any]]) -> Profile:
         notes=(*facts.notes, *notes),
     )
     profile = Profile(facts, steps=[step for part, step in steps if part != "skip"])
-    zero = find_start(profile)
-    profile = replace(profile, facts=replace(facts, zero_unix_us=convert_to_unix(zero)))
-    return clear_constant_interruptions(shift_profile(profile, -zero))
+    return clear_constant_interruptions(start_at_zero(profile, convert_to_unix(profile.start_us)))
 
 
 def read_end(job: ScriptJob, code: int) -> ScriptEnd:
-    """Return what the process that ended with this exit code said of it; nothing where it could not."""
+    """Return what the process that ended with this exit code wrote about its end; empty where it wrote nothing."""
     for folder in list_folders(job):
         if (folder / ENDED).exists():
             note = json.loads((folder / ENDED).read_text(encoding="utf-8"))

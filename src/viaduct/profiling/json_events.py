@@ -6,8 +6,8 @@
     trace.header["distributedInfo"]
 
 Kineto writes {"traceEvents": [...]} with facts before and after the events, msprof and torch_npu write a plain list;
-both may be packed with gzip. A file that was cut off ends with its last whole event, and `notes` says so. Times that
-are texts, as in some releases of torch_npu, become numbers.
+both may be packed with gzip. Of a file that was cut off the whole events are read, with a note. Times that are texts,
+as in some releases of torch_npu, become numbers. `header` has the facts before the events.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Event = dict[str, Any]
 CHUNK = 1 << 20  # bytes read at a time
 GZIP = b"\x1f\x8b"
 LONGEST_EVENT = 8 << 20  # characters; a longer one is taken for damage
-LARGEST_HEADER = 4 << 20
-MOST_EVENTS = 4_000_000  # kept of one file
+LARGEST_HEADER = 4 << 20  # characters
+MOST_EVENTS = 4_000_000  # read from one file
 LIST = re.compile(r'"traceEvents"\s*:\s*\[')
 PADDING = re.compile(r"[\s,]*")
 
@@ -39,10 +39,10 @@ class EventFile:
     def __init__(self, path: Path, notes: list[str]) -> None:
         self.path = path
         self.notes = notes
-        self.header: dict[str, Any] = {}  # what stands before the events
+        self.header: dict[str, Any] = {}
         self.count = 0
         self.malformed = 0
-        self.is_whole = False
+        self.is_whole = False  # True once the end of the list was reached
 
     def __iter__(self) -> Iterator[Event]:
         refuse_special_file(self.path)
@@ -54,7 +54,7 @@ class EventFile:
                 self.notes.append(f"{self.path.name}: only the first {MOST_EVENTS:,} events were read.")
                 return
             convert_times(event)
-            if has_plain_parts(event):
+            if has_valid_fields(event):
                 yield event
             else:
                 self.malformed += 1
@@ -65,8 +65,8 @@ class EventFile:
             self.notes.append(f"{self.path.name}: {what}; what came before was read.")
 
     def parse_events(self, text: Iterator[str]) -> Iterator[Any]:
-        """Yield the members of the list of events until it ends or the file does."""
-        reader = Reader(text)
+        """Yield the elements of the list of events until it ends or the file does."""
+        reader = TextWindow(text)
         if not self.find_list(reader):
             return
         decoder = json.JSONDecoder()
@@ -82,8 +82,8 @@ class EventFile:
                 return
             yield parsed[0]
 
-    def find_list(self, reader: Reader) -> bool:
-        """Go to the first event; keep what stands before."""
+    def find_list(self, reader: TextWindow) -> bool:
+        """Go to the first event, and read the header on the way; return False if there is no list of events."""
         start = reader.skip(PADDING)
         if start is None:
             return False
@@ -98,8 +98,8 @@ class EventFile:
         return True
 
 
-class Reader:
-    """A window on a long text."""
+class TextWindow:
+    """A moving part of a long text; `position` is the first character of `buffer` that is not parsed yet."""
 
     def __init__(self, text: Iterator[str]) -> None:
         self.text = text
@@ -107,7 +107,7 @@ class Reader:
         self.position = 0
 
     def read_more(self) -> bool:
-        """Append a chunk and forget what has been parsed; False at the end."""
+        """Append a chunk and drop what has been parsed; return False at the end of the text."""
         chunk = next(self.text, "")
         self.buffer = self.buffer[self.position :] + chunk
         self.position = 0
@@ -124,7 +124,7 @@ class Reader:
                 return None
 
     def decode(self, decoder: json.JSONDecoder, position: int) -> tuple[Any] | None:
-        """Return the JSON value at a position; None if it is cut off or damaged."""
+        """Return the JSON value at a position, in a tuple as it may be null; None if it is cut off or damaged."""
         self.position = position
         while True:
             try:
@@ -136,13 +136,13 @@ class Reader:
                     return None
                 continue
             if end == len(self.buffer) and not isinstance(value, dict) and self.read_more():
-                continue  # a number may go on
+                continue  # a number may go on in the next chunk
             self.position = end
             return (value,)
 
 
 def read_text(path: Path) -> Iterator[str]:
-    """Yield the text of a file in chunks, unpacked where it is packed, as far as it goes."""
+    """Yield the text of a file, unpacked if it is an archive, in chunks."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     with path.open("rb") as file:
         is_packed = file.read(2) == GZIP
@@ -170,7 +170,7 @@ def unpack(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def parse_header(text: str) -> dict[str, Any]:
-    """Return what stands before the events; nothing where it is damaged."""
+    """Return the JSON fields before the events, "{…, " without its end; {} where they are damaged."""
     try:
         header = json.loads(text.rstrip().rstrip(",") + "}")
     except (ValueError, RecursionError):
@@ -178,25 +178,22 @@ def parse_header(text: str) -> dict[str, Any]:
     return header if isinstance(header, dict) else {}
 
 
-def has_plain_parts(event: Event) -> bool:
-    """Return True if names are texts, numbers numbers, the arguments an object and the duration not negative."""
+def has_valid_fields(event: Event) -> bool:
+    """Return True if the fields have the types of the format and the duration is not negative; set missing args."""
     texts = all(isinstance(event.get(name, ""), str) for name in ("ph", "cat", "name"))
     numbers = all(isinstance(event.get(name), int | float | str | None) for name in ("pid", "tid", "id"))
     return texts and numbers and isinstance(event.setdefault("args", {}), dict) and event.get("dur", 0.0) >= 0
 
 
 def convert_times(event: Event) -> None:
-    """Turn times into numbers; a time that is none is removed."""
+    """Convert times to numbers, and remove those that are none."""
     for name in ("ts", "dur"):
-        if name in event:
-            value = to_number(event[name])
-            if value is None:
-                del event[name]
-            else:
-                event[name] = value
+        if name in event and (number := to_number(event.pop(name))) is not None:
+            event[name] = number
 
 
 def to_number(value: Any) -> float | None:
+    """Return a number or a text as a finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

@@ -24,15 +24,16 @@ Decoder = Callable[[Any, str], Any]
 
 def encode_record(record: Any) -> dict[str, Any]:
     """Return the fields of a record that differ from their defaults."""
-    found = {}
+    encoded = {}
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
         if not is_default(field, value):
-            found[field.name] = encode_value(value)
-    return found
+            encoded[field.name] = encode_value(value)
+    return encoded
 
 
 def is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    """Return True if `decode_fields` would give a missing field this value, or an equal empty sequence."""
     if field.default_factory is not dataclasses.MISSING:
         return not value
     if isinstance(field.default, tuple):
@@ -44,14 +45,17 @@ def encode_value(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return encode_record(value)
     if isinstance(value, dict):
-        return {str(name): encode_value(item) for name, item in value.items()}
+        return {str(name): encode_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [encode_value(item) for item in value]
+        return [encode_value(element) for element in value]
     return value.item() if hasattr(value, "item") else value  # scalars of numpy and torch
 
 
 def decode_record(kind: Any, value: Any, path: str = "") -> Any:
-    """Return a record of this class; Damaged for the first field that is missing or of another type."""
+    """Return a record of the class `kind`; raise Damaged for the first field that is missing or of another type.
+
+    `path` is where the value stands, for messages: "steps[3]".
+    """
     return find_decoder(kind)(value, path)
 
 
@@ -62,39 +66,40 @@ def find_decoder(kind: Any) -> Decoder:
         return functools.partial(decode_fields, kind)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (Union, types.UnionType) and any(map(dataclasses.is_dataclass, arguments)):
-        (record,) = [part for part in arguments if part is not type(None)]
+        (record,) = [argument for argument in arguments if argument is not type(None)]
         return lambda value, path: None if value is None else find_decoder(record)(value, path)
     if origin is collections.abc.Sequence:
-        return lambda value, path: decode_items(arguments[0], value, path)
-    if origin is tuple:
-        return lambda value, path: tuple(decode_items(arguments[0], value, path))
+        return lambda value, path: decode_elements(arguments[0], value, path)
+    if origin is tuple:  # of any length: tuple[Collective, ...]
+        return lambda value, path: tuple(decode_elements(arguments[0], value, path))
     if origin is dict:
         return lambda value, path: decode_entries(arguments[1], value, path)
-    return lambda value, path: decode_leaf(kind, value, path)
+    return functools.partial(decode_leaf, kind)
 
 
 def decode_fields(kind: Any, value: Any, path: str) -> Any:
+    """Return the record of a JSON object; unknown fields are skipped, missing ones take their defaults."""
     require_type(value, dict, path or "it")
     prefix = f"{path}." if path else ""
-    found = {}
+    decoded = {}
     for field in dataclasses.fields(kind):
         if field.name in value:
-            found[field.name] = find_decoder(field_types(kind)[field.name])(value[field.name], prefix + field.name)
+            decoded[field.name] = find_decoder(field_types(kind)[field.name])(value[field.name], prefix + field.name)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise Damaged(f"{prefix}{field.name} is missing")
-    return kind(**found)
+    return kind(**decoded)
 
 
-def decode_items(kind: Any, value: Any, path: str) -> list[Any]:
+def decode_elements(kind: Any, value: Any, path: str) -> list[Any]:
     require_type(value, list, path)
     decoder = find_decoder(kind)
-    return [decoder(item, f"{path}[{number}]") for number, item in enumerate(value)]
+    return [decoder(element, f"{path}[{number}]") for number, element in enumerate(value)]
 
 
 def decode_entries(kind: Any, value: Any, path: str) -> dict[str, Any]:
     require_type(value, dict, path)
     decoder = find_decoder(kind)
-    return {name: decoder(item, f"{path}.{name}") for name, item in value.items()}
+    return {name: decoder(entry, f"{path}.{name}") for name, entry in value.items()}
 
 
 def decode_leaf(kind: Any, value: Any, path: str) -> Any:

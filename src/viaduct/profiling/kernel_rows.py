@@ -2,9 +2,9 @@
 
     kernels = list_kernels(Trace.read(…))
 
-On an accelerator these are kernels, copies and fills on the device. On the CPU they are operators, with the time
-that is their own: those that call no other but helpers, those with a formula of their work, and compiled code.
-Importing this module does not import torch.
+On an accelerator these are kernels, copies and fills on the device. The CPU has none: there they are operators, with
+the time that is not spent in operators inside of them, that either call only HELPERS, or have a formula of their work,
+or are compiled code. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -19,78 +19,40 @@ from viaduct.profiling.operator_rows import find_kernels, find_works, read_call,
 from viaduct.profiling.record import Kernel
 from viaduct.profiling.trace_context import Trace
 
+HELPER_NAMES = (
+    *("empty", "empty_like", "empty_strided", "new_empty", "resize_", "view", "reshape", "as_strided"),
+    *("as_strided_", "t", "transpose", "permute", "expand", "expand_as", "select", "slice", "squeeze"),
+    *("unsqueeze", "detach", "detach_", "alias", "_unsafe_view", "_reshape_alias", "narrow", "unbind", "split"),
+    *("chunk", "view_as", "numpy_T", "flatten", "result_type", "is_same_size", "set_", "resolve_conj"),
+    *("resolve_neg", "lift_fresh", "unfold", "contiguous", "to"),
+)
 HELPERS = {
-    f"aten::{name}"
-    for name in (
-        *(
-            "empty",
-            "empty_like",
-            "empty_strided",
-            "new_empty",
-            "resize_",
-            "view",
-            "reshape",
-            "as_strided",
-            "as_strided_",
-            "t",
-        ),
-        *(
-            "transpose",
-            "permute",
-            "expand",
-            "expand_as",
-            "select",
-            "slice",
-            "squeeze",
-            "unsqueeze",
-            "detach",
-            "detach_",
-        ),
-        *(
-            "alias",
-            "_unsafe_view",
-            "_reshape_alias",
-            "narrow",
-            "unbind",
-            "split",
-            "chunk",
-            "view_as",
-            "numpy_T",
-            "flatten",
-        ),
-        *(
-            "result_type",
-            "is_same_size",
-            "set_",
-            "resolve_conj",
-            "resolve_neg",
-            "lift_fresh",
-            "unfold",
-            "contiguous",
-            "to",
-        ),
-    )
-} | {"detach", "detach_", "TorchDynamo Cache Lookup", "Pregraph bytecode"}
-"""Operators that allocate or describe memory: they compute nothing and are no kernels."""
+    "detach",
+    "detach_",
+    "TorchDynamo Cache Lookup",
+    "Pregraph bytecode",
+    *(f"aten::{name}" for name in HELPER_NAMES),
+}
+"""Operators that allocate or describe memory but compute nothing."""
 
 
 def list_kernels(trace: Trace, rank: int = 0) -> list[Kernel]:
     """Return a row for each kernel name, dtype and operator, the longest first."""
-    rows = list_leaf_operators(trace) if trace.device == "cpu" else list_launched(trace)
-    groups: dict[KernelSignature, list[tuple[float, float, Work]]] = defaultdict(list)
-    for signature, moment, time, work in rows:
-        groups[signature].append((moment, time, work))
+    launches = list_leaf_operators(trace) if trace.device == "cpu" else list_launches(trace)
+    groups: dict[KernelSignature, list[Launch]] = defaultdict(list)
+    for launch in launches:
+        groups[launch.signature].append(launch)
     steps = len(trace.windows)
     kernels = [
         Kernel(
             **signature._asdict(),
-            calls=len(found) / steps,
-            time_us=trace.find_typical((moment, time) for moment, time, _ in found),
-            flops=sum_known([work.flops for *_, work in found], steps),
-            bytes=sum_known([work.bytes for *_, work in found], steps),
+            calls=len(group) / steps,
+            time_us=trace.find_typical((launch.moment, launch.time_us) for launch in group),
+            flops=sum_known([launch.work.flops for launch in group], steps),
+            bytes=sum_known([launch.work.bytes for launch in group], steps),
             rank=rank,
         )
-        for signature, found in groups.items()
+        for signature, group in groups.items()
     ]
     return sorted(kernels, key=lambda kernel: -kernel.time_us)
 
@@ -104,15 +66,20 @@ class KernelSignature(NamedTuple):
     operator: str
 
 
-Row = tuple[KernelSignature, float, float, Work]
-"""Signature, moment, time and work of one launch."""
+class Launch(NamedTuple):
+    """One launch of a kernel, or one call of an operator that counts as a kernel."""
+
+    signature: KernelSignature
+    moment: float  # decides to which step it belongs
+    time_us: float
+    work: Work
 
 
-def list_leaf_operators(trace: Trace) -> list[Row]:
+def list_leaf_operators(trace: Trace) -> list[Launch]:
     """Return the CPU's kernels: leaf operators, operators with a formula and compiled code, each with its own time."""
     callers = {id(event.find_around(OPERATOR)) for event in trace.operators if event.name not in HELPERS}
     works = find_works(trace.operators)
-    found: list[Row] = []
+    launches: list[Launch] = []
     for event in trace.operators:
         is_leaf = id(event) not in callers and event.name not in HELPERS
         if is_leaf or works[id(event)].family or kinds.classify_operator(event.name) == kinds.COMPILED:
@@ -120,26 +87,26 @@ def list_leaf_operators(trace: Trace) -> list[Row]:
             caller = outer.name if outer is not None else ""
             signature = KernelSignature(event.name, find_kind(trace, event), find_dtype(event), caller)
             own_us = max(0.0, event.duration - trace.inside_us.get(id(event), 0.0))
-            found.append((signature, event.start, own_us, works[id(event)]))
-    return found
+            launches.append(Launch(signature, event.start, own_us, works[id(event)]))
+    return launches
 
 
-def list_launched(trace: Trace) -> list[Row]:
-    """Return kernels of the device; an operator's work is that of its kernel where it launched no other."""
+def list_launches(trace: Trace) -> list[Launch]:
+    """Return launches of kernels; one that its operator launched alone has the operator's work, others none."""
     works, kernels = find_works(trace.operators), find_kernels(trace)
     counts: dict[int, int] = defaultdict(int)
     for _, operator in kernels:
         counts[id(operator)] += 1
-    found: list[Row] = []
+    launches: list[Launch] = []
     for kernel, operator in kernels:
-        alone = operator is not None and counts[id(operator)] == 1
-        work = works.get(id(operator), NOTHING_KNOWN) if alone else NOTHING_KNOWN
+        is_only_kernel = operator is not None and counts[id(operator)] == 1
+        work = works.get(id(operator), NOTHING_KNOWN) if is_only_kernel else NOTHING_KNOWN
         dtype = find_dtype(operator) if operator is not None else ""
         name = operator.name if operator is not None else ""
         signature = KernelSignature(kernel.name, find_kernel_kind(trace, kernel, operator), dtype, name)
         moment = operator.start if operator is not None else kernel.start
-        found.append((signature, moment, kernel.duration, work))
-    return found
+        launches.append(Launch(signature, moment, kernel.duration, work))
+    return launches
 
 
 def find_dtype(event: Event) -> str:

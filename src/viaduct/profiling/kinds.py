@@ -3,8 +3,8 @@
     classify_kernel(name), classify_operator(name)     the kinds that `viaduct bench` divides a step into
     describe_kernel(name), describe_operator(name)     the same, with "other kernels" divided further
 
-Compiled kernels carry the names of what was fused into them, the heaviest of which decides: a batch norm with its ReLU
-and its sum counts as normalisation. Our own kernels are known by the file that they stand in.
+The name of a compiled kernel holds the names of the operators fused into it. The first match of KERNELS decides, so a
+batch norm with its ReLU and its sum counts as normalisation. Viaduct's own kernels are known by name and file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMPILED = "compiled code, undivided"
 COMMUNICATION, ATTENTION, ELEMENTWISE, REDUCTION = "communication", "attention", "elementwise", "reduction"
 KINDS = (CONVOLUTION, NORMALISATION, PRODUCT, POOLING, OPTIMIZER, COPIES, COMPILED, OTHER)
 
-# The first that is found in a kernel's name, in small letters, decides.
+# The first pattern that is found in a name, in small letters, decides.
 KERNELS = (
     (COPIES, r"multi_tensor_apply.*copy"),
     (OPTIMIZER, r"multi_tensor_apply|fused_?sgd|fused_?adam|foreach"),
@@ -42,7 +42,7 @@ OPERATORS = (
     (COMPILED, r"compiledfx|torch-compiled|compiledfunction"),
     (COPIES, r"::(copy_|_to_copy|clone|contiguous|cat|to)$"),
 )
-# What OTHER is divided into where more is asked for.
+# OTHER divided further.
 FURTHER = (
     (
         COMMUNICATION,
@@ -62,7 +62,7 @@ FURTHER = (
         r"zero|dropout|bernoulli|native_dropout|reciprocal|erf|sign|normal|uniform|random)(_backward|_)?$",
     ),
 )
-OWN_FILES = (
+VIADUCT_FILES = (
     (POOLING, "pool|terms"),
     (NORMALISATION, "norm|moments"),
     (CONVOLUTION, "grouped|stem|bottleneck|conv"),
@@ -72,46 +72,44 @@ OWN_FILES = (
 
 def classify_kernel(name: str) -> str:
     """Return the kind of a device kernel by the name that a profile gives it."""
-    return own_kernels().get(name) or first_match(KERNELS, name)
+    return classify_viaduct_kernels().get(name) or find_first_match(KERNELS, name)
 
 
 def classify_operator(name: str) -> str:
     """Return the kind of a PyTorch operator, such as aten::addmm."""
-    return first_match(OPERATORS, name)
+    return find_first_match(OPERATORS, name)
 
 
 def describe_kernel(name: str) -> str:
     """Return the kind of a device's kernel, with "other kernels" divided further."""
-    kind = classify_kernel(name)
-    return first_match(FURTHER, name) if kind == OTHER else kind
+    return divide_other(classify_kernel(name), name)
 
 
 def describe_operator(name: str) -> str:
     """Return the kind of an operator, with "other kernels" divided further."""
-    kind = classify_operator(name)
-    return first_match(FURTHER, name) if kind == OTHER else kind
+    return divide_other(classify_operator(name), name)
 
 
-def first_match(table: tuple[tuple[str, str], ...], name: str) -> str:
-    small = name.lower()
-    return next((kind for kind, pattern in table if re.search(pattern, small)), OTHER)
+def divide_other(kind: str, name: str) -> str:
+    return find_first_match(FURTHER, name) if kind == OTHER else kind
+
+
+def find_first_match(table: tuple[tuple[str, str], ...], name: str) -> str:
+    return next((kind for kind, pattern in table if re.search(pattern, name.lower())), OTHER)
 
 
 @cache
-def own_kernels() -> dict[str, str]:
-    """Return the kinds of the kernels of viaduct/kernels; a name in two files of different kinds is OTHER."""
+def classify_viaduct_kernels() -> dict[str, str]:
+    """Return the kind of each kernel of viaduct/kernels, by name; a name in two files of different kinds is OTHER.
+
+    Functions named …_kernel in files named …_kernels.py are kernels.
+    """
     kinds: dict[str, set[str]] = {}
     for path in sorted((Path(__file__).parents[1] / "kernels").glob("*_kernels.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel"):
-                kinds.setdefault(node.name, set()).add(kind_of_own(path.stem, node.name))
-    return {name: found.pop() if len(found) == 1 else OTHER for name, found in kinds.items()}
-
-
-def kind_of_own(file: str, name: str) -> str:
-    """Return the kind of one of our kernels, from its name, else from its file: a stem has convolution and pooling."""
-    for text in (name, file):
-        for kind, pattern in OWN_FILES:
-            if re.search(pattern, text):
-                return kind
-    return OTHER
+                # The name decides before the file: the file of the stem has convolutions and poolings.
+                patterns = [(kind, pattern, text) for text in (node.name, path.stem) for kind, pattern in VIADUCT_FILES]
+                kind = next((kind for kind, pattern, text in patterns if re.search(pattern, text)), OTHER)
+                kinds.setdefault(node.name, set()).add(kind)
+    return {name: file_kinds.pop() if len(file_kinds) == 1 else OTHER for name, file_kinds in kinds.items()}

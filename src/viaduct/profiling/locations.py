@@ -1,8 +1,8 @@
 """Lines of the user's script that called an operator, from the Python functions in a trace.
 
-A trace names a Python function by file and *first* line. The line inside of it at which another function was called is
-known to torch.profiler's tree of events alone; `read_call_lines` fetches it from there where this torch has it. Without
-it, and for operators such as `x * 2` that Python calls without a function call, a location is "train.py in forward()".
+A trace names a Python function by file and *first* line. The line at which a function was called is only in
+torch.profiler's tree of events, from which `read_call_lines` takes it where this torch has the tree. Without it, and
+for operators such as `x * 2` that Python calls without a function call, a location is "train.py in forward()".
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 from viaduct.profiling.events import PYTHON, Event
 
 CallLines = dict[tuple[int, int], tuple[str, int]]
-"""(start and duration of a Python function in nanoseconds) -> file and line of its call; some names are no UTF-8."""
+"""(start and duration of a Python function in nanoseconds) -> file and line from which it was called."""
 
 FUNCTION = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
-NOT_THE_USERS = ("site-packages", "dist-packages")
+INSTALLED = ("site-packages", "dist-packages")
 
 
 class ScriptFiles:
@@ -34,7 +34,7 @@ class ScriptFiles:
         self.known: dict[str, str] = {}
 
     def find_name(self, file: str) -> str:
-        """Return the file's name relative to the user's folder; "" for files of others."""
+        """Return the file's name relative to the user's folder; "" for files elsewhere and installed packages."""
         if file not in self.known:
             self.known[file] = self.resolve_name(file)
         return self.known[file]
@@ -55,25 +55,28 @@ class ScriptFiles:
         if folder is None or not path.resolve().is_relative_to(folder):
             return ""
         relative = path.resolve().relative_to(folder)
-        return "" if any(part in NOT_THE_USERS for part in relative.parts) else str(relative)
+        return "" if any(name in INSTALLED for name in relative.parts) else str(relative)
 
 
 def locate_calls(events: Iterable[Event], files: ScriptFiles, lines: CallLines, base_ns: int = 0) -> dict[int, str]:
-    """Return for each Python function, by id(event), the script's line that is current inside of it."""
-    found: dict[int, str] = {}
+    """Return for each Python function, by id(event), the innermost line of the script that is running within it.
+
+    A function of a library has the line that called it; a function of the script is "FILE in FUNCTION()".
+    """
+    locations: dict[int, str] = {}
     for event in events:
         if event.category != PYTHON:
             continue
         around = event.find_around(PYTHON)
-        location = found.get(id(around), "") if around is not None else ""
+        location = locations.get(id(around), "") if around is not None else ""
         call = lines.get((base_ns + round(event.start * 1000), round(event.duration * 1000)))
         if call is not None and files.find_name(call[0]):
             location = f"{files.find_name(call[0])}:{call[1]}"
         function = FUNCTION.match(event.name)
         if function and (name := files.find_name(function["file"])):
             location = f"{name} in {function['function']}()"
-        found[id(event)] = location
-    return found
+        locations[id(event)] = location
+    return locations
 
 
 def read_call_lines(profiler: Any, starts: set[int]) -> CallLines:
@@ -85,15 +88,15 @@ def read_call_lines(profiler: Any, starts: set[int]) -> CallLines:
         pending = list(profiler.profiler.kineto_results.experimental_event_tree())
     except (AttributeError, RuntimeError, TypeError):
         return {}
-    found: CallLines = {}
+    call_lines: CallLines = {}
     while pending:
         node = pending.pop()
         pending += node.children
         start = node.start_time_ns
         caller = getattr(node.extra_fields, "caller", None) if start in starts else None
         if caller is not None:
-            found[start, node.duration_time_ns] = (str(caller.file_name), int(caller.line_number))
-    return found
+            call_lines[start, node.duration_time_ns] = (str(caller.file_name), int(caller.line_number))
+    return call_lines
 
 
 def list_starts(raw: Iterable[dict[str, Any]], base_ns: int) -> set[int]:

@@ -1,29 +1,30 @@
-"""Figures that summary and report draw from a profile: phases by rank, throughput, operator times, the verdict.
+"""Figures that summary and report show of a profile: phases by rank, throughput, operators, the verdict.
 
     for phases in measure_ranks(profile):
         print(phases.rank, phases.iteration.median_us, phases.data_tail.share)
 
-Shares are of the whole time of the regular steps, so that they add up to 1 and that a loader which stalls every eighth
-step shows, whose median is zero.
+Shares are of the sum over all regular steps. So they add up to 1, and a loader that stalls every eighth step shows,
+although the median of its waits is zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
 
 from viaduct.profiling.advice import FEWEST_STEPS
-from viaduct.profiling.figures import RECORDING, exposed_us, show_time
-from viaduct.profiling.record import Advice, Ceilings, Operator, Profile, Step
+from viaduct.profiling.figures import exposed_us, show_time
+from viaduct.profiling.record import Advice, Ceilings, Facts, Kernel, Operator, Profile, Step
 from viaduct.profiling.roofline import place_under_roofline
 
 UNEVEN = 0.1
-"""Difference of the mean and the median, as a share of the iteration, from which on a phase is called uneven."""
+"""Difference of a phase's mean and median, as a share of the iteration, above which the phase is called uneven."""
 COVERED = 0.7
-"""Share of forward and backward pass that operators must cover before no advice means that nothing stands out."""
-MOST_NAMED = 8
+"""Share of forward and backward pass that operators must cover, else an empty list of advice is no all-clear."""
+MOST_NAMED = 8  # ranks that a sentence names one by one
 PHASE_NAMES = ("data tail", "forward + backward", "gradient aggregation and update tail")
 SHORT_PHASE_NAMES = ("data tail", "forward + backward", "update tail")
 
@@ -32,7 +33,7 @@ Tone = Literal["good", "warn"]
 
 @dataclass(frozen=True)
 class PhaseFigure:
-    """One of the four times of a rank's steps."""
+    """The iteration of a rank, or one of its three phases, over the rank's steps."""
 
     name: str
     median_us: float
@@ -42,18 +43,18 @@ class PhaseFigure:
 
 @dataclass(frozen=True)
 class RankFigures:
-    """The four times of one rank, and its collectives; means and medians of its regular steps."""
+    """Iteration, phases and collectives of one rank, over its regular steps."""
 
     rank: int
     steps: int
     iteration: PhaseFigure
     phases: tuple[PhaseFigure, ...]  # in the order of PHASE_NAMES; empty where only iterations were measured
-    collective_us: float | None  # mean of a step that has some; None without collectives
-    exposed_us: float | None  # the part in which the rank computed nothing, where all collectives say so
+    collective_us: float | None  # mean over the steps that show collectives; None without such steps
+    exposed_us: float | None  # mean exposed time of these steps; None unless it is known of every collective
 
     @property
-    def uneven(self) -> list[PhaseFigure]:
-        """Phases whose median hides what they take: most steps are short, a few very long."""
+    def uneven_phases(self) -> list[PhaseFigure]:
+        """Phases whose median is far from their mean: they are short in most steps and very long in a few."""
         limit = UNEVEN * self.iteration.mean_us
         return [phase for phase in self.phases if abs(phase.mean_us - phase.median_us) > limit]
 
@@ -68,22 +69,18 @@ class Verdict:
 
 def measure_ranks(profile: Profile) -> list[RankFigures]:
     """Return the figures of each rank that has regular steps."""
-    has_phases = profile.facts.phases_measured
-    by_rank: dict[int, list[Step]] = {}
-    for step in profile.regular_steps:
-        by_rank.setdefault(step.rank, []).append(step)
-    communicating: dict[int, list[Step]] = {}
-    for step in profile.steps:  # also those under the operator profiler, the only ones whose collectives are seen
-        if step.collectives:
-            communicating.setdefault(step.rank, []).append(step)
-    return [measure_rank(rank, by_rank[rank], communicating.get(rank, []), has_phases) for rank in sorted(by_rank)]
+    return [measure_rank(profile, rank) for rank in sorted({step.rank for step in profile.regular_steps})]
 
 
-def measure_rank(
-    rank: int, steps: Sequence[Step], communicating: Sequence[Step] = (), has_phases: bool = True
-) -> RankFigures:
-    """Return medians, means and shares of one rank's regular steps; collectives of those that communicate."""
+def measure_rank(profile: Profile, rank: int) -> RankFigures:
+    """Return the figures of one rank that has regular steps."""
+    steps = profile.regular_steps_of(rank)
     total = sum(step.iteration_us for step in steps)
+    # Also recorded steps: in viaduct's own profiles they alone show collectives.
+    communicating = [step.collectives for step in profile.steps if step.rank == rank and step.collectives]
+    durations = [sum(row.duration_us for row in collectives) for collectives in communicating]
+    exposed = [[row.exposed_us for row in collectives] for collectives in communicating]
+    known = [[time for time in times if time is not None] for times in exposed]
 
     def measure(name: str, read: Callable[[Step], float | None]) -> PhaseFigure:
         times = [read(step) or 0.0 for step in steps]
@@ -98,29 +95,35 @@ def measure_rank(
             measure(PHASE_NAMES[1], lambda step: step.forward_backward_us),
             measure(PHASE_NAMES[2], lambda step: step.update_tail_us),
         )
-        if has_phases
+        if profile.facts.phases_measured
         else (),
-        collective_us=measure_collectives(communicating),
-        exposed_us=measure_exposed(communicating),
+        collective_us=fmean(durations) if durations else None,
+        exposed_us=fmean(map(sum, known)) if exposed and known == exposed else None,
     )
+
+
+def list_conditions(facts: Facts) -> list[str]:
+    """Return under what conditions a run was profiled, as far as known: ranks, batch, precision, mode."""
+    ranks = f"{facts.ranks} ranks" if facts.ranks != 1 else ""
+    batch = f"batch {facts.batch:,}" if facts.batch is not None else ""
+    return [condition for condition in (ranks, batch, facts.precision, facts.mode) if condition]
 
 
 def describe_uneven(ranks: Sequence[RankFigures]) -> list[str]:
     """Return a sentence for each phase that is uneven on some ranks."""
     sentences = []
     for index, name in enumerate(PHASE_NAMES):
-        found = [figures for figures in ranks if any(phase.name == name for phase in figures.uneven)]
-        if found:
-            times = [figures.phases[index] for figures in found]
-            means = write_range([phase.mean_us for phase in times])
-            medians = write_range([phase.median_us for phase in times])
-            where = f" on {name_ranks(found)}" if len(ranks) > 1 else ""
+        uneven = [figures for figures in ranks if any(phase.name == name for phase in figures.uneven_phases)]
+        if uneven:
+            means = write_range([figures.phases[index].mean_us for figures in uneven])
+            medians = write_range([figures.phases[index].median_us for figures in uneven])
+            where = f" on {name_ranks(uneven)}" if len(ranks) > 1 else ""
             sentences.append(f"Uneven{where}: {name}, mean {means} ms, median {medians} ms.")
     return sentences
 
 
 def name_ranks(ranks: Sequence[RankFigures]) -> str:
-    """Write the numbers of some ranks; of many how many there are."""
+    """Return "ranks 1, 4"; for more than MOST_NAMED ranks only how many there are."""
     if len(ranks) > MOST_NAMED:
         return f"{len(ranks)} ranks"
     return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(str(figures.rank) for figures in ranks)
@@ -134,27 +137,15 @@ def write_range(times_us: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def describe_left_out(profile: Profile) -> list[str]:
-    """Return a sentence about timed steps that something else stands in; recorded steps are named elsewhere."""
-    counts: dict[str, int] = {}
-    for step in profile.steps:
-        if step.interrupted_by and not is_recorded(step):
-            counts[step.interrupted_by] = counts.get(step.interrupted_by, 0) + 1
-    parts = [f"{count:,} step{'s' * (count != 1)} ({reason})" for reason, count in counts.items()]
+def describe_left_out(steps: Iterable[Step]) -> list[str]:
+    """Return a sentence that counts these steps, which are no regular ones, by their interruptions."""
+    counts = Counter(step.interrupted_by for step in steps)
+    parts = [f"{count_steps(count)} ({interruptions})" for interruptions, count in counts.items()]
     return [f"Not counted: {', '.join(parts)}."] if parts else []
 
 
-def measure_collectives(steps: Sequence[Step]) -> float | None:
-    """Return the mean time of collectives over the steps that have any; None where there was none."""
-    sums = [sum(each.duration_us for each in step.collectives) for step in steps if step.collectives]
-    return fmean(sums) if sums else None
-
-
-def measure_exposed(steps: Sequence[Step]) -> float | None:
-    """Return the mean exposed time over the steps with collectives, if every collective has one."""
-    times = [[each.exposed_us for each in step.collectives] for step in steps if step.collectives]
-    sums = [sum(time for time in found if time is not None) for found in times if None not in found]
-    return fmean(sums) if sums and len(sums) == len(times) else None
+def count_steps(count: int) -> str:
+    return f"{count:,} step{'s' * (count != 1)}"
 
 
 def measure_throughput(profile: Profile) -> float | None:
@@ -166,50 +157,48 @@ def measure_throughput(profile: Profile) -> float | None:
     return profile.facts.batch * max(profile.facts.ranks, 1) * 1e6 / mean_us if mean_us > 0 else None
 
 
-def operator_time(operator: Operator) -> float:
-    """Return the time that an operator takes itself: of its kernels, or of the host where it launched none."""
-    return operator.self_us if operator.device_us is None else operator.device_us
-
-
 def operators_of_first_rank(profile: Profile) -> list[Operator]:
     """Return the operators of the first rank that recorded some, longest first."""
     first = min((operator.rank for operator in profile.operators), default=0)
-    return sorted(
-        (operator for operator in profile.operators if operator.rank == first), key=operator_time, reverse=True
-    )
+    operators = [operator for operator in profile.operators if operator.rank == first]
+    return sorted(operators, key=lambda operator: operator.cost_us, reverse=True)
 
 
 def roofline_share(
     flops: float | None, bytes_: float | None, dtypes: str, time_us: float, ceilings: Ceilings | None
 ) -> float | None:
-    """Return the time at the roofline divided by the time taken; None where that cannot be known."""
+    """Return the time at the roofline divided by the time taken; None where that cannot be known.
+
+    The first of the `dtypes` that has a ceiling counts.
+    """
     if ceilings is None:
         return None
-    placement = place_under_roofline(flops, bytes_, time_us, choose_dtype(dtypes, ceilings), ceilings)
+    names = [name.strip().removeprefix("torch.") for name in dtypes.split(",")]
+    dtype = next((name for name in names if ceilings.flops.get(name, 0) > 0), "")
+    placement = place_under_roofline(flops, bytes_, time_us, dtype, ceilings)
     return None if placement is None else placement.reached
 
 
-def choose_dtype(dtypes: str, ceilings: Ceilings) -> str:
-    """Return the first dtype of an operator's inputs that has a ceiling; "" without any."""
-    names = [name.strip().removeprefix("torch.") for name in dtypes.split(",")]
-    return next((name for name in names if ceilings.flops.get(name, 0) > 0), "")
+def find_roofline_share(row: Operator | Kernel, ceilings: Ceilings | None) -> float | None:
+    """Return how near an operator or a kernel comes to the roofline, as `roofline_share`."""
+    if isinstance(row, Operator):
+        return roofline_share(row.flops, row.bytes, row.dtypes, row.cost_us, ceilings)
+    return roofline_share(row.flops, row.bytes, row.dtype, row.time_us, ceilings)
 
 
 def judge(profile: Profile) -> Verdict:
     """Return the first sentence: the best advice, what was not measured, or that nothing stands out."""
     if profile.advice:
         return Verdict("warn", profile.advice[0].title)
-    return judge_without_advice(profile)
-
-
-def judge_without_advice(profile: Profile) -> Verdict:
-    """Return what was not measured or not judged, or that nothing stands out."""
     missing = name_missing(profile) or describe_uncovered(profile)
     return Verdict("warn", missing) if missing else Verdict("good", "Nothing stands out")
 
 
 def judge_beyond_advice(profile: Profile) -> str:
-    """Return the sentence that follows the advice; "" where there is none, or where advice is the answer."""
+    """Return the sentence after the advice: what was not judged, or, after mere remarks, that nothing stands out.
+
+    "" where the advice needs no addition, or where there is none.
+    """
     if not profile.advice:
         return ""
     uncovered = describe_uncovered(profile)
@@ -224,7 +213,7 @@ def is_remark(advice: Advice, profile: Profile) -> bool:
 
 
 def describe_uncovered(profile: Profile) -> str:
-    """Say how much of forward and backward pass lies in no operator, where that is too much to judge; else ""."""
+    """Return how much of forward and backward pass lies in no operator, where that is too much to judge; else ""."""
     uncovered = measure_uncovered(profile)
     if uncovered is None:
         return ""
@@ -237,39 +226,30 @@ def describe_uncovered(profile: Profile) -> str:
 def measure_uncovered(profile: Profile) -> float | None:
     """Return the time of forward and backward pass outside of operators and collectives; None where that is little.
 
-    Recording makes a step longer, so that a timed step counts where it is the shorter one. On an accelerator operators
-    return before they have run: the host's times cover nothing there.
+    Recording makes a step longer, so of timed and recorded steps the shorter count. On an accelerator operators return
+    before they have run, so that their times on the host say nothing: None.
     """
     operators = operators_of_first_rank(profile)
     if profile.facts.device != "cpu" or not profile.facts.phases_measured or not operators:
         return None
-    steps = [step for step in profile.steps if is_recorded(step) and step.rank == operators[0].rank]
+    steps = [step for step in profile.steps if step.is_recorded and step.rank == operators[0].rank]
     if not steps:
         return None
-    timed = profile.steps_of(operators[0].rank) or steps
+    timed = profile.regular_steps_of(operators[0].rank) or steps
     length = min(median(step.forward_backward_us for step in rows) for rows in (steps, timed))
     waits = median(exposed_us(row for row in step.collectives if row.start_us < step.backward_end_us) for step in steps)
     covered = waits + sum(row.self_us for row in operators if row.phase in ("forward", "backward"))
     return length - covered if covered < COVERED * length else None
 
 
-def is_recorded(step: Step) -> bool:
-    """Return True for a step under the operator profiler."""
-    return RECORDING in step.interrupted_by.split(", ")
-
-
 def name_missing(profile: Profile) -> str:
-    """Say what was not measured and keeps an empty list of advice from being an all-clear; "" if it is one."""
+    """Return what was not measured, so that an empty list of advice is no all-clear; "" if it is one."""
     steps = len(profile.regular_steps)
     if not profile.steps:
         return "No step was measured: how long an iteration takes is not known, so nothing was judged"
     if steps < FEWEST_STEPS:
-        measured = (
-            f"{steps} of {len(profile.steps)} steps follows"
-            if steps == 1
-            else f"{steps} of {len(profile.steps)} steps follow"
-        )
-        return f"Too few steps to judge: {measured} another one directly, {FEWEST_STEPS} are needed"
+        follow = f"{steps} of {len(profile.steps)} steps {'follows' if steps == 1 else 'follow'} another one directly"
+        return f"Too few steps to judge: {follow}, {FEWEST_STEPS} are needed"
     if not profile.operators and not profile.kernels:
         return "The four phases alone gave no advice; operators were not recorded, so nothing within them was judged"
     return ""

@@ -1,12 +1,12 @@
-"""Memory of the recorded steps: a timeline, and who holds the bytes that are alive at the peak.
+"""Memory of the recorded steps: a timeline, and what the bytes alive at the peak belong to.
 
     before = find_live_tensors("cpu")                       # at the start of recording
     points, owners = describe_memory(raw_events, trace, before)
 
-The profiler sees allocations and releases. Tensors that were there before are found among Python's objects; on CUDA the
-allocator also says how many bytes it had given out, and what no Python object explains is "not identified". A block
-belongs to what was running when it was allocated and to how long it lived: one from a forward pass is an activation of
-its module, one from a backward pass that outlives the pass is a gradient.
+The profiler sees allocations and releases. Tensors from before are found among Python's objects. On an accelerator the
+allocator also reports its total; bytes of it that nothing explains are "not identified". What a block is follows from
+the operator that allocated it and from how long it lived: a block of a forward pass is an activation of its module, a
+block of a backward pass that outlives the pass is a gradient.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,12 @@ import torch
 from torch import nn
 
 from viaduct.profiling.events import OPERATOR, Event
-from viaduct.profiling.memory_points import thin_points
-from viaduct.profiling.record import MemoryOwner, MemoryPoint
+from viaduct.profiling.record import MemoryOwner, MemoryPoint, thin_points
 from viaduct.profiling.trace_context import Trace
 
-ALLOCATION = "[memory]"
-HOST = 0  # as traces number the kinds of devices
-POINTS = 1000
+ALLOCATION = "[memory]"  # name of torch.profiler's events for allocations and releases
+HOST = 0  # "Device Type" of the CPU in a trace
+POINTS = 1000  # of the timeline
 PARAMETERS, GRADIENTS, STATE, OTHERS = "parameters", "gradients", "optimizer state", "other tensors"
 BATCHES, UNIDENTIFIED = "batches", "allocated before recording, not identified"
 TEMPORARY = {"backward": "temporary tensors of the backward pass", "update": "temporary tensors of the update"}
@@ -38,40 +37,36 @@ Storages = dict[int, int]  # address -> bytes
 
 @dataclass(frozen=True)
 class Block:
-    """One allocation: when it was made, when released (infinity: not while recording), and its bytes."""
+    """One allocation of memory while steps were recorded."""
 
     start: float
-    end: float
+    end: float  # when it was released; infinity if that was not seen
     bytes: int
-    thread: Any
+    thread: Any  # (process, thread), as in events.Event
 
 
 def find_live_tensors(device: str) -> dict[str, Storages]:
-    """Return the storages of tensors that Python knows, by what they are; each storage once."""
-    found: dict[str, Storages] = {kind: {} for kind in (PARAMETERS, GRADIENTS, STATE, OTHERS)}
+    """Return the storages of tensors on a device that Python knows, by what they are; each storage once.
+
+    Types are compared by `type`, because `isinstance` may run code of a user's proxy object.
+    """
+    by_kind: dict[str, Storages] = {kind: {} for kind in (PARAMETERS, GRADIENTS, STATE, OTHERS)}
     objects = gc.get_objects()
-    tensors = [item for item in objects if issubclass(type(item), torch.Tensor)]
-    for item in tensors:
-        if issubclass(type(item), nn.Parameter):
-            add_storage(found[PARAMETERS], item, device)
-            add_storage(found[GRADIENTS], item.grad, device)
-    for optimizer in (item for item in objects if issubclass(type(item), torch.optim.Optimizer)):
-        for tensor in list_state(optimizer):
-            add_storage(found[STATE], tensor, device)
-    for item in tensors:
-        add_storage(found[OTHERS], item, device)
+    tensors = [value for value in objects if issubclass(type(value), torch.Tensor)]
+    for tensor in tensors:
+        if issubclass(type(tensor), nn.Parameter):
+            add_storage(by_kind[PARAMETERS], tensor, device)
+            add_storage(by_kind[GRADIENTS], tensor.grad, device)
+        add_storage(by_kind[OTHERS], tensor, device)
+    for optimizer in (value for value in objects if issubclass(type(value), torch.optim.Optimizer)):
+        for state in getattr(optimizer, "state", {}).values():
+            for tensor in state.values() if isinstance(state, dict) else ():
+                add_storage(by_kind[STATE], tensor, device)
     seen: set[int] = set()
-    for kind, storages in found.items():
-        found[kind] = {address: size for address, size in storages.items() if address not in seen}
-        seen |= set(found[kind])
-    return found
-
-
-def list_state(optimizer: torch.optim.Optimizer) -> Iterator[Any]:
-    """Yield the values that an optimizer keeps for its parameters."""
-    for values in getattr(optimizer, "state", {}).values():
-        if isinstance(values, dict):
-            yield from values.values()
+    for kind, storages in by_kind.items():  # in this order: a parameter is no other tensor
+        by_kind[kind] = {address: size for address, size in storages.items() if address not in seen}
+        seen |= set(by_kind[kind])
+    return by_kind
 
 
 def add_storage(storages: Storages, tensor: Any, device: str) -> None:
@@ -80,12 +75,12 @@ def add_storage(storages: Storages, tensor: Any, device: str) -> None:
         if tensor is not None and tensor.device.type == device:
             storage = tensor.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
-    except Exception:  # subclasses may refuse: fake, wrapped, sparse and deleted tensors
+    except Exception:  # fake, wrapped, sparse and deleted tensors may raise anything here
         return
 
 
 def keep_alive_ones(before: dict[str, Storages], after: dict[str, Storages]) -> dict[str, Storages]:
-    """Return the storages of `before` that are still alive: the profiler does not see when they are released."""
+    """Return the storages of `before` that are also in `after`, as the profiler on a CPU does not see their release."""
     alive = {address for storages in after.values() for address in storages}
     return {
         kind: {address: size for address, size in storages.items() if address in alive}
@@ -96,7 +91,7 @@ def keep_alive_ones(before: dict[str, Storages], after: dict[str, Storages]) -> 
 def describe_memory(
     raw: Iterable[dict[str, Any]], trace: Trace, before: dict[str, Storages], rank: int = 0
 ) -> tuple[list[MemoryPoint], list[MemoryOwner]]:
-    """Return the timeline of the recorded steps and the owners of its peak; nothing where nothing was allocated."""
+    """Return the timeline of the recorded steps and the owners of its peak; empty lists where nothing was allocated."""
     allocations = list_allocations(raw, trace.device)
     if not allocations:
         return [], []
@@ -111,20 +106,20 @@ def describe_memory(
 
 def list_allocations(raw: Iterable[dict[str, Any]], device: str) -> list[dict[str, Any]]:
     """Return the allocations and releases on the device in order of time; of several cards those of the busiest."""
-    found: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    by_card: dict[Any, list[dict[str, Any]]] = defaultdict(list)
     for event in raw:
         args = event.get("args") or {}
         if event.get("name") == ALLOCATION and (args.get("Device Type") == HOST) == (device == "cpu"):
-            found[args.get("Device Id")].append(event)
-    busiest = max(found.values(), key=len, default=[])
+            by_card[args.get("Device Id")].append(event)
+    busiest = max(by_card.values(), key=len, default=[])
     return sorted(busiest, key=lambda event: float(event["ts"]))
 
 
 def make_points(allocations: list[dict[str, Any]], trace: Trace, known: int, rank: int) -> list[MemoryPoint]:
     """Return the bytes in use after each allocation and release within the recorded steps.
 
-    An accelerator's allocator counts all that it gave out. The CPU's is followed from the start of recording, on top of
-    the bytes that were known then.
+    An accelerator's allocator reports its total. On the CPU the total is `known`, the bytes of tensors from before
+    recording, plus all allocations and minus all releases since then.
     """
     points, running = [], known
     for event in allocations:
@@ -152,7 +147,7 @@ def list_blocks(allocations: list[dict[str, Any]]) -> list[Block]:
 
 
 def drop_released(before: dict[str, Storages], allocations: list[dict[str, Any]], until: float) -> dict[str, Storages]:
-    """Return the storages from before that were not released up to a moment, as an accelerator's allocator reports."""
+    """Return the storages from before recording that no event up to a moment releases."""
     released = {
         event["args"].get("Addr") for event in allocations if event["args"]["Bytes"] < 0 and event["ts"] <= until
     }
@@ -179,7 +174,7 @@ def sum_owners(
 
 
 class BlockNamer:
-    """Names of a block's owner, from the operator that allocated it."""
+    """Finds what a block is, from the operator that allocated it and from when it was released."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -188,12 +183,12 @@ class BlockNamer:
             self.by_thread[event.thread].append(event)
         self.starts = {thread: [event.start for event in events] for thread, events in self.by_thread.items()}
         ends = [event.end for event in trace.operators if trace.contexts[id(event)].phase == "backward"]
-        self.backward_ends = [
+        self.backward_ends = [  # of each recorded step
             max((end for end in ends if start <= end < stop), default=start) for start, stop in trace.windows
         ]
 
     def name_owner(self, block: Block) -> str:
-        """Return what a block is: an activation of a module, a gradient, state of the optimizer, a batch."""
+        """Return what a block is: "activations of layer1", GRADIENTS, STATE, BATCHES, temporary tensors or OTHERS."""
         operator = self.find_operator(block)
         context = self.trace.contexts[id(operator)] if operator is not None else None
         if context is None or context.phase == "other":
@@ -202,20 +197,23 @@ class BlockNamer:
             return BATCHES
         if context.phase == "forward":
             return f"activations of {context.module}" if context.module else "activations outside of modules"
-        if block.end <= self.find_limit(block, context.phase):
+        if block.end <= self.find_temporary_end(block, context.phase):
             return TEMPORARY[context.phase]
         return GRADIENTS if context.phase == "backward" else STATE
 
     def find_operator(self, block: Block) -> Event | None:
         """Return the innermost operator that was running when a block was allocated."""
-        number = bisect_right(self.starts.get(block.thread, []), block.start) - 1
-        event = self.by_thread[block.thread][number] if number >= 0 else None
+        latest = bisect_right(self.starts.get(block.thread, []), block.start) - 1
+        event = self.by_thread[block.thread][latest] if latest >= 0 else None
         while event is not None and event.end < block.start:
             event = event.find_around(OPERATOR)
         return event
 
-    def find_limit(self, block: Block, phase: str) -> float:
-        """Return the time up to which a block of a phase is temporary: the end of the backward pass or of the step."""
+    def find_temporary_end(self, block: Block, phase: str) -> float:
+        """Return by when a temporary block is released: the end of the backward pass, or for an update of the step.
+
+        -inf for a block that was allocated outside of the recorded steps.
+        """
         for (start, stop), backward_end in zip(self.trace.windows, self.backward_ends, strict=True):
             if start <= block.start < stop:
                 return backward_end if phase == "backward" else stop

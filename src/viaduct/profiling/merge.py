@@ -1,50 +1,51 @@
 """Merge the profiles of several ranks into one, on one clock.
 
-Every rank's profile has a zero of its own. `facts.zero_unix_us` says when that was; where a rank does not know it, the
-times of different ranks cannot be compared with each other, and a note says so.
+Every rank's profile has a zero of its own, whose Unix time is `facts.zero_unix_us`. Where a rank does not know that
+time, the ranks' times cannot be compared with each other, and a note says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from statistics import median
 from typing import Any
 
 from viaduct.errors import BadData
 
-from .record import Collective, Facts, Profile, Step
+from .record import Facts, Profile, Step
 
 SHARED = ("source", "kind", "device", "description", "batch", "precision", "mode", "workers")
 """Facts that should be the same on all ranks."""
+UNIX_FROM_US = 1e15
+"""Times above this count from 1970 (it is in 2001); smaller ones count from the start of the machine or of a trace."""
 
 
 def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:
-    """Return one profile; `names` are the profiles' names in messages. Raise BadData if two hold the same rank."""
+    """Return one profile; `names` are the profiles' names in messages. Raise BadData if two hold the same rank.
+
+    Ceilings and system samples are those of the first profile that has some; advice is left out.
+    """
     check_ranks(profiles, names)
     moved = [shift_profile(profile, offset) for profile, offset in zip(profiles, find_offsets(profiles), strict=True)]
     first_sampled = next((profile for profile in moved if profile.samples), moved[0])
     return Profile(
         facts=merge_facts(profiles),
-        steps=join(moved, lambda profile: profile.steps),
-        operators=join(moved, lambda profile: profile.operators),
-        kernels=join(moved, lambda profile: profile.kernels),
-        memory=join(moved, lambda profile: profile.memory),
-        memory_owners=join(moved, lambda profile: profile.memory_owners),
+        steps=[step for profile in moved for step in profile.steps],
+        operators=[operator for profile in moved for operator in profile.operators],
+        kernels=[kernel for profile in moved for kernel in profile.kernels],
+        memory=[point for profile in moved for point in profile.memory],
+        memory_owners=[owner for profile in moved for owner in profile.memory_owners],
         samples=first_sampled.samples,
         ceilings=next((profile.ceilings for profile in moved if profile.ceilings), None),
         tables=merge_tables(moved),
     )
 
 
-def join(profiles: Sequence[Profile], part: Callable[[Profile], Sequence[Any]]) -> list[Any]:
-    return [record for profile in profiles for record in part(profile)]
-
-
 def find_ranks(profile: Profile) -> set[int]:
     """Return the ranks that any record of a profile belongs to."""
-    parts: list[Sequence[Any]] = [profile.steps, profile.operators, profile.kernels, profile.memory]
-    return {record.rank for part in parts for record in part}
+    records: list[Sequence[Any]] = [profile.steps, profile.operators, profile.kernels, profile.memory]
+    return {record.rank for rows in records for record in rows}
 
 
 def check_ranks(profiles: Sequence[Profile], names: Sequence[str]) -> None:
@@ -64,6 +65,18 @@ def find_offsets(profiles: Sequence[Profile]) -> list[float]:
     if len(known) < len(zeros):
         return [0.0] * len(zeros)
     return [zero - min(known) for zero in known]
+
+
+def start_at_zero(profile: Profile, zero_unix_us: float | None) -> Profile:
+    """Return the profile with its earliest time as 0; `zero_unix_us` is the Unix time of that moment, if known."""
+    facts = replace(profile.facts, zero_unix_us=zero_unix_us)
+    return shift_profile(replace(profile, facts=facts), -profile.start_us)
+
+
+def start_read_times_at_zero(profile: Profile) -> Profile:
+    """Return a profile of another tool with its earliest time as 0; newer tools write times that count from 1970."""
+    start = profile.start_us
+    return start_at_zero(profile, start if start > UNIX_FROM_US else None)
 
 
 def shift_profile(profile: Profile, offset: float) -> Profile:
@@ -86,48 +99,42 @@ def shift_step(step: Step, offset: float) -> Step:
         backward_end_us=step.backward_end_us + offset,
         end_us=step.end_us + offset,
         previous_end_us=previous,
-        collectives=tuple(shift_collective(each, offset) for each in step.collectives),
+        collectives=tuple(replace(row, start_us=row.start_us + offset) for row in step.collectives),
     )
 
 
-def shift_collective(collective: Collective, offset: float) -> Collective:
-    return replace(collective, start_us=collective.start_us + offset)
-
-
 def merge_facts(profiles: Sequence[Profile]) -> Facts:
+    """Return the facts of the first rank; counts are the smallest, notes and time points those of all ranks."""
     first = profiles[0].facts
-    parts = [profile.facts for profile in profiles]
-    zeros = [part.zero_unix_us for part in parts if part.zero_unix_us is not None]
-    recorded = [part.recorded_step_us for part in parts if part.recorded_step_us is not None]
-    batches = {part.batch for part in parts}
+    all_facts = [profile.facts for profile in profiles]
+    zeros = [facts.zero_unix_us for facts in all_facts if facts.zero_unix_us is not None]
+    recorded = [facts.recorded_step_us for facts in all_facts if facts.recorded_step_us is not None]
+    batches = {facts.batch for facts in all_facts}
     return replace(
         first,
         ranks=max(len(profiles), first.ranks),
         batch=first.batch if len(batches) == 1 else None,
-        timed_steps=min(part.timed_steps for part in parts),
-        recorded_steps=min(part.recorded_steps for part in parts),
+        timed_steps=min(facts.timed_steps for facts in all_facts),
+        recorded_steps=min(facts.recorded_steps for facts in all_facts),
         recorded_step_us=median(recorded) if recorded else None,
-        phases_found_by=merge_sentences([(rank_name(p), p.facts.phases_found_by) for p in profiles]),
-        notes=(*merge_sentences([(rank_name(p), p.facts.notes) for p in profiles]), *describe_merge(profiles)),
-        ended="; ".join(dict.fromkeys(f"{rank_name(p)}: {p.facts.ended}" for p in profiles if p.facts.ended)),
-        zero_unix_us=min(zeros) if len(zeros) == len(parts) else None,
+        phases_found_by=merge_sentences([(name_rank(p), p.facts.phases_found_by) for p in profiles]),
+        notes=(*merge_sentences([(name_rank(p), p.facts.notes) for p in profiles]), *describe_merge(profiles)),
+        ended="; ".join(dict.fromkeys(f"{name_rank(p)}: {p.facts.ended}" for p in profiles if p.facts.ended)),
+        zero_unix_us=min(zeros) if len(zeros) == len(all_facts) else None,
     )
 
 
-def rank_name(profile: Profile) -> str:
+def name_rank(profile: Profile) -> str:
+    """Return "rank 3" for the profile of one rank, for messages."""
     ranks = sorted(find_ranks(profile))
     return f"rank {ranks[0]}" if ranks else "a rank without steps"
 
 
-def merge_sentences(parts: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
-    """Return sentences that all ranks say once, and others with the rank in front."""
-    everywhere = set.intersection(*(set(sentences) for _, sentences in parts))
-    found = [
-        sentence if sentence in everywhere else f"{name}: {sentence}"
-        for name, sentences in parts
-        for sentence in sentences
-    ]
-    return tuple(dict.fromkeys(found))
+def merge_sentences(by_rank: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
+    """Return each sentence that all ranks have once, and the others with the rank's name in front."""
+    common = set.intersection(*(set(sentences) for _, sentences in by_rank))
+    merged = [text if text in common else f"{name}: {text}" for name, sentences in by_rank for text in sentences]
+    return tuple(dict.fromkeys(merged))
 
 
 def describe_merge(profiles: Sequence[Profile]) -> list[str]:
@@ -139,7 +146,7 @@ def describe_merge(profiles: Sequence[Profile]) -> list[str]:
         notes.append(f"Profiles of {len(profiles)} of {profiles[0].facts.ranks} ranks were merged.")
     sampled = [profile for profile in profiles if profile.samples]
     if len(sampled) > 1:
-        notes.append(f"The figures of the system are those that {rank_name(sampled[0])} sampled.")
+        notes.append(f"The figures of the system are those that {name_rank(sampled[0])} sampled.")
     for field in fields(Facts):
         values = list(dict.fromkeys(str(getattr(profile.facts, field.name)) for profile in profiles))
         if field.name in SHARED and len(values) > 1:
@@ -154,13 +161,12 @@ def merge_tables(profiles: Sequence[Profile]) -> dict[str, Any]:
     for name in names:
         owners = [profile for profile in profiles if name in profile.tables]
         columns = [owner.tables[name]["columns"] for owner in owners]
-        if len(owners) > 1 and all(each == columns[0] for each in columns):
-            merged[name] = join_tables(name, owners)
+        if len(owners) > 1 and all(header == columns[0] for header in columns):
+            ranks = [name_rank(owner).removeprefix("rank ") for owner in owners]
+            rows = [
+                [rank, *row] for rank, owner in zip(ranks, owners, strict=True) for row in owner.tables[name]["rows"]
+            ]
+            merged[name] = {"columns": ["Rank", *columns[0]], "rows": rows}
         else:
-            merged |= {f"{name} ({rank_name(each)})" if len(owners) > 1 else name: each.tables[name] for each in owners}
+            merged |= {f"{name} ({name_rank(each)})" if len(owners) > 1 else name: each.tables[name] for each in owners}
     return merged
-
-
-def join_tables(name: str, owners: Sequence[Profile]) -> dict[str, Any]:
-    rows = [[rank_name(owner).removeprefix("rank "), *row] for owner in owners for row in owner.tables[name]["rows"]]
-    return {"columns": ["Rank", *owners[0].tables[name]["columns"]], "rows": rows}

@@ -1,10 +1,11 @@
 """Annotations around the forward pass of every module, while operators are recorded.
 
     hooks = ModuleHooks()
-    hooks.watch(network)       # from now on, if hooks are attached, else from `attach` on
+    hooks.add_network(network)
     hooks.attach(); …; hooks.detach()
 
-A module that torch.compile compiled is annotated as a whole: hooks inside of it would be compiled, too.
+An annotation is named MODULE + the module's name; `trace_context.py` reads it. A module that torch.compile compiled is
+annotated as a whole: hooks inside of it would be compiled, too.
 """
 
 from __future__ import annotations
@@ -19,89 +20,91 @@ from torch.profiler import record_function
 from viaduct.profiling.trace_context import MODULE
 
 WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
-"""Modules around a network, and the name under which they hold it."""
+"""Classes of modules that wrap a network, and the attribute that holds the network."""
 
 
 class ModuleHooks:
     """Hooks that annotate the forward pass of the modules of some networks."""
 
     def __init__(self) -> None:
-        self.names: dict[int, str] = {}
+        self.names: dict[int, str] = {}  # id of a module -> its name in the trace
         self.modules: list[nn.Module] = []
-        self.roots: list[nn.Module] = []
+        self.networks: list[nn.Module] = []
         self.handles: list[Any] = []
-        self.open: list[tuple[int, record_function]] = []
-        self.attached = False
+        self.open_annotations: list[tuple[int, record_function]] = []  # with the id of their module, the innermost last
+        self.is_attached = False
 
-    def watch(self, root: nn.Module) -> None:
-        """Add a network; a second one's modules carry the name of its class in front."""
-        if id(root) in self.names:
+    def add_network(self, network: nn.Module) -> None:
+        """Add a network; names of modules of the second and later ones begin with the class of their network."""
+        if id(network) in self.names:
             return
-        prefix = f"{type(root).__name__}." if self.roots else ""
-        self.roots.append(root)
-        for name, module in list_modules(root):
+        prefix = f"{type(network).__name__}." if self.networks else ""
+        self.networks.append(network)
+        for name, module in list_modules(network):
             if id(module) not in self.names:
                 self.names[id(module)] = (prefix + name).rstrip(".")
                 self.modules.append(module)
-                if self.attached:
-                    self.hook(module)
+                if self.is_attached:
+                    self.hook_module(module)
 
     def attach(self) -> None:
         """Begin to annotate."""
-        self.attached = True
+        self.is_attached = True
         for module in self.modules:
-            self.hook(module)
+            self.hook_module(module)
 
     def detach(self) -> None:
         """Remove all hooks."""
-        self.attached = False
+        self.is_attached = False
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
-        self.open.clear()
+        self.open_annotations.clear()
 
-    def hook(self, module: nn.Module) -> None:
-        """Add the two hooks of one module."""
-        self.handles.append(module.register_forward_pre_hook(self.enter))
-        self.handles.append(module.register_forward_hook(self.leave, always_call=True))
+    def hook_module(self, module: nn.Module) -> None:
+        """Attach the two hooks of one module."""
+        self.handles.append(module.register_forward_pre_hook(self.open_annotation))
+        self.handles.append(module.register_forward_hook(self.close_annotation, always_call=True))
 
-    def enter(self, module: nn.Module, inputs: Any) -> None:
-        """Open the annotation of a module."""
+    def open_annotation(self, module: nn.Module, inputs: Any) -> None:
         if torch.compiler.is_compiling():
             return
         annotation = record_function(MODULE + self.names[id(module)])
         annotation.__enter__()  # type: ignore[no-untyped-call]
-        self.open.append((id(module), annotation))
+        self.open_annotations.append((id(module), annotation))
 
-    def leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        """Close the annotation of a module; those that an error left open inside of it, too."""
+    def close_annotation(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        """Close the annotation of a module, and those that an error left open inside of it."""
         if torch.compiler.is_compiling():
             return
-        if all(opened != id(module) for opened, _ in self.open):
-            return  # attached while the module was running
-        while self.open:
-            opened, annotation = self.open.pop()
+        if all(owner != id(module) for owner, _ in self.open_annotations):
+            return  # the hooks were attached while the module was running
+        owner = None
+        while owner != id(module):
+            owner, annotation = self.open_annotations.pop()
             annotation.__exit__(None, None, None)
-            if opened == id(module):
-                return
 
 
-def list_modules(root: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules that can be annotated, with the network's own names for them."""
-    if isinstance(root, torch.jit.ScriptModule):
+def list_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Yield a module and those inside of it that can be annotated, with their names.
+
+    A name is that of `named_modules`; the network itself has the name of its class. A module after module.compile()
+    takes no hooks of its own.
+    """
+    if isinstance(module, torch.jit.ScriptModule):
         return
-    held = WRAPPERS.get(type(root).__name__)
-    if held == "module" and isinstance(inner := getattr(root, held, None), nn.Module):
+    attribute = WRAPPERS.get(type(module).__name__)
+    if attribute == "module" and isinstance(inner := getattr(module, attribute, None), nn.Module):
         yield from list_modules(inner, name)
         return
-    if getattr(root, "_compiled_call_impl", None) is None:
-        yield name or type(getattr(root, held or "", root)).__name__, root
-    if is_compiled(root):
+    if getattr(module, "_compiled_call_impl", None) is None:
+        yield name or type(getattr(module, attribute or "", module)).__name__, module
+    if is_compiled(module):
         return
-    for child_name, child in root.named_children():
+    for child_name, child in module.named_children():
         yield from list_modules(child, f"{name}.{child_name}" if name else child_name)
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Return True for what torch.compile(module) returned, and after module.compile()."""
+    """Return True for the result of torch.compile(module), and for a module after module.compile()."""
     return type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None

@@ -1,8 +1,8 @@
-"""What a training pass says of a network: its class, its batch, its precision, its device."""
+"""Facts of a network that one training pass shows: its class, its batch, its precision, its device."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,10 +18,7 @@ class NetworkFacts:
     device: str
     batch: int | None  # samples of a pass
     precision: str
-    passes: int = 1  # of a step, where gradients are accumulated
-
-    def with_passes(self, passes: int) -> NetworkFacts:
-        return replace(self, passes=passes)
+    passes: int = 1  # of a step: more than one where gradients are accumulated
 
     @property
     def samples(self) -> int | None:
@@ -34,35 +31,31 @@ def describe_pass(module: nn.Module, args: Any, kwargs: Any) -> NetworkFacts:
     weight = next(module.parameters())
     first = find_tensor([*args, *kwargs.values()])
     return NetworkFacts(
-        network=type(peel(module)).__name__,
+        network=type(unwrap(module)).__name__,
         device=weight.device.type,
         batch=int(first.shape[0]) if first is not None and first.ndim else None,
         precision=describe_precision(weight),
     )
 
 
-def peel(module: Any) -> Any:
-    """Return the network within DataParallel, DistributedDataParallel or a compiled module."""
-    while True:
-        inner = getattr(module, "_orig_mod", None) or (
-            module.module if type(module).__name__ in ("DistributedDataParallel", "DataParallel") else None
-        )
-        if inner is None:
-            return module
-        module = inner
+def unwrap(module: Any) -> Any:
+    """Return the network within DataParallel, DistributedDataParallel or a compiled module, also within several."""
+    name = type(module).__name__
+    inner = module.module if name in ("DistributedDataParallel", "DataParallel") else getattr(module, "_orig_mod", None)
+    return module if inner is None else unwrap(inner)
 
 
 def find_tensor(values: Any, depth: int = 3) -> torch.Tensor | None:
-    """Return the first tensor in the arguments of a call, also within lists and dictionaries."""
+    """Return the first tensor among the arguments of a call, also in up to `depth` levels of lists and dictionaries."""
     import torch
 
     for value in values:
         if isinstance(value, torch.Tensor):
             return value
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-        found = find_tensor(inner, depth - 1) if depth else None
-        if found is not None:
-            return found
+        tensor = find_tensor(inner, depth - 1) if depth else None
+        if tensor is not None:
+            return tensor
     return None
 
 
@@ -88,10 +81,10 @@ def find_used_device() -> str:
 
 
 def is_capturing(kind: str) -> bool:
-    """Return True while the device records a graph, in which no event may be read later."""
+    """Return True while a graph is captured on the device: events recorded into a graph cannot be read."""
     if kind == "cpu":
         return False
     import torch
 
-    ask = getattr(getattr(torch, kind), "is_current_stream_capturing", None)
-    return bool(ask()) if ask is not None else False
+    is_stream_capturing = getattr(getattr(torch, kind), "is_current_stream_capturing", lambda: False)
+    return bool(is_stream_capturing())

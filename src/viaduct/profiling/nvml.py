@@ -14,9 +14,9 @@ import os
 from typing import Any
 
 LIBRARIES = ("libnvidia-ml.so.1", "nvml.dll")
-SM_CLOCK = 1
-PCIE_OUT, PCIE_IN = 0, 1  # as the GPU sees it: it sends, it receives
-PCIE_EVERY = 5  # calls: NVML takes 20 ms to measure it
+SM_CLOCK = 1  # NVML_CLOCK_SM
+PCIE_OUT, PCIE_IN = 0, 1  # NVML_PCIE_UTIL_TX_BYTES, …RX_BYTES: the GPU sends, the GPU receives
+PCIE_EVERY = 5  # calls of `read` between two figures of PCIe, which take NVML 20 ms to measure
 MIB = 1 << 20
 
 
@@ -33,7 +33,7 @@ class Memory(ctypes.Structure):
 
 
 class GpuReader:
-    """NVIDIA GPUs of this machine, those that CUDA_VISIBLE_DEVICES leaves where it names numbers."""
+    """NVIDIA GPUs of this machine; where CUDA_VISIBLE_DEVICES names numbers, only these."""
 
     subject = "NVIDIA GPUs"
 
@@ -47,7 +47,7 @@ class GpuReader:
 
     @classmethod
     def open(cls) -> GpuReader:
-        """Return a reader of this machine's GPUs; it says why where there are none."""
+        """Return a reader of this machine's GPUs; where there are none, `read` raises ValueError with the reason."""
         for name in LIBRARIES:
             try:
                 return cls(ctypes.CDLL(name))
@@ -93,7 +93,7 @@ class GpuReader:
         return values
 
     def read_number(self, name: str, scale: float, function: str, *arguments: Any) -> dict[str, float]:
-        """Call a function of NVML that returns one number; {} where the GPU or the driver does not have it."""
+        """Return the number that a function of NVML writes, as {name: number}; {} where GPU or driver lack it."""
         number = ctypes.c_uint()
         call = getattr(self.library, function, None)
         if call is None or call(*arguments, ctypes.byref(number)):
@@ -102,9 +102,9 @@ class GpuReader:
 
 
 def list_visible(count: int) -> list[int]:
-    """Return the numbers of the GPUs that CUDA_VISIBLE_DEVICES leaves; all where it is not set or holds UUIDs."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    numbers = [part.strip() for part in chosen.split(",")] if chosen is not None else []
-    if chosen is None or not all(part.isdigit() for part in numbers if part):
+    """Return the numbers of the GPUs in CUDA_VISIBLE_DEVICES; all GPUs where it is not set or holds UUIDs."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    numbers = [number.strip() for number in visible.split(",") if number.strip()] if visible is not None else []
+    if visible is None or not all(number.isdigit() for number in numbers):
         return list(range(count))
-    return [int(part) for part in numbers if part and int(part) < count]
+    return [int(number) for number in numbers if int(number) < count]

@@ -25,8 +25,10 @@ DTYPES = {
     **{"c10::BFloat16": "bfloat16", "c10::Half": "float16", "c10::complex<float>": "complex64"},
     **{"c10::complex<double>": "complex128", "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2"},
 }
+# Functions of the CUDA runtime in which the host waits for the device.
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 HOST_COPY = re.compile(r"<built-in method (cpu|numpy|tolist) of \w+ object")
+# Operators that read a value of a tensor, for which the host waits.
 VALUE_READS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::equal")
 
 
@@ -53,38 +55,44 @@ def list_operators(trace: Trace, rank: int = 0) -> list[Operator]:
 
 
 class RowMaker:
-    """Rows of operators: times of a typical recorded step, counts as means over the steps."""
+    """Makes rows of operators: times of a typical recorded step, counts as means over the steps."""
 
     def __init__(self, trace: Trace, rank: int) -> None:
         self.trace = trace
         self.rank = rank
         self.works = find_works(trace.operators)
-        self.launched = sum_launched(trace)
+        self.launched: dict[int, float] = defaultdict(float)  # time of the kernels that each operator launched, by id
+        for kernel, operator in find_kernels(trace):
+            if operator is not None:
+                self.launched[id(operator)] += kernel.duration
         self.waits = find_waits(trace)
-        self.waiting = {id(event) for event in self.waits}
+        self.waiting_ids = {id(event) for event in self.waits}
 
     def make_row(self, signature: Signature, events: Sequence[Event]) -> Operator:
-        """Return the row of calls with one signature; a trace without kernels says nothing of the device."""
+        """Return the row of calls with one signature; without kernels in the trace the device's time is not known."""
         steps, inside, typical = len(self.trace.windows), self.trace.inside_us, self.trace.find_typical
         works = [self.works.get(id(event), NOTHING_KNOWN) for event in events]
-        own = [(event.start, max(0.0, event.duration - inside.get(id(event), 0.0))) for event in events]
+        self_times = [(event.start, max(0.0, event.duration - inside.get(id(event), 0.0))) for event in events]
         on_device = [(event.start, self.launched.get(id(event), 0.0)) for event in events]
         return Operator(
             **signature._asdict(),
             calls=len(events) / steps,
             total_us=typical((event.start, event.duration) for event in events),
-            self_us=typical(own),
+            self_us=typical(self_times),
             device_us=typical(on_device) if self.launched else None,
             flops=sum_known([work.flops for work in works], steps),
             bytes=sum_known([work.bytes for work in works], steps),
-            synchronises=any(id(event) in self.waiting for event in events),
+            synchronises=any(id(event) in self.waiting_ids for event in events),
             rank=self.rank,
         )
 
 
 def describe_signature(trace: Trace, event: Event) -> Signature:
-    """Return what makes a row of its own."""
-    context = trace.contexts.get(id(event)) or find_runtime_context(trace, event)
+    """Return the properties by which calls are grouped into rows."""
+    context = trace.contexts.get(id(event))
+    if context is None:  # a call of the device's runtime outside of operators
+        python = event.find_around(PYTHON)
+        context = Context(location=trace.lines.get(id(python), "") if python is not None else "")
     call = read_call(event)
     tensors = [number for number in range(len(call.shapes)) if call.shape(number) is not None]
     shapes = ", ".join(str(call.shapes[number]) for number in tensors) or describe_lists(call)
@@ -94,18 +102,12 @@ def describe_signature(trace: Trace, event: Event) -> Signature:
 
 
 def describe_lists(call: Call) -> str:
-    """Return the number of tensors in a list of them, and of their values, as a shape; "" without a list."""
+    """Return "3 tensors with 1000 values" for the first argument that is a list of tensors; "" without one."""
     for shapes, dtype in zip(call.shapes, call.dtypes, strict=False):
         if dtype == "TensorList" and shapes:
             values = sum(prod(shape) for shape in shapes if isinstance(shape, list))
             return f"{len(shapes)} tensors with {values} values"
     return ""
-
-
-def find_runtime_context(trace: Trace, event: Event) -> Context:
-    """Return the surroundings of a call of the device's runtime that stands outside of operators."""
-    python = event.find_around(PYTHON)
-    return Context(location=trace.lines.get(id(python), "") if python is not None else "")
 
 
 def sum_known(figures: Sequence[float | None], steps: int) -> float | None:
@@ -123,7 +125,7 @@ def read_call(event: Event) -> Call:
 
 
 def describe_layout(event: Event) -> str:
-    """Return the memory layout of the first input with four dimensions; "" where strides say nothing."""
+    """Return the memory layout of the first input with four dimensions; "" where the trace does not show it."""
     pairs = zip(event.args.get("Input Dims") or [], event.args.get("Input Strides") or [], strict=False)
     for shape, strides in pairs:
         if isinstance(shape, list) and len(shape) == 4 and all(isinstance(side, int) for side in shape):
@@ -147,7 +149,7 @@ def name_layout(shape: list[int], strides: list[int]) -> str:
 
 
 def find_works(operators: Sequence[Event]) -> dict[int, Work]:
-    """Count the work of each operator; an operator around another of the same family leaves it to that one."""
+    """Count the work of each operator; of nested operators of one family only the innermost has it."""
     works = {id(event): count_work(read_call(event)) for event in operators}
     for event in operators:
         family = works[id(event)].family
@@ -160,18 +162,18 @@ def find_works(operators: Sequence[Event]) -> dict[int, Work]:
 
 
 def find_waits(trace: Trace) -> list[Event]:
-    """Return where the host waits for the device.
+    """Return where the host waits for the device, or would wait on an accelerator.
 
-    On CUDA these are the operators (or the calls outside of operators) inside of which the runtime waited. Without such
-    calls in the trace these are the operators that read a value: on an accelerator each of them waits. Values of the
-    loader and the optimizer's counters stay on the host and do not count.
+    With calls of the runtime in the trace (CUDA) these are the operators, or the calls outside of operators, in which
+    the runtime waited. Without them these are the operators that read a value; values of the loader and the optimizer's
+    counters are on the host and do not count.
     """
     calls = [event for event in trace.events if event.category in RUNTIMES]
     if not calls:
         reads = [event for event in trace.operators if event.name in VALUE_READS or is_host_copy(event)]
         return [event for event in reads if not trace.contexts[id(event)].on_host]
     waits = [event for event in calls if event.name in WAITS and trace.holds(event.start)]
-    return list({id(found): found for found in (event.find_around(OPERATOR) or event for event in waits)}.values())
+    return list(dict.fromkeys(event.find_around(OPERATOR) or event for event in waits))
 
 
 def is_host_copy(event: Event) -> bool:
@@ -181,10 +183,10 @@ def is_host_copy(event: Event) -> bool:
 
 
 def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:
-    """Return kernels that recorded steps launched, each with its operator where that is known."""
+    """Return the kernels that recorded steps launched, each with the operator that launched it, if known."""
     by_id = {event.args.get("External id"): event for event in trace.events if event.category == OPERATOR}
     calls = {event.args.get("correlation"): event for event in trace.events if event.category in RUNTIMES}
-    found = []
+    kernels = []
     for event in trace.events:
         if event.category not in ON_DEVICE:
             continue
@@ -193,14 +195,5 @@ def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:
         operator = around or by_id.get(event.args.get("External id"))
         began = launch.start if launch is not None else operator.start if operator is not None else event.start
         if trace.holds(began):
-            found.append((event, operator))
-    return found
-
-
-def sum_launched(trace: Trace) -> dict[int, float]:
-    """Return the device's time of the kernels that each operator launched itself, by id."""
-    launched: dict[int, float] = defaultdict(float)
-    for kernel, operator in find_kernels(trace):
-        if operator is not None:
-            launched[id(operator)] += kernel.duration
-    return launched
+            kernels.append((event, operator))
+    return kernels

@@ -3,9 +3,8 @@
     options = read_environment(os.environ)            None: PROFILING_MODE is not true
     window = parse_window("100-120", "--profile")     Window(100, 120)
 
-The JSON keys of PROFILING_OPTIONS are those of the training chapter (listing 5-57). `output`, `training_trace`,
-`task_trace`, COLLECTIVES, `fp_point`, `bp_point` and `storage_limit` have a meaning here; UNUSED names the others,
-which only CANN's own profiler uses. Any other key is refused.
+The JSON keys of PROFILING_OPTIONS are those that Ascend documents for training. Those in USED have a meaning here;
+those in UNUSED are for CANN's own profiler alone and give a note. Any other key is refused.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from viaduct.cards import NPU
 from viaduct.errors import BadValue
 
 MODE, OPTIONS = "PROFILING_MODE", "PROFILING_OPTIONS"
 COLLECTIVES = NPU.backend
-"""The switch for collectives has the name of their library."""
+"""The key that switches collectives has the name of their library."""
 USED = ("output", "training_trace", "task_trace", COLLECTIVES, "fp_point", "bp_point", "storage_limit")
 UNUSED = (
     *("aicpu", "aic_metrics", "aiv_metrics", "l2", "runtime_api", "ge_api", "msproftx", "task_time", "host_sys"),
@@ -38,7 +37,7 @@ SWITCHES = ("training_trace", "task_trace", COLLECTIVES, "aicpu")
 SMALLEST_LIMIT_MB = 200  # as CANN has it
 DEFAULT_SKIP, DEFAULT_STEPS = 10, 20
 """Steps that PROFILING_MODE lets pass before it profiles, and how many it then profiles."""
-MOST_RECORDED = 5  # steps of a window whose operators are recorded
+MOST_RECORDED = 5  # steps of a window
 TYPOGRAPHIC = "“”„‟″«»"
 EXAMPLE = '{"output": "/tmp/profiling", "training_trace": "on", "task_trace": "on", "fp_point": "", "bp_point": ""}'
 
@@ -53,7 +52,7 @@ class ProfilingOptions:
     fp_point: str = ""  # empty: found automatically
     bp_point: str = ""
     storage_limit: int | None = None  # bytes of trace.json
-    notes: tuple[str, ...] = ()  # what was asked for and has no meaning here
+    notes: tuple[str, ...] = ()  # about options that have no effect
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,7 @@ class Window:
         return f"{self.first}-{self.last}" if self.last > self.first else str(self.first)
 
     def count_recorded(self) -> int:
-        """Return how many of the last steps are recorded: a quarter, at most five.
-
-        Of fewer than four steps all but one.
-        """
+        """Return how many of the last steps are recorded: a quarter, at most five; of fewer than four all but one."""
         return min(MOST_RECORDED, len(self) // 4) if len(self) >= 4 else len(self) - 1
 
 
@@ -97,7 +93,7 @@ def choose_default_window(start: int, steps: int) -> Window:
 
 
 def read_environment(variables: Mapping[str, str]) -> ProfilingOptions | None:
-    """Return what PROFILING_MODE and PROFILING_OPTIONS ask for; None where they ask for nothing."""
+    """Return the options in PROFILING_OPTIONS; None unless PROFILING_MODE is true."""
     mode = variables.get(MODE, "").strip().lower()
     if mode in ("", "false"):
         return None
@@ -108,39 +104,39 @@ def read_environment(variables: Mapping[str, str]) -> ProfilingOptions | None:
 
 def parse_options(text: str) -> ProfilingOptions:
     """Read the JSON of PROFILING_OPTIONS; empty: everything that can be recorded, into RUN/profile."""
-    given = parse_json(text) if text.strip() else {}
-    for key in given:
+    values = parse_json(text) if text.strip() else {}
+    for key in values:
         check_key(key)
     for key in SWITCHES:
-        check_switch(key, given.get(key, "on"))
-    check_metrics(given.get("aic_metrics", AIC_METRICS[0]))
-    points = {key: check_text(key, given.get(key, "")) for key in ("output", "fp_point", "bp_point")}
-    steps, operators = given.get("training_trace", "on") == "on", given.get("task_trace", "on") == "on"
+        if (value := values.get(key, "on")) not in ("on", "off"):
+            raise BadValue(f'{OPTIONS}: {key} is {json.dumps(value)}; it is "on" or "off".')
+    check_metrics(values.get("aic_metrics", AIC_METRICS[0]))
+    texts = {key: check_text(key, values.get(key, "")) for key in ("output", "fp_point", "bp_point")}
+    steps, operators = values.get("training_trace", "on") == "on", values.get("task_trace", "on") == "on"
     if not steps and not operators:
-        raise BadValue(f"{OPTIONS}: training_trace and task_trace are off: nothing is left to profile.", use_mode())
+        raise BadValue(
+            f"{OPTIONS}: training_trace and task_trace are off: nothing is left to profile.",
+            f"Leave {MODE} unset where nothing is to be profiled.",
+        )
     return ProfilingOptions(
-        output=Path(points["output"]) if points["output"] else None,
+        output=Path(texts["output"]) if texts["output"] else None,
         operators=operators,
-        collectives=given.get(COLLECTIVES, "on") == "on",
-        fp_point=points["fp_point"],
-        bp_point=points["bp_point"],
-        storage_limit=parse_limit(given["storage_limit"]) if "storage_limit" in given else None,
-        notes=tuple(describe_unused(given, steps)),
+        collectives=values.get(COLLECTIVES, "on") == "on",
+        fp_point=texts["fp_point"],
+        bp_point=texts["bp_point"],
+        storage_limit=parse_limit(values["storage_limit"]) if "storage_limit" in values else None,
+        notes=tuple(describe_unused(values, steps)),
     )
 
 
-def use_mode() -> str:
-    return f"Leave {MODE} unset where nothing is to be profiled."
-
-
 def parse_json(text: str) -> dict[str, Any]:
-    """Return the object in PROFILING_OPTIONS; BadValue shows where it is none."""
+    """Return the object in PROFILING_OPTIONS; raise BadValue with the place where it is no JSON."""
     try:
         pairs = json.loads(text, object_pairs_hook=refuse_repeated)
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 10) : error.pos + 20]
         raise BadValue(
-            f"{OPTIONS} is no JSON: {error.msg} at character {error.pos + 1}, in {near!r}.", *name_cause(text, error)
+            f"{OPTIONS} is no JSON: {error.msg} at character {error.pos + 1}, in {near!r}.", *list_hints(text, error)
         ) from None
     if not isinstance(pairs, dict):
         raise BadValue(f"{OPTIONS} is {text[:60]!r}, not a JSON object.", f"For example {EXAMPLE}")
@@ -148,16 +144,16 @@ def parse_json(text: str) -> dict[str, Any]:
 
 
 def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in values:
             raise BadValue(f"{OPTIONS} has {key!r} twice.", "Keep one of them.")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
-def name_cause(text: str, error: json.JSONDecodeError) -> list[str]:
-    """Return hints: what a text that was copied from a book or a document is usually wrong with."""
+def list_hints(text: str, error: json.JSONDecodeError) -> list[str]:
+    """Return hints about usual mistakes in a text that was copied from a document."""
     hints = [f"For example {OPTIONS}='{EXAMPLE}'"]
     if any(quote in text for quote in TYPOGRAPHIC):
         hints.insert(0, 'It has typographic quotes: replace them by plain ones, ".')
@@ -180,11 +176,6 @@ def check_key(key: str) -> None:
     raise BadValue(f"{OPTIONS}: no key is called {key!r}.", closest)
 
 
-def check_switch(key: str, value: Any) -> None:
-    if value not in ("on", "off"):
-        raise BadValue(f'{OPTIONS}: {key} is {json.dumps(value)}; it is "on" or "off".')
-
-
 def check_metrics(value: Any) -> None:
     if value not in AIC_METRICS:
         close = difflib.get_close_matches(str(value), AIC_METRICS, n=1, cutoff=0.5)
@@ -201,23 +192,20 @@ def check_text(key: str, value: Any) -> str:
 
 
 def parse_limit(value: Any) -> int:
-    """Return bytes: `200MB` and more, as CANN has it."""
+    """Return the bytes of "200MB" or more, CANN's notation."""
     match = re.fullmatch(r"(\d{1,12})MB", value, re.ASCII) if isinstance(value, str) else None
     if match is None or int(match[1]) < SMALLEST_LIMIT_MB:
-        refuse_limit(value)
+        raise BadValue(
+            f"{OPTIONS}: storage_limit is {json.dumps(value)}; "
+            f"it is a number of megabytes from {SMALLEST_LIMIT_MB} on.",
+            'For example "storage_limit": "500MB"',
+        )
     return int(match[1]) * 1_000_000
 
 
-def refuse_limit(value: Any) -> NoReturn:
-    raise BadValue(
-        f"{OPTIONS}: storage_limit is {json.dumps(value)}; it is a number of megabytes from {SMALLEST_LIMIT_MB} on.",
-        'For example "storage_limit": "500MB"',
-    )
-
-
-def describe_unused(given: Mapping[str, Any], steps: bool) -> list[str]:
-    """Return sentences for the keys that have no meaning here."""
-    unused = [key for key in given if key in UNUSED and given[key] != "off"]
+def describe_unused(values: Mapping[str, Any], steps: bool) -> list[str]:
+    """Return notes about keys in UNUSED, and about `steps` (training_trace) that were switched off."""
+    unused = [key for key in values if key in UNUSED and values[key] != "off"]
     notes = []
     if unused:
         verb = "has" if len(unused) == 1 else "have"

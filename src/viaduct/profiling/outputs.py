@@ -22,16 +22,13 @@ from viaduct.profiling.record import Advice, Ceilings, Profile
 REPORT = "report.html"
 TRACES = ("trace.json", "trace.json.gz")
 FILES = (PROFILE, *TABLES, *TRACES, REPORT)
-RANK = "rank_"
+RANK = "rank_"  # beginning of the names of the ranks' folders
 
-RankFiles = tuple[int, Profile, Sequence[dict[str, Any]]]
+RankFiles = tuple[int, Profile, Sequence[dict[str, Any]]]  # rank, its profile, its recorded events
 
 
 def check_folder(out: Path, force: bool) -> None:
-    """Make the folder; raise BadRun for a file or, without `force`, a folder that is not empty.
-
-    OSError if unwritable.
-    """
+    """Make the folder; raise BadRun for a file or, without `force`, a folder with content, OSError if unwritable."""
     if out.exists() and not out.is_dir():
         raise BadRun(f"--out {out} is a file, not a folder.", "Choose another place.")
     if out.is_dir() and any(out.iterdir()) and not force:
@@ -64,7 +61,7 @@ def remove_profile(out: Path) -> None:
 
 
 def write_ranks(ranks: Sequence[RankFiles], out: Path) -> tuple[Profile, list[dict[str, Any]]]:
-    """Return one profile and the events of all ranks; several ranks are written to folders of their own first."""
+    """Return the merged profile and events of all ranks; several ranks are first written to folders of their own."""
     if len(ranks) == 1:
         _, profile, events = ranks[0]
         return profile, list(events)
@@ -81,7 +78,7 @@ def complete_folder(
     """Add ceilings and advice, write all files of the folder and return their paths."""
     from viaduct.profiling.report import write_report
 
-    write_profile(profile, out, events)  # first: what was measured is kept, whatever becomes of the advice
+    write_profile(profile, out, events)  # first, so that it is there even if ceilings or advice fail
     if profile.ceilings is None:
         profile = replace(profile, ceilings=measure_ceilings(profile, tell))
     profile = replace(profile, advice=find_advice(profile))
@@ -92,7 +89,7 @@ def complete_folder(
 
 
 def measure_ceilings(profile: Profile, tell: Callable[[str], None]) -> Ceilings | None:
-    """Return the ceilings of the device for the dtypes that were used; None where it cannot be asked."""
+    """Return the ceilings of the device for the dtypes that were used; None where they cannot be measured."""
     dtypes = sorted({kernel.dtype for kernel in profile.kernels if kernel.dtype})
     if not dtypes:
         return None
@@ -106,6 +103,7 @@ def measure_ceilings(profile: Profile, tell: Callable[[str], None]) -> Ceilings 
 
 
 def find_advice(profile: Profile) -> list[Advice]:
+    """Return the advice; without operators no rule measures anything, so that torch is not imported."""
     from viaduct.profiling.advice import advise
 
     if not profile.operators:

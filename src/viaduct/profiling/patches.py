@@ -1,7 +1,7 @@
-"""Functions of torch that are watched while a script runs: loaders, backward passes, saving, loss scaling.
+"""Callbacks around functions of torch while a script runs: loaders, backward passes, saving, loss scaling, optimizers.
 
-Each is a context manager that calls back around torch's own function and puts that back at its end. A name that a
-release of torch does not have is reported through `lacks`.
+Each `observe_…` is a context manager that replaces torch's own function by one that also calls back; at its end the
+function is restored.
 """
 
 from __future__ import annotations
@@ -14,124 +14,105 @@ from typing import Any
 from viaduct.profiling.clocks import read_host_us
 
 
+def do_nothing() -> None:
+    return None
+
+
 @contextmanager
-def replace_attribute(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Put what `make` returns for the plain function in its place."""
-    plain = getattr(owner, name)
-    is_own = name in vars(owner)
-    setattr(owner, name, functools.wraps(plain)(make(plain)))
+def replace_attribute(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace a class's or module's function by `wrap(function)`, and restore it at the end."""
+    original = getattr(owner, name)
+    is_own = name in vars(owner)  # else the class inherits it
+    setattr(owner, name, functools.wraps(original)(wrap(original)))
     try:
         yield
     finally:
         if is_own:
-            setattr(owner, name, plain)
+            setattr(owner, name, original)
         else:
             delattr(owner, name)
 
 
-@contextmanager
-def watch_loaders(
-    on_begin: Callable[[], None], on_end: Callable[[Any, float, float], None], lacks: Callable[[str], None]
-) -> Iterator[None]:
-    """Call back before a DataLoader is asked for a batch, and with loader, begin and end after it has given one.
+def call_around(
+    owner: Any, name: str, before: Callable[[], None] = do_nothing, after: Callable[[], None] = do_nothing
+) -> Any:
+    """Return a context in which `before` and `after` are called around a function; `after` not if it raises."""
 
-    Starting a pass over a loader counts, too: it starts the workers.
+    def wrap(original: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            before()
+            result = original(*args, **kwargs)
+            after()
+            return result
+
+        return call
+
+    return replace_attribute(owner, name, wrap)
+
+
+@contextmanager
+def observe_loaders(
+    before: Callable[[], None], after: Callable[[Any, float, float], None], add_note: Callable[[str], None]
+) -> Iterator[None]:
+    """Call `before()` when a batch is asked for, and `after(iterator, begin_us, end_us)` when it is there.
+
+    Starting an epoch (`DataLoader.__iter__`) counts as well, since it starts the workers: `after` then gets the loader
+    itself, which has no `__next__`. If this torch has no iterator class of the known name, only `add_note` is called.
     """
     from torch.utils.data import DataLoader, dataloader
 
     iterator: Any = getattr(dataloader, "_BaseDataLoaderIter", None)
     if iterator is None or "__next__" not in vars(iterator):
-        lacks("waits for a DataLoader were not measured: this torch has no DataLoader iterator of the known name.")
+        add_note("waits for a DataLoader were not measured: this torch has no DataLoader iterator of the known name.")
         yield
         return
 
-    def make_next(plain: Any) -> Any:
-        def __next__(self: Any) -> Any:
-            on_begin()
-            began = read_host_us()
-            batch = plain(self)
-            on_end(self, began, read_host_us())
-            return batch
+    def wrap(original: Any) -> Any:
+        def call(self: Any) -> Any:
+            before()
+            began_us = read_host_us()
+            result = original(self)
+            after(self, began_us, read_host_us())
+            return result
 
-        return __next__
+        return call
 
-    def make_iter(plain: Any) -> Any:
-        def __iter__(self: Any) -> Any:
-            on_begin()
-            began = read_host_us()
-            batches = plain(self)
-            on_end(self, began, read_host_us())
-            return batches
-
-        return __iter__
-
-    with replace_attribute(iterator, "__next__", make_next), replace_attribute(DataLoader, "__iter__", make_iter):
+    with replace_attribute(iterator, "__next__", wrap), replace_attribute(DataLoader, "__iter__", wrap):
         yield
 
 
 @contextmanager
-def watch_backward(on_end: Callable[[], None]) -> Iterator[None]:
+def observe_backward(after: Callable[[], None]) -> Iterator[None]:
     """Call back after each backward pass: `Tensor.backward`, which calls torch.autograd.backward, and autograd.grad."""
     import torch
 
-    def wrap(plain: Any) -> Any:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            result = plain(*args, **kwargs)
-            if not torch.compiler.is_compiling():
-                on_end()
-            return result
+    def call_after() -> None:
+        if not torch.compiler.is_compiling():
+            after()
 
-        return run
-
-    with replace_attribute(torch.autograd, "backward", wrap), replace_attribute(torch.autograd, "grad", wrap):
+    with (
+        call_around(torch.autograd, "backward", after=call_after),
+        call_around(torch.autograd, "grad", after=call_after),
+    ):
         yield
 
 
-@contextmanager
-def watch_saving(on_begin: Callable[[], None]) -> Iterator[None]:
+def observe_saving(before: Callable[[], None]) -> Any:
     """Call back before torch.save."""
     import torch
 
-    def wrap(plain: Any) -> Any:
-        def save(*args: Any, **kwargs: Any) -> Any:
-            on_begin()
-            return plain(*args, **kwargs)
-
-        return save
-
-    with replace_attribute(torch, "save", wrap):
-        yield
+    return call_around(torch, "save", before)
 
 
-@contextmanager
-def watch_scaler(on_begin: Callable[[], None], on_end: Callable[[], None]) -> Iterator[None]:
+def observe_scaler(before: Callable[[], None], after: Callable[[], None]) -> Any:
     """Call back around each `GradScaler.step`, whether or not it lets the optimizer step."""
     from torch.amp import GradScaler
 
-    def wrap(plain: Any) -> Any:
-        def step(*args: Any, **kwargs: Any) -> Any:
-            on_begin()
-            result = plain(*args, **kwargs)
-            on_end()
-            return result
-
-        return step
-
-    with replace_attribute(GradScaler, "step", wrap):
-        yield
+    return call_around(GradScaler, "step", before, after)
 
 
-@contextmanager
-def count_optimizers(on_made: Callable[[], None]) -> Iterator[None]:
-    """Call back for each optimizer that is made."""
+def observe_optimizers(before: Callable[[], None]) -> Any:
+    """Call back for each optimizer that is created."""
     from torch.optim import Optimizer
 
-    def wrap(plain: Any) -> Any:
-        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-            on_made()
-            plain(self, *args, **kwargs)
-
-        return __init__
-
-    with replace_attribute(Optimizer, "__init__", wrap):
-        yield
+    return call_around(Optimizer, "__init__", before)

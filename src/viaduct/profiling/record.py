@@ -1,12 +1,12 @@
-"""A profile: what one run of a training script or recipe spent its time on.
+"""A profile: what the time of one training run, of a script or a recipe, was spent on.
 
     profile = Profile(facts=Facts(source="train.py", kind="script", device="cpu"), steps=[...], operators=[...])
     write_profile(profile, Path("prof"))
     profile = read_profile(Path("prof"))
 
 Collectors and readers fill these records; summary, report, advice, comparison and trace read them. Nothing here
-imports torch. Times are microseconds (`_us`), on one clock for all ranks of a profile whose zero is the earliest
-event. `None` means "not measured": it is shown as a dash, never as zero.
+imports torch. Times are microseconds (`_us`), on one clock for all ranks of a profile; its zero is the profile's
+earliest step, memory point or sample. `None` means "not measured": it is shown as a dash, never as zero.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ SCHEMA = 1
 Phase = Literal["data", "forward", "backward", "update", "other"]
 SourceKind = Literal["script", "recipe", "msprof", "torch_npu", "kineto"]
 
+RECORDING = "recording"
+"""The interruption of a step that ran under the operator profiler: such a step is slower than a timed one."""
+MOST_MEMORY_POINTS = 4000
+
 
 @dataclass(frozen=True)
 class Collective:
@@ -36,9 +40,9 @@ class Collective:
 
 @dataclass(frozen=True)
 class Step:
-    """One iteration of one rank, with the time points of the training trace.
+    """One iteration of one rank, with the time points of a training trace as Ascend's documents number them.
 
-    t1 `forward_start_us`, t2 `backward_end_us`, t6 `end_us`; t3 to t5 are the collectives in between.
+    t1 is `forward_start_us`, t2 `backward_end_us`, t6 `end_us`; t3 to t5 are the collectives in between.
     """
 
     rank: int
@@ -51,12 +55,27 @@ class Step:
     collectives: tuple[Collective, ...] = ()
     recompiled: int = 0  # graphs that torch.compile compiled in this step
     compile_us: float = 0.0
-    interrupted_by: str = ""  # "evaluation", "checkpoint": what else lies between this step and the one before
+    interrupted_by: str = ""  # "evaluation, checkpoint": what else ran since the step before; or RECORDING
+
+    @property
+    def interruptions(self) -> list[str]:
+        """The kinds of interruption that `interrupted_by` lists."""
+        return self.interrupted_by.split(", ") if self.interrupted_by else []
+
+    @property
+    def is_recorded(self) -> bool:
+        """True for a step under the operator profiler."""
+        return RECORDING in self.interruptions
+
+    @property
+    def start_us(self) -> float:
+        """End of the step before; for the first step of a profile its forward start."""
+        return self.forward_start_us if self.previous_end_us is None else self.previous_end_us
 
     @property
     def iteration_us(self) -> float:
         """Time from the end of the step before to the end of this one; for the first step from its forward start."""
-        return self.end_us - (self.forward_start_us if self.previous_end_us is None else self.previous_end_us)
+        return self.end_us - self.start_us
 
     @property
     def data_tail_us(self) -> float | None:
@@ -76,7 +95,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator with one signature, per recorded step of one rank: counts are means, times of a typical step."""
+    """One operator with one signature, per recorded step of one rank.
+
+    Counts are means over the recorded steps. Times are those of a typical step (trace_context.Trace.find_typical).
+    """
 
     name: str  # "aten::convolution"
     calls: float
@@ -88,11 +110,16 @@ class Operator:
     shapes: str = ""  # "[32, 64, 56, 56], [64, 64, 3, 3]"
     dtypes: str = ""  # "float32, float32"
     layout: str = ""  # of the first input with four dimensions: "contiguous", "channels_last", "other"
-    location: str = ""  # "train.py:41", the innermost line of the script; where it was recorded
+    location: str = ""  # "train.py:41", the innermost line of the script; "" where it was not recorded
     flops: float | None = None  # per recorded step, as calls and times are
     bytes: float | None = None
     synchronises: bool = False  # the host waits for the device here: .item(), .cpu(), nonzero
     rank: int = 0
+
+    @property
+    def cost_us(self) -> float:
+        """Time that the operator takes itself: of its kernels where they were measured, else on the host."""
+        return self.self_us if self.device_us is None else self.device_us
 
 
 @dataclass(frozen=True)
@@ -100,9 +127,7 @@ class Kernel:
     """One kernel name, per recorded step as operators are. On the CPU: operators with the time that is their own."""
 
     name: str
-    kind: (
-        str  # "convolution", "matrix product", "normalisation", "pooling", "elementwise", "copies", "communication", …
-    )
+    kind: str  # one of profiling/kinds.py: "convolution", "matrix product", "normalisation", "elementwise", …
     calls: float
     time_us: float
     dtype: str = ""
@@ -124,7 +149,7 @@ class MemoryPoint:
 
 @dataclass(frozen=True)
 class MemoryOwner:
-    """Bytes that were alive at the peak, and who allocated them: a module, or a kind such as "gradients"."""
+    """Bytes alive at the peak by what they are: "activations of layer1", "gradients", or a node of a vendor's file."""
 
     name: str
     bytes: int
@@ -153,10 +178,10 @@ class Advice:
 
     name: str  # the file in profiling/advice that found it
     title: str  # "The loader is too slow: 61 % of each step waits for data"
-    action: str  # what to change, as one would tell a colleague
-    evidence: tuple[str, ...]  # sentences with the figures they rest on
+    action: str  # what to change
+    evidence: tuple[str, ...]  # sentences with the figures that support the advice
     gain_us: float | None  # of one iteration, expected; None if not measured, or if only another device would gain
-    gain_basis: str  # how that figure came about: "measured here in both layouts", "the wait that would vanish"
+    gain_basis: str  # what that figure, or its absence, rests on: "the measured pauses, which would vanish"
     locations: tuple[str, ...] = ()  # "train.py:41"
     changes: dict[str, str] = field(default_factory=dict)  # recipe field -> value that `--apply` tries
 
@@ -178,14 +203,14 @@ class Facts:
     timed_steps: int = 0  # steps with the step trace alone: these give the times
     recorded_steps: int = 0  # steps under the operator profiler
     recorded_step_us: float | None = None  # median iteration while operators were recorded: more than without
-    phases_found_by: tuple[str, ...] = ()  # sentences: how each time point was found
+    phases_found_by: tuple[str, ...] = ()  # sentences that say how the time points of a step were found
     notes: tuple[str, ...] = ()  # what could not be measured, and why
     ended: str = ""  # why a script ended before all steps were taken: "exit code 1 after 7 steps"
     versions: dict[str, str] = field(default_factory=dict)
     date: str = ""
     workers: int | None = None  # of the DataLoader, where there is one
     cores: int | None = None
-    phases_measured: bool = True  # False: steps have an iteration time only, all of which stands as forward + backward
+    phases_measured: bool = True  # False: only iterations were; all of their time is in forward + backward
     zero_unix_us: float | None = None  # Unix time of this profile's zero: puts the ranks' profiles on one clock
 
 
@@ -202,14 +227,14 @@ class Profile:
     samples: Sequence[Sample] = ()
     ceilings: Ceilings | None = None
     advice: Sequence[Advice] = ()
-    tables: dict[str, Any] = field(default_factory=dict)  # what only one reader knows, as {"columns": […], "rows": […]}
+    tables: dict[str, Any] = field(default_factory=dict)  # further tables: name -> {"columns": […], "rows": […]}
 
     @property
     def regular_steps(self) -> list[Step]:
         """Steps that follow another one directly, without an interruption: they show what an iteration takes."""
         return [step for step in self.steps if step.previous_end_us is not None and not step.interrupted_by]
 
-    def steps_of(self, rank: int) -> list[Step]:
+    def regular_steps_of(self, rank: int) -> list[Step]:
         """Return the regular steps of one rank."""
         return [step for step in self.regular_steps if step.rank == rank]
 
@@ -223,3 +248,19 @@ class Profile:
         """Median iteration time over all ranks' regular steps; None without any."""
         steps = self.regular_steps
         return median(step.iteration_us for step in steps) if steps else None
+
+    @property
+    def start_us(self) -> float:
+        """Time of the earliest step, memory point or sample; 0 where there is none."""
+        starts = [step.start_us for step in self.steps] + [point.time_us for point in self.memory]
+        return min([*starts, *(sample.time_us for sample in self.samples)], default=0.0)
+
+
+def thin_points(points: Sequence[MemoryPoint], most: int = MOST_MEMORY_POINTS) -> list[MemoryPoint]:
+    """Return at most `most` points in order of time: of each stretch the highest, so that the peak is kept."""
+    ordered = sorted(points, key=lambda point: point.time_us)
+    if len(ordered) <= most:
+        return ordered
+    length = -(-len(ordered) // most)  # points of a stretch, rounded up
+    stretches = [ordered[start : start + length] for start in range(0, len(ordered), length)]
+    return [max(stretch, key=lambda point: point.allocated) for stretch in stretches]

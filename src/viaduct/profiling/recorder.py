@@ -1,15 +1,15 @@
 """Record operators, kernels and memory of some steps with torch.profiler.
 
     recorder = OperatorRecorder("cuda", script_folder=Path("my_project"))
-    recorder.watch_modules(network)
+    recorder.add_network(network)
     recorder.start()
     for batch in batches:
         train(batch)
         recorder.end_step()
     recorded = recorder.stop()
 
-Steps are slower while they are recorded: times here give shares of a step, not the time of a step. All of them are on
-the clock of `time.perf_counter_ns() / 1000`.
+Steps are slower while they are recorded: times here give shares of a step, not the time of a step. Moments are on the
+clock of `time.perf_counter_ns() / 1000`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,19 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from viaduct.profiling.collectives import list_collectives
 from viaduct.profiling.events import ANNOTATION, PYTHON, Span, drop_idle_functions
+from viaduct.profiling.kernel_rows import list_kernels
 from viaduct.profiling.locations import CallLines, ScriptFiles, list_starts, locate_calls, read_call_lines
 from viaduct.profiling.memory import Storages, describe_memory, find_live_tensors, keep_alive_ones
 from viaduct.profiling.module_hooks import ModuleHooks
-from viaduct.profiling.operator_table import Trace, list_kernels, list_operators
+from viaduct.profiling.operator_rows import list_operators
 from viaduct.profiling.record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator
 from viaduct.profiling.system import PROC, read_resident
+from viaduct.profiling.trace_context import Trace
+from viaduct.torch_compat import ignore_profiler_cycles
 
 CLOCK = "viaduct.clock"
-"""Annotation at the start and after each step: divides the trace into steps and ties its clock to the host's."""
+"""Annotation at the start of recording and after each step: it divides the trace into steps, and as the host's time of
+each is known, it relates the trace's clock to the host's."""
 
 MAX_GROWTH_BYTES = 128 << 20
 """Growth of the process after which recording ends: some 500,000 events, which take 2 GiB to evaluate."""
@@ -61,7 +65,7 @@ class Recorded:
 
 
 class OperatorRecorder:
-    """Record operators, kernels and memory of some steps with torch.profiler."""
+    """Record steps; `stacks`: with the Python functions around operators, which only a script's folder makes useful."""
 
     def __init__(self, device: str, rank: int = 0, script_folder: Path | None = None, stacks: bool = True) -> None:
         self.device = device
@@ -71,23 +75,24 @@ class OperatorRecorder:
         self.hooks = ModuleHooks()
         self.notes: list[str] = []
         self.marks: list[float] = []  # perf_counter in microseconds at each clock annotation
-        self.left_out: set[int] = set()  # recorded steps in which something else ran, from 0
+        self.left_out: set[int] = set()  # numbers of recorded steps, from 0, in which something else ran
         self.profiler: profile | None = None
-        self.live_before: dict[str, Storages] = {}
-        self.resident_before = 0
-        self.halted = False
+        self.live_before: dict[str, Storages] = {}  # by kind, the storages of tensors that were alive at the start
+        self.resident_before = 0  # bytes of the process in memory at the start
+        self.is_halted = False
 
-    def watch_modules(self, root: nn.Module) -> None:
+    def add_network(self, network: nn.Module) -> None:
         """Annotate the modules of a network, so that operators can be assigned to them."""
-        self.hooks.watch(root)
+        self.hooks.add_network(network)
 
     def start(self) -> None:
         """Begin to record; the next step is the first recorded one."""
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it reports its own start and stop on stderr
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it logs its start and stop on stderr
         activities = self.list_activities()
         self.live_before = find_live_tensors(self.device)
         self.profiler = profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=self.stacks)
-        self.profiler.start()
+        with ignore_profiler_cycles():
+            self.profiler.start()
         self.resident_before = read_resident(PROC, "self")
         self.hooks.attach()
         self.mark_time()
@@ -96,8 +101,8 @@ class OperatorRecorder:
         """Return the activities of torch.profiler on this device; add a note where it sees no kernels."""
         activities = [ProfilerActivity.CPU]
         if self.device == "cuda":
-            os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # or captured graphs replay at a crawl under it
-            with profile(activities=[*activities, ProfilerActivity.CUDA]):
+            os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # or device graphs replay at a crawl under it
+            with ignore_profiler_cycles(), profile(activities=[*activities, ProfilerActivity.CUDA]):
                 torch.cuda.synchronize()  # the first profile of a process starts CUPTI, which takes long
             activities.append(ProfilerActivity.CUDA)
         elif self.device != "cpu":
@@ -108,11 +113,11 @@ class OperatorRecorder:
         return activities
 
     def end_step(self, leave_out: bool = False) -> None:
-        """Mark the end of a recorded step; recording ends here where it takes too much memory.
+        """Mark the end of a recorded step; end recording if it has taken MAX_GROWTH_BYTES of memory.
 
-        A step in which something else ran, such as an evaluation, is left out: its operators are no step's.
+        With `leave_out` the operators of the step are not counted: something else ran in it, such as an evaluation.
         """
-        if self.profiler is None or self.halted:
+        if self.profiler is None or self.is_halted:
             return
         if leave_out:
             self.left_out.add(len(self.marks) - 1)
@@ -127,15 +132,15 @@ class OperatorRecorder:
 
     def halt(self) -> None:
         """End recording; what follows is not seen."""
-        if self.profiler is not None and not self.halted:
-            self.halted = True
+        if self.profiler is not None and not self.is_halted:
+            self.is_halted = True
             if self.device != "cpu":
                 getattr(torch, self.device).synchronize()
             self.hooks.detach()
             self.profiler.stop()
 
     def mark_time(self) -> None:
-        """Put an annotation into the trace and keep the host's time of it."""
+        """Put a CLOCK annotation into the trace, and keep the host's time of it."""
         with record_function(CLOCK):
             self.marks.append(time.perf_counter_ns() / 1000)
 
@@ -147,13 +152,13 @@ class OperatorRecorder:
         profiler, self.profiler = self.profiler, None
         if self.device == "cpu":
             self.live_before = keep_alive_ones(self.live_before, find_live_tensors(self.device))
-        with without_collector():
+        with disable_garbage_collector():
             raw, base_ns = export_events(profiler)
             lines = read_call_lines(profiler, list_starts(raw, base_ns)) if self.stacks else {}
             return self.evaluate(raw, base_ns, lines)
 
     def evaluate(self, raw: list[dict[str, Any]], base_ns: int, lines: CallLines) -> Recorded:
-        """Return rows from the trace's events, on the host's clock."""
+        """Return what the trace's events show; `base_ns` is the zero of their clock, `lines` are for locations.py."""
         clock = find_clock(raw)
         if len(clock) != len(self.marks):
             self.notes.append("the profiler lost events: operators of the recorded steps cannot be told apart")
@@ -169,13 +174,13 @@ class OperatorRecorder:
             kernels=list_kernels(trace, self.rank),
             memory=[replace(point, time_us=point.time_us + shift) for point in memory],
             memory_owners=owners,
-            collectives=[replace(found, start_us=found.start_us + shift) for found in list_collectives(trace)],
-            events=shift_events(raw, shift),
+            collectives=[replace(row, start_us=row.start_us + shift) for row in list_collectives(trace)],
+            events=select_events(raw, shift),
             notes=self.notes,
         )
 
     def list_windows(self, clock: Sequence[float]) -> list[Span]:
-        """Return start and end of each recorded step on the trace's clock."""
+        """Return start and end of each step that counts, given the times of the CLOCK annotations in the trace."""
         if len(clock) == 1:
             self.notes.append("the first recorded step did not end: operators are those up to there")
             return [(clock[0], float("inf"))]
@@ -194,8 +199,8 @@ class OperatorRecorder:
 
 
 @contextmanager
-def without_collector() -> Iterator[None]:
-    """Disable Python's garbage collector within the block, in which a trace's many objects are made."""
+def disable_garbage_collector() -> Iterator[None]:
+    """Disable Python's garbage collector within the block: a trace's many objects would trigger it again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -206,7 +211,7 @@ def without_collector() -> Iterator[None]:
 
 
 def export_events(profiler: profile) -> tuple[list[dict[str, Any]], int]:
-    """Return the trace's events, and the zero of their clock in nanoseconds."""
+    """Return the trace's events, and the zero of their clock in nanoseconds; 0 where the trace does not have it."""
     with tempfile.TemporaryDirectory(prefix="viaduct-trace-") as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
@@ -215,13 +220,13 @@ def export_events(profiler: profile) -> tuple[list[dict[str, Any]], int]:
 
 
 def find_clock(raw: list[dict[str, Any]]) -> list[tuple[float, Any]]:
-    """Return time and thread of the clock annotations."""
-    found = (event for event in raw if event.get("name") == CLOCK and event.get("cat") == ANNOTATION)
-    return sorted((event["ts"] + event["dur"] / 2, (event["pid"], event["tid"])) for event in found)
+    """Return time and thread, as (process, thread), of the CLOCK annotations in order of time."""
+    marks = (event for event in raw if event.get("name") == CLOCK and event.get("cat") == ANNOTATION)
+    return sorted((event["ts"] + event["dur"] / 2, (event["pid"], event["tid"])) for event in marks)
 
 
-def shift_events(raw: list[dict[str, Any]], shift: float) -> list[dict[str, Any]]:
-    """Return the events on another clock, without Python functions, allocations and our own marks."""
+def select_events(raw: list[dict[str, Any]], shift: float) -> list[dict[str, Any]]:
+    """Return the events later by `shift`, without Python functions, allocations and the CLOCK annotations."""
     left_out = (PYTHON, "cpu_instant_event")
     kept = (event for event in raw if event.get("cat") not in left_out and event.get("name") != CLOCK)
     return [event | {"ts": event["ts"] + shift} if "ts" in event else event for event in kept]

@@ -15,14 +15,17 @@ from statistics import quantiles
 from viaduct.profiling.measures import (
     PHASE_NAMES,
     RankFigures,
+    count_steps,
+    describe_left_out,
     describe_uneven,
     is_remark,
     judge,
     judge_beyond_advice,
+    list_conditions,
     measure_ranks,
     measure_throughput,
 )
-from viaduct.profiling.record import Advice, Facts, Profile, Step
+from viaduct.profiling.record import Advice, Facts, Profile
 from viaduct.profiling.report_charts import (
     draw_iterations,
     draw_kinds,
@@ -35,20 +38,13 @@ from viaduct.profiling.report_charts import (
     write_bandwidth,
     write_speed,
 )
-from viaduct.profiling.report_tables import (
-    list_kernels,
-    list_operators,
-    list_ranks,
-    list_reader_tables,
-    list_steps,
-)
-from viaduct.profiling.summary import DEVICES, count_steps, describe_gain, write_ms, write_percent, write_rate
+from viaduct.profiling.report_tables import list_kernels, list_operators, list_ranks, list_reader_tables, list_steps
+from viaduct.profiling.summary import DEVICES, describe_gain, write_ms, write_percent, write_rate
 from viaduct.reporting import Callout, Page, Part, Remark, Section, Tile, Tone, write_page
 from viaduct.reporting import Facts as FactList
 
 MISSING = "–"
-READ = ("msprof", "torch_npu", "kineto")
-KINDS = {"msprof": "msprof's files", "torch_npu": "torch_npu's files", "kineto": "a Kineto trace"}
+TOOLS = {"msprof": "msprof's files", "torch_npu": "torch_npu's files", "kineto": "a Kineto trace"}
 
 
 def write_report(profile: Profile, path: Path) -> None:
@@ -59,8 +55,9 @@ def write_report(profile: Profile, path: Path) -> None:
 def build_page(profile: Profile) -> Page:
     """Return the page as a record."""
     ranks = measure_ranks(profile)
+    further = [make_callout(advice, profile) for advice in profile.advice[1:]]  # the first stands on top
     sections = [
-        *describe_advice(profile),
+        *([Section("Further advice", "The most valuable first; gains do not add up.", further)] if further else []),
         *describe_iterations(profile, ranks),
         *describe_ranks(ranks),
         *describe_modules(profile),
@@ -74,9 +71,14 @@ def build_page(profile: Profile) -> Page:
     return Page(
         title=profile.facts.source,
         subtitle=describe_setting(profile.facts),
-        tiles=make_tiles(profile, ranks),
+        tiles=[
+            make_iteration_tile(profile),
+            make_throughput_tile(profile),
+            make_data_tile(ranks),
+            make_memory_tile(profile),
+        ],
         sections=sections,
-        lead=answer(profile),
+        lead=make_lead(profile),
         verb="profile",
         kind="profile",
     )
@@ -85,28 +87,22 @@ def build_page(profile: Profile) -> Page:
 def describe_setting(facts: Facts) -> str:
     """Say on what and how the steps were measured."""
     device = DEVICES.get(facts.device, facts.device)
-    parts = [
-        f"{device}, {facts.description}" if facts.description else device,
-        f"{facts.ranks} ranks" if facts.ranks != 1 else "",
-        f"batch {facts.batch:,}" if facts.batch is not None else "",
-        facts.precision,
-        facts.mode,
-        count_steps(facts.timed_steps or facts.recorded_steps),
-        f"read from {KINDS[facts.kind]}" if facts.kind in READ else "",
-    ]
-    return "; ".join([", ".join(filter(None, parts)), *filter(None, [write_date(facts.date)])])
+    steps = count_steps(facts.timed_steps or facts.recorded_steps)
+    tool = [f"read from {TOOLS[facts.kind]}"] if facts.kind in TOOLS else []
+    conditions = [device, *filter(None, [facts.description]), *list_conditions(facts), steps, *tool]
+    return "; ".join([", ".join(conditions), *filter(None, [write_date(facts.date)])])
 
 
 def write_date(date: str) -> str:
-    """Write an ISO date and time as people do."""
+    """Write "2026-11-18T10:00:00+00:00" as "2026-11-18 10:00:00 UTC"."""
     return date.replace("T", " ").removesuffix("+00:00") + (" UTC" if date.endswith("+00:00") else "")
 
 
-# The answer
+# The lead
 
 
-def answer(profile: Profile) -> list[Part]:
-    """Return the best advice, or what keeps the page from giving one; before it why the run ended early."""
+def make_lead(profile: Profile) -> list[Part]:
+    """Return the best advice, or why there is none; before it why the run ended early."""
     ended: list[Part] = [Callout("bad", f"Ended early: {profile.facts.ended}")] if profile.facts.ended else []
     verdict = judge(profile)
     if profile.advice:
@@ -136,22 +132,6 @@ def make_callout(advice: Advice, profile: Profile) -> Callout:
     gain = describe_gain(advice, profile).removeprefix("Expected gain: ")
     tone: Tone = "muted" if is_remark(advice, profile) else "warn"
     return Callout(tone, advice.title, [*remarks, Remark("Expected gain", gain)])
-
-
-def describe_advice(profile: Profile) -> list[Section]:
-    """Return the advice after the first, which stands on top."""
-    further = [make_callout(advice, profile) for advice in profile.advice[1:]]
-    return [Section("Further advice", "The most valuable first; gains do not add up.", further)] if further else []
-
-
-def make_tiles(profile: Profile, ranks: Sequence[RankFigures]) -> list[Tile]:
-    """Return the four headline figures; a dash stands for a figure that was not measured."""
-    return [
-        make_iteration_tile(profile),
-        make_throughput_tile(profile),
-        make_data_tile(ranks),
-        make_memory_tile(profile),
-    ]
 
 
 def make_iteration_tile(profile: Profile) -> Tile:
@@ -203,37 +183,20 @@ def write_bytes(count: float) -> str:
 def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[Section]:
     """Return the phases of each step."""
     if not ranks:
-        return [Section("Iterations", explain_no_iterations(profile))]
+        missing = "No step follows another one directly: how long an iteration takes is not known."
+        return [Section("Iterations", missing if profile.steps else "No step was measured.")]
     parts: list[Part] = [draw_iterations(profile)]
     if len(ranks) == 1:
         parts.append(list_steps(ranks[0]))
     return [Section("Iterations", " ".join(explain_iterations(profile, ranks)), parts)]
 
 
-def explain_no_iterations(profile: Profile) -> str:
-    if not profile.steps:
-        return "No step was measured."
-    return "No step follows another one directly: how long an iteration takes is not known."
-
-
 def explain_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[str]:
     """Say what the phases are, and what is not drawn."""
-    if not profile.facts.phases_measured:
-        sentences = ["Only the length of each iteration is known, not its phases."]
-    else:
-        sentences = ["From the end of one step to the end of the next."]
-    left_out = [step for step in profile.steps if step.interrupted_by]
-    if left_out:
-        sentences.append(f"Not counted: {describe_interruptions(left_out)}.")
-    return [*sentences, *describe_uneven(ranks)]
-
-
-def describe_interruptions(steps: Sequence[Step]) -> str:
-    """Count the steps that something else stands in, by what that is."""
-    counts: dict[str, int] = {}
-    for step in steps:
-        counts[step.interrupted_by] = counts.get(step.interrupted_by, 0) + 1
-    return ", ".join(f"{count_steps(count)} ({reason})" for reason, count in counts.items())
+    only_lengths = "Only the length of each iteration is known, not its phases."
+    first = "From the end of one step to the end of the next." if profile.facts.phases_measured else only_lengths
+    left_out = describe_left_out(step for step in profile.steps if step.interrupted_by)
+    return [first, *left_out, *describe_uneven(ranks)]
 
 
 def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
@@ -247,13 +210,11 @@ def explain_ranks(ranks: Sequence[RankFigures]) -> str:
     """Say how far the ranks lie apart in each phase."""
     spreads = []
     for index, name in enumerate(PHASE_NAMES):
-        found = sorted((figures.phases[index].mean_us, figures.rank) for figures in ranks if figures.phases)
-        if found:
-            (least, fastest), (most, slowest) = found[0], found[-1]
+        means = sorted((figures.phases[index].mean_us, figures.rank) for figures in ranks if figures.phases)
+        if means:
+            (least, fastest), (most, slowest) = means[0], means[-1]
             spreads.append(f"{name} {write_ms(least)} ms (rank {fastest}) to {write_ms(most)} ms (rank {slowest})")
-    if not spreads:
-        return ""
-    return f"Means from the shortest to the longest: {'; '.join(spreads)}."
+    return f"Means from the shortest to the longest: {'; '.join(spreads)}." if spreads else ""
 
 
 def describe_modules(profile: Profile) -> list[Section]:
@@ -271,15 +232,11 @@ def describe_operators(profile: Profile) -> list[Section]:
     roofline = draw_roofline(profile)
     parts: list[Part] = [roofline] if roofline is not None else []
     text = "Counts are means over the recorded steps, times those of a typical one."
-    if roofline is None:
-        text += f" No roofline: {explain_no_roofline(profile)}."
-    return [Section("Operators", text, [*parts, list_operators(profile)])]
-
-
-def explain_no_roofline(profile: Profile) -> str:
     if profile.ceilings is None:
-        return "the ceilings of the device were not measured"
-    return "no operator has both its floating-point operations and its bytes counted"
+        text += " No roofline: the ceilings of the device were not measured."
+    elif roofline is None:
+        text += " No roofline: no operator has both its floating-point operations and its bytes counted."
+    return [Section("Operators", text, [*parts, list_operators(profile)])]
 
 
 def describe_kernels(profile: Profile) -> list[Section]:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from viaduct.profiling.measures import (
-    PHASE_NAMES,
-    RankFigures,
-    operator_time,
-    operators_of_first_rank,
-    roofline_share,
-)
+from viaduct.profiling.measures import PHASE_NAMES, RankFigures, find_roofline_share, operators_of_first_rank
 from viaduct.profiling.record import Ceilings, MemoryPoint, Operator, Profile, Sample, Step
 from viaduct.reporting import (
     BarChart,
@@ -31,7 +25,7 @@ from viaduct.reporting import (
 )
 
 MOST_LINES = 6
-"""Lines of a chart; beyond that the highest, the mean and the lowest are drawn."""
+"""Most lines of a chart; of more figures the highest, the mean and the lowest are drawn."""
 MOST_OWNERS = 20
 MOST_POINTS = 2000
 PHASES = ("forward", "backward", "update", "data", "other")
@@ -49,16 +43,14 @@ NUMBERED_FIGURE = re.compile(r"(?P<kind>\D+?) (?P<number>\d+) (?P<rest>.+)")
 
 def draw_iterations(profile: Profile) -> StackedBars:
     """Return the regular steps of each rank, phase on phase."""
-    by_rank: dict[int, list[Step]] = {}
-    for step in profile.regular_steps:
-        by_rank.setdefault(step.rank, []).append(step)
+    ranks = sorted({step.rank for step in profile.regular_steps})
     measured = profile.facts.phases_measured
     return StackedBars(
         "Iterations by phase" if measured else "Iterations",
         "step",
         "time",
         PHASE_NAMES if measured else ("iteration",),
-        [make_step_group(rank, steps, measured) for rank, steps in sorted(by_rank.items())],
+        [make_step_group(rank, profile.regular_steps_of(rank), measured) for rank in ranks],
         unit="ms",
         group_label="rank",
     )
@@ -120,13 +112,13 @@ def split_digits(name: str) -> list[tuple[int, str]]:
 
 def draw_modules(profile: Profile) -> FlameGraph | None:
     """Return one step of the first recorded rank by phase, module and operator; None without operators."""
-    operators = [operator for operator in operators_of_first_rank(profile) if operator_time(operator) > 0]
+    operators = [operator for operator in operators_of_first_rank(profile) if operator.cost_us > 0]
     if not operators:
         return None
     root = ModuleTimes()
     for operator in operators:
         path = [operator.phase, *filter(None, re.split(r"[./]", operator.module)), operator.name]
-        root.add(path, operator_time(operator), operator.calls)
+        root.add(path, operator.cost_us, operator.calls)
     present = [phase for phase in PHASES if phase in root.children]
     node = FlameNode(
         "one step",
@@ -142,8 +134,8 @@ def explain_modules(profile: Profile, operators: Sequence[Operator]) -> str:
     """Say whose time and which clock the boxes show."""
     side = "Kernels on the device" if any(operator.device_us is not None for operator in operators) else "Host time"
     rank = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
-    known = sum(operator_time(operator) for operator in operators if operator.module)
-    share = known / sum(map(operator_time, operators))
+    known = sum(operator.cost_us for operator in operators if operator.module)
+    share = known / sum(operator.cost_us for operator in operators)
     return f"{side}{rank}; the module is known for {100 * share:.0f} % of the time."
 
 
@@ -155,7 +147,7 @@ def draw_roofline(profile: Profile) -> ScatterChart | None:
     ceilings = profile.ceilings
     if ceilings is None or ceilings.bandwidth <= 0:
         return None
-    total = sum(operator_time(operator) for operator in operators_of_first_rank(profile))
+    total = sum(operator.cost_us for operator in operators_of_first_rank(profile))
     first = min((operator.rank for operator in profile.operators), default=0)
     linked = len(profile.operators) > 12
     points = [
@@ -186,10 +178,10 @@ LEGEND: list[tuple[Tone, str]] = [
 
 def place_operator(row: int | None, operator: Operator, total: float, ceilings: Ceilings) -> Point | None:
     """Return the point of an operator; None where its work was not counted or took no time."""
-    time = operator_time(operator)
+    time = operator.cost_us
     if not operator.flops or not operator.bytes or time <= 0 or total <= 0:
         return None
-    attained = roofline_share(operator.flops, operator.bytes, operator.dtypes, time, ceilings)
+    attained = find_roofline_share(operator, ceilings)
     share = time / total
     tone: Tone = "good"
     if share < SMALL:
@@ -218,12 +210,12 @@ def draw_roofs(ceilings: Ceilings, points: Sequence[Point]) -> list[Roof]:
     top = max(peaks.values(), default=high * ceilings.bandwidth)
     slope = [(low, low * ceilings.bandwidth), (top / ceilings.bandwidth, top)]
     roofs = [Roof(f"memory {write_bandwidth(ceilings.bandwidth)}", slope, labelled_at_end=False)]
-    for name, flops in separate(peaks):
+    for name, flops in join_close_peaks(peaks):
         roofs.append(Roof(f"{name} {write_speed(flops)}", [(flops / ceilings.bandwidth, flops), (high, flops)]))
     return roofs
 
 
-def separate(peaks: dict[str, float]) -> list[tuple[str, float]]:
+def join_close_peaks(peaks: dict[str, float]) -> list[tuple[str, float]]:
     """Join names of peaks within 15 % of each other, whose labels would overlap; the higher level is drawn."""
     joined: list[tuple[str, float]] = []
     for name, flops in sorted(peaks.items(), key=lambda item: -item[1]):
@@ -324,13 +316,12 @@ def draw_system(profile: Profile) -> list[Part]:
 
 def group_name(name: str) -> tuple[str, str]:
     """Return the title and the unit of the chart that a figure belongs to: `cpu 3 %` is of `cpu`, in `%`."""
-    words = name.split()
-    unit = words[-1] if len(words) > 1 else ""
+    first, *others = name.split()
+    unit = others[-1] if others else ""
     numbered = NUMBERED_FIGURE.fullmatch(name)
-    if numbered:
-        remainder = numbered["rest"].split()[:-1]
-        return " ".join([numbered["kind"], *remainder]), unit
-    return words[0], unit
+    if numbered:  # gpu 0 memory MiB: "gpu memory" in MiB
+        return " ".join([numbered["kind"], *numbered["rest"].split()[:-1]]), unit
+    return first, unit
 
 
 def draw_samples(title: str, unit: str, names: Sequence[str], samples: Sequence[Sample]) -> LineChart:
@@ -338,37 +329,18 @@ def draw_samples(title: str, unit: str, names: Sequence[str], samples: Sequence[
     start = samples[0].time_us
     present = [sample for sample in samples if any(name in sample.values for name in names)]
     heading = title[:1].upper() + title[1:]
-    heading = re.sub(r"^(Cpu|Gpu|Npu|Mlu)\b", lambda found: found[0].upper(), heading)
+    heading = re.sub(r"^(Cpu|Gpu|Npu|Mlu)\b", lambda match: match[0].upper(), heading)
     if len(names) > MOST_LINES:
         times = [(sample.time_us - start) / 1e6 for sample in present]
-        values = [pick_values(sample, names) for sample in present]
-        series = [Series(label, times, [choose(found) for found in values]) for label, choose in CHOICES]
+        values = [[sample.values[name] for name in names if name in sample.values] for sample in present]
+        reduced: dict[str, Callable[[list[float]], float]] = {"highest": max, "mean": fmean, "lowest": min}
+        series = [Series(label, times, [reduce(row) for row in values]) for label, reduce in reduced.items()]
         heading += f" ({len(names)})"
     else:
-        series = [draw_figure(name, unit, present, start) for name in names]
+        series = []
+        for name in names:  # some figures are read every few samples only
+            known = [(sample.time_us, sample.values[name]) for sample in present if name in sample.values]
+            label = name.removesuffix(unit).strip() or name
+            series.append(Series(label, [(time - start) / 1e6 for time, _ in known], [value for _, value in known]))
     limits = (0, 100) if unit == "%" else (0,)
     return LineChart(heading, "time (s)", title, series, log_y=False, unit=unit, includes=limits)
-
-
-def draw_figure(name: str, unit: str, samples: Sequence[Sample], start: float) -> Series:
-    """Return one figure over the samples that have it: some are read every few samples only."""
-    known = [sample for sample in samples if name in sample.values]
-    times = [(sample.time_us - start) / 1e6 for sample in known]
-    return Series(shorten(name, unit), times, [sample.values[name] for sample in known])
-
-
-def pick_values(sample: Sample, names: Iterable[str]) -> list[float]:
-    """Return the figures that a sample has."""
-    return [sample.values[name] for name in names if name in sample.values]
-
-
-def shorten(name: str, unit: str) -> str:
-    """Return the name of a figure without its unit."""
-    return name.removesuffix(unit).strip() or name
-
-
-CHOICES: tuple[tuple[str, Callable[[list[float]], float]], ...] = (
-    ("highest", max),
-    ("mean", fmean),
-    ("lowest", min),
-)

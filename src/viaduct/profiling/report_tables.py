@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from viaduct.profiling.measures import SHORT_PHASE_NAMES, RankFigures, operator_time, roofline_share
+from viaduct.profiling.measures import SHORT_PHASE_NAMES, RankFigures, find_roofline_share
 from viaduct.profiling.record import Kernel, Operator, Profile
 from viaduct.profiling.summary import write_ms_column
 from viaduct.reporting import DataColumn, Part, Table, Value, VirtualTable
@@ -14,7 +14,7 @@ from viaduct.reporting import DataColumn, Part, Table, Value, VirtualTable
 FEW_ROWS = 12
 """Rows up to which a table needs neither filter nor scrolling."""
 MAX_TABLE_ROWS = 20_000
-"""Rows of a further table that the page holds at most."""
+"""Most rows of a table of `Profile.tables` that the page holds."""
 NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
 
 
@@ -70,15 +70,15 @@ def write_share(share: float | None) -> Value | None:
 def list_operators(profile: Profile) -> Part:
     """Return the operators, as they are ordered in the profile, with their share of their rank's time."""
     operators = profile.operators
-    total = sum_by_rank([(operator.rank, operator_time(operator)) for operator in operators])
-    shares = [divide(operator_time(operator), total[operator.rank]) for operator in operators]
+    total = sum_by_rank([(operator.rank, operator.cost_us) for operator in operators])
+    shares = [divide(operator.cost_us, total[operator.rank]) for operator in operators]
     columns = [
         DataColumn("operator", [operator.name for operator in operators], 30, wraps=True, keep=1),
         DataColumn("module", [operator.module for operator in operators], 26, wraps=True, keep=4),
         DataColumn("phase", [operator.phase for operator in operators], 10, choose=True),
-        DataColumn("time ms", [scale(operator_time(operator), 1e-3) for operator in operators], 10, keep=2, decimals=3),
+        DataColumn("time ms", [scale(operator.cost_us, 1e-3) for operator in operators], 10, keep=2, decimals=3),
         DataColumn("share %", [scale(share, 100) for share in shares], 8, keep=3, decimals=1),
-        DataColumn("roofline %", [find_share(operator, profile) for operator in operators], 10, decimals=1),
+        DataColumn("roofline %", list_roofline(operators, profile), 10, decimals=1),
         DataColumn("calls", [operator.calls for operator in operators], 8, decimals=1),
         DataColumn("host total ms", [scale(operator.total_us or None, 1e-3) for operator in operators], 11, decimals=3),
         DataColumn("GFLOP", [scale(operator.flops, 1e-9) for operator in operators], 10, decimals=3),
@@ -104,7 +104,7 @@ def list_kernels(profile: Profile) -> Part:
         DataColumn("kind", [kernel.kind for kernel in kernels], 16, choose=True, keep=4),
         DataColumn("time ms", [scale(kernel.time_us, 1e-3) for kernel in kernels], 10, keep=2, decimals=3),
         DataColumn("share %", [scale(share, 100) for share in shares], 8, keep=3, decimals=1),
-        DataColumn("roofline %", [find_kernel_share(kernel, profile) for kernel in kernels], 10, decimals=1),
+        DataColumn("roofline %", list_roofline(kernels, profile), 10, decimals=1),
         DataColumn("calls", [kernel.calls for kernel in kernels], 8, decimals=1),
         DataColumn("µs a call", [divide(kernel.time_us, kernel.calls) for kernel in kernels], 10, decimals=1),
         DataColumn("dtype", [kernel.dtype for kernel in kernels], 12),
@@ -114,15 +114,9 @@ def list_kernels(profile: Profile) -> Part:
     return make_table("kernels", drop_empty(columns), f"{len(kernels):,} kernels", sort_by(shares), "kernels.csv")
 
 
-def find_share(operator: Operator, profile: Profile) -> float | None:
-    """Return an operator's percentage of the roofline."""
-    time = operator_time(operator)
-    return scale(roofline_share(operator.flops, operator.bytes, operator.dtypes, time, profile.ceilings), 100)
-
-
-def find_kernel_share(kernel: Kernel, profile: Profile) -> float | None:
-    """Return a kernel's percentage of the roofline."""
-    return scale(roofline_share(kernel.flops, kernel.bytes, kernel.dtype, kernel.time_us, profile.ceilings), 100)
+def list_roofline(rows: Sequence[Operator | Kernel], profile: Profile) -> list[float | None]:
+    """Return the percentage of the roofline that each row reaches."""
+    return [scale(find_roofline_share(row, profile.ceilings), 100) for row in rows]
 
 
 def sum_by_rank(times: Sequence[tuple[int, float]]) -> dict[int, float]:
@@ -173,7 +167,7 @@ def write_cell(column: DataColumn, row: int) -> object:
     return Value(f"{value:,.{column.decimals}f}", float(value))
 
 
-# What a reader alone knows
+# Further tables
 
 
 def list_reader_tables(profile: Profile) -> list[Part]:
@@ -186,23 +180,19 @@ def list_reader_tables(profile: Profile) -> list[Part]:
 
 
 def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Part:
-    """Return one table; what reads as a number sorts as one."""
+    """Return one table; columns of numbers that came as text are converted, so that they sort as numbers."""
     shown = rows[:MAX_TABLE_ROWS]
     caption = name if len(shown) == len(rows) else f"{name}: the first {len(shown):,} of {len(rows):,} rows"
-    values = [read_column([row[index] if index < len(row) else None for row in shown]) for index in range(len(columns))]
+    raw = [[row[index] if index < len(row) else None for row in shown] for index in range(len(columns))]
+    values = [read_column(column) for column in raw]
     if len(shown) <= FEW_ROWS:
         return Table([str(column) for column in columns], list(zip(*values, strict=True)), caption)
-    made = [
-        DataColumn(
-            str(head),
-            column,
-            min(30, max(10, *(len(str(value)) for value in column[:200]))),
-            keep=index + 1,
-            decimals=count_decimals([row[index] if index < len(row) else None for row in shown]),
-        )
-        for index, (head, column) in enumerate(zip(columns, values, strict=True))
+    widths = [min(30, max(10, *(len(str(value)) for value in column[:200]))) for column in values]
+    data_columns = [
+        DataColumn(str(head), values[index], widths[index], keep=index + 1, decimals=count_decimals(raw[index]))
+        for index, head in enumerate(columns)
     ]
-    return VirtualTable(f"table{number}", made, caption)
+    return VirtualTable(f"table{number}", data_columns, caption)
 
 
 def read_column(values: Sequence[Any]) -> list[object]:

@@ -3,10 +3,10 @@
     ceilings = load_ceilings("cpu", ["float32"])          # measured, then read from the user's cache folder
     place_under_roofline(flops=2e9, bytes=3e7, time_us=900.0, dtype="float32", ceilings=ceilings)
 
-The ceilings are a large copy and a large matrix product of each dtype (devices/ceilings.py), measured on this device
-with this torch and this number of threads, and never used for another. A machine that is busy with other work shows
-lower ones, so the first three profiles on a device each measure, and the best counts. Importing this module does not
-import torch.
+The ceilings are the rates of a large copy and of a large matrix product in each dtype (devices/ceilings.py). They hold
+for one device, torch and number of threads, and are never used for another. On a machine that is busy with other work
+they come out lower, so the first three profiles on a device each measure them, and the best count. Importing this
+module does not import torch.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Placement:
     """Position of an operator under the roofline."""
 
     attainable_us: float  # the least time that its operations or its bytes need on this device
-    reached: float  # attainable / taken; more than 1 where caches save memory traffic
-    bound: Literal["compute", "memory"]
+    reached: float  # attainable_us / time taken; more than 1 where caches save memory traffic
+    bound: Literal["compute", "memory"]  # which of the two ceilings is the nearer
     intensity: float | None  # operations per byte
 
 
@@ -56,8 +56,8 @@ def place_under_roofline(
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Ceilings in the cache: the best of so many measurements."""
+class CachedCeilings:
+    """Ceilings in the cache: the best of the measurements so far."""
 
     bandwidth: float
     flops: dict[str, float]
@@ -67,25 +67,25 @@ class Measured:
 def load_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
     """Return the device's ceilings from the cache; those that are not final there are measured now."""
     key = describe_setting(device)
-    path = find_cache_folder() / f"ceilings-{hash_key(key)}.json"
-    known = read_cache(path, key) or Measured(0.0, {}, {})
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "viaduct" / f"ceilings-{digest}.json"
+    known = read_cache(path, key) or CachedCeilings(0.0, {}, {})
     wanted = [dtype for dtype in MEASURED if dtype in dtypes]
-    open_dtypes = [dtype for dtype in wanted if known.counts.get(dtype, 0) < MEASUREMENTS]
-    if open_dtypes or not known.bandwidth:
-        known = join_measurements(known, measure_ceilings(device, open_dtypes))
+    to_measure = [dtype for dtype in wanted if known.counts.get(dtype, 0) < MEASUREMENTS]
+    if to_measure or not known.bandwidth:
+        new = measure_ceilings(device, to_measure)
+        known = CachedCeilings(
+            max(known.bandwidth, new.bandwidth),
+            known.flops | {dtype: max(rate, known.flops.get(dtype, 0.0)) for dtype, rate in new.flops.items()},
+            known.counts | {dtype: known.counts.get(dtype, 0) + 1 for dtype in new.flops},
+        )
         write_cache(path, key, known)
     return Ceilings(known.bandwidth, {dtype: known.flops[dtype] for dtype in wanted if dtype in known.flops})
 
 
-def join_measurements(known: Measured, new: Ceilings) -> Measured:
-    """Return the better figure of each."""
-    flops = known.flops | {dtype: max(rate, known.flops.get(dtype, 0.0)) for dtype, rate in new.flops.items()}
-    counts = known.counts | {dtype: known.counts.get(dtype, 0) + 1 for dtype in new.flops}
-    return Measured(max(known.bandwidth, new.bandwidth), flops, counts)
-
-
 def describe_setting(device: str) -> Key:
-    """Return what ceilings depend on: they are valid for the same description only."""
+    """Return everything that ceilings depend on: cached ones are used for an equal description only."""
     import torch
 
     from viaduct import devices
@@ -108,7 +108,7 @@ def uses_tf32() -> bool:
 
 
 def measure_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
-    """Measure a copy, and a matrix product of each dtype that the device has; random numbers of the run stay as is."""
+    """Measure a copy, and a matrix product of each dtype that the device has; the random state does not change."""
     import torch
 
     from viaduct import devices
@@ -130,23 +130,13 @@ def measure_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
     return Ceilings(bandwidth, flops)
 
 
-def find_cache_folder() -> Path:
-    """Return the folder for what can be measured again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct"
-
-
-def hash_key(key: Key) -> str:
-    """Return a short name for a setting."""
-    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def read_cache(path: Path, key: Key) -> Measured | None:
+def read_cache(path: Path, key: Key) -> CachedCeilings | None:
     """Return cached ceilings; None where there are none, they are damaged, or they are those of another device."""
     try:
         content = json.loads(path.read_text())
         flops = {str(name): float(rate) for name, rate in content["flops"].items()}
         counts = {str(name): int(count) for name, count in content["counts"].items()}
-        known = Measured(float(content["bandwidth"]), flops, counts)
+        known = CachedCeilings(float(content["bandwidth"]), flops, counts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     is_ours = content.get("schema") == SCHEMA and content.get("key") == key and flops.keys() == counts.keys()
@@ -154,8 +144,8 @@ def read_cache(path: Path, key: Key) -> Measured | None:
     return known if is_ours and is_sound else None
 
 
-def write_cache(path: Path, key: Key, known: Measured) -> None:
-    """Keep ceilings for later; where the folder cannot be written they are measured again next time."""
+def write_cache(path: Path, key: Key, known: CachedCeilings) -> None:
+    """Write ceilings to the cache; where the folder cannot be written they are measured again next time."""
     from viaduct.atomic_files import replace_file
 
     content = {"schema": SCHEMA, "key": key, **asdict(known)}

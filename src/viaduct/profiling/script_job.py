@@ -1,8 +1,8 @@
-"""Job of a profiled script for its processes: a file, whose path is in their environment.
+"""The job of profiling a script, and the files by which the script's processes take part in it.
 
-RECORD/job.json            the job
-RECORD/PID/steps.jsonl     a line for each step as it ends, and for the facts of the network
-RECORD/PID/finished        the whole profile, when the process has come to its end
+RECORD/job.json            the job; its path is in the environment of the script's processes
+RECORD/PID/steps.jsonl     of each process that trains: a line for each step as it ends, and lines with its facts
+RECORD/PID/finished        its whole profile, written when it ends or has taken all steps
 RECORD/PID/ended.json      how the script ended, of the process that ran it
 """
 
@@ -16,7 +16,9 @@ from pathlib import Path
 from viaduct.profiling.collector import Plan
 
 VARIABLE = "VIADUCT_PROFILE_JOB"
+"""Environment variable with the path of job.json."""
 PYTHON = "VIADUCT_PROFILE_PYTHON"
+"""Environment variable with the Python whose processes take part; scripts/hook/sitecustomize.py reads it."""
 FILE = "job.json"
 STEPS, FINISHED, ENDED = "steps.jsonl", "finished", "ended.json"
 
@@ -25,12 +27,12 @@ STEPS, FINISHED, ENDED = "steps.jsonl", "finished", "ended.json"
 class ScriptJob:
     """A script that is profiled, and how."""
 
-    target: str
+    target: str  # path of the script, or name of the module
     arguments: tuple[str, ...]
     is_module: bool
-    record: str
+    record: str  # folder of the files above
     script_folder: str
-    skip: int
+    skip: int  # this and the next two: the steps of a collector.Plan
     timed: int
     recorded: int
     device: str = "auto"
@@ -46,7 +48,7 @@ class ScriptJob:
 
 
 def load_job() -> ScriptJob | None:
-    """Return the job of this process; None where it belongs to none."""
+    """Return the job that this process takes part in; None where there is none."""
     path = os.environ.get(VARIABLE)
     if not path:
         return None

@@ -1,13 +1,13 @@
-"""Finds the phases of a user's training script from its calls of torch, and marks them for a collector.
+"""Find the phases of a user's training script from its calls of torch, and mark them for a collector.
 
-    data       from the end of the step before to the first call of a network with gradients enabled
-    forward    from there; the backward pass ends with the last return of autograd before the update
-    update     to the return of `optimizer.step()`
+    data                  from the end of the step before to the first call of a network with gradients enabled
+    forward + backward    from there to the last return of autograd before the update
+    update                from there to the return of `optimizer.step()`
 
-A script with several optimizers (a GAN) ends a step with the last of them before the next batch is asked for; without
-a DataLoader, with the one that stepped last before the first stepped again. A script without an optimizer ends it where
-the next batch is asked for, or the next forward pass begins. An evaluation or a checkpoint between two steps
-is marked as an interruption.
+With several optimizers (a GAN) a step ends with the last optimizer that steps before the next batch is asked for;
+without a DataLoader, with the optimizer that stepped last before the first one stepped again. Without an optimizer a
+step ends where the next batch is asked for, or the next forward pass begins. An evaluation or a checkpoint between two
+steps is marked as an interruption.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -30,13 +31,16 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-LONGEST_CYCLE = 100  # updates in which the order of several optimizers is looked for
+LONGEST_CYCLE = 100  # most updates of several optimizers that are remembered to find their order
 EVALUATION, CHECKPOINT, SKIPPED = "evaluation", "checkpoint", "skipped update"
 
 
 class ScriptPhases(Watcher):
-    """Marks the phases while it is entered. `on_done` is called when the plan is fulfilled, `on_facts` with the first
-    training pass."""
+    """Marks the phases while it is entered.
+
+    A training pass is a call of a network that a backward pass may follow. `on_facts` is called after the first one,
+    `on_done` when the collector has taken all steps of its plan.
+    """
 
     def __init__(
         self,
@@ -52,49 +56,50 @@ class ScriptPhases(Watcher):
         self.steps_without_optimizer = 0
         self.workers: int | None = None
         self._calls = OuterCalls(self._on_call, self._on_return)
-        self._weights: WeakKeyDictionary[nn.Module, torch.Tensor] = WeakKeyDictionary()  # one that is trained
-        self._held = ExitStack()
+        self._weights: WeakKeyDictionary[nn.Module, torch.Tensor] = WeakKeyDictionary()  # a trained weight of each
+        self._patches = ExitStack()
         self._thread: int | None = None
         self._trained: set[int] = set()  # networks that were in training mode in a training pass
-        self._is_idle_pass = False  # a pass was made that no backward pass has followed yet
-        self._is_ended = False  # an optimizer has stepped; whether the step is over is not known yet
-        self._step_passes = self._step_backwards = self._step_batches = 0
-        self._cycle: list[Optimizer] = []  # optimizers in the order of their steps
-        self._last_optimizer: Optimizer | None = None
-        self._is_functional = False  # backward passes come without a call of a network
+        self._has_idle_pass = False  # a network was called without training it, and nothing was trained since
+        self._has_stepped = False  # an optimizer has stepped; whether the step is over is not known yet
+        self._step_passes = self._step_backwards = self._step_batches = 0  # counts within the present step
+        self._cycle: list[Optimizer] = []  # optimizers in the order of their updates
+        self._last_optimizer: Optimizer | None = None  # the one of several that ends a step, once that is known
+        self._is_functional = False  # a backward pass came without a call of a network: torch.func, or plain tensors
         self._updates_before_scaler = 0
         self._graphs_before = count_graphs()
 
     def __enter__(self) -> ScriptPhases:
-        hold = self._held.enter_context
-        hold(patches.watch_loaders(self._on_batch_asked, self._on_batch, self.notes.append))
-        hold(patches.watch_backward(self._on_backward_end))
-        hold(patches.watch_saving(self._on_save))
-        hold(patches.watch_scaler(self._on_scaler_begin, self._on_scaler_end))
-        hold(patches.count_optimizers(self._on_optimizer_made))
-        hold(self._calls)
-        hold(OptimizerSteps(self))
+        enter = self._patches.enter_context
+        enter(patches.observe_loaders(self._on_batch_asked, self._on_batch, self.notes.append))
+        enter(patches.observe_backward(self._on_backward_end))
+        enter(patches.observe_saving(self._on_save))
+        enter(patches.observe_scaler(self._on_scaler_begin, self._on_scaler_end))
+        enter(patches.observe_optimizers(self._on_optimizer_created))
+        enter(self._calls)
+        enter(OptimizerSteps(self))
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._held.close()
+        self._patches.close()
 
     # Data
 
     def _on_batch_asked(self) -> None:
-        if not self._is_here():
+        """End the step if it is over, and mark an evaluation that ran since the last training pass."""
+        if not self._is_training_thread():
             return
-        if self._is_ended or (not self.optimizers and self._step_backwards):
+        if self._has_stepped or (not self.optimizers and self._step_backwards):
             self._close_step()
-        if self._is_idle_pass:
+        if self._has_idle_pass:
             self.collector.mark_interruption(EVALUATION)
-            self._is_idle_pass = False
+            self._has_idle_pass = False
 
     def _on_batch(self, loader: Any, began_us: float, ended_us: float) -> None:
-        if not self._is_here():
+        if not self._is_training_thread():
             return
         self.collector.mark_loader_wait(began_us, ended_us)
-        if not hasattr(loader, "__next__"):
+        if not hasattr(loader, "__next__"):  # the start of an epoch, which brings no batch
             return
         self.batches += 1
         self._step_batches += 1
@@ -106,7 +111,8 @@ class ScriptPhases(Watcher):
     # Forward
 
     def _on_call(self, module: nn.Module, args: Any) -> None:
-        if not self._is_here():
+        """Mark the start of the forward pass, or an evaluation."""
+        if not self._is_training_thread():
             return
         if not self._is_training_pass(module):
             self._on_idle_pass(module)
@@ -114,7 +120,7 @@ class ScriptPhases(Watcher):
         if not self.optimizers and self._step_backwards:
             self._close_step()
         self._thread = self._thread or threading.get_ident()
-        self._is_idle_pass = False
+        self._has_idle_pass = False
         self.passes += 1
         self._step_passes += 1
         if self.facts is None:
@@ -136,29 +142,30 @@ class ScriptPhases(Watcher):
         return module.training or id(module) not in self._trained
 
     def _on_idle_pass(self, module: nn.Module) -> None:
-        self._is_idle_pass = True
-        is_outside = not self._step_passes or self._is_ended  # within a step a pass without gradients is part of it
+        """Mark an evaluation where a trained network is called outside of a step."""
+        self._has_idle_pass = True
+        is_outside = not self._step_passes or self._has_stepped  # within a step a pass without gradients is part of it
         if id(module) in self._trained and is_outside:
-            if self._is_ended:
+            if self._has_stepped:
                 self._close_step()
             self.collector.mark_interruption(EVALUATION)
 
     def _on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if output is None or not self._is_here() or not self._is_training_pass(module):
+        if output is None or not self._is_training_thread() or not self._is_training_pass(module):
             return
         if module.training:
             self._trained.add(id(module))
         if self.facts is None:
             self.facts = describe_pass(module, args, kwargs)
             self._on_facts(self.facts)
-            self.collector.watch_modules(module)
+            self.collector.add_network(module)
 
     # Backward and update
 
     def _on_backward_end(self) -> None:
-        if not self._is_here():
+        if not self._is_training_thread():
             return
-        self._is_idle_pass = False
+        self._has_idle_pass = False
         self.backwards += 1
         self._step_backwards += 1
         if not self._step_passes:
@@ -171,78 +178,71 @@ class ScriptPhases(Watcher):
         self.collector.mark_backward_end()
 
     def on_update_begin(self, step: int, optimizer: Optimizer) -> None:
-        if self._is_here() and not self._step_backwards:  # gradients come from elsewhere, or from a closure
+        if self._is_training_thread() and not self._step_backwards:  # gradients come from elsewhere, or from a closure
             self._mark_backward_end()
         if self._cycle and optimizer is self._cycle[0] and self.optimizers > 1 and not self._step_batches:
-            self._learn_last()
+            self._find_last_optimizer()
 
-    def _learn_last(self) -> None:
-        """Learn which optimizer ends a step: the one before the first optimizer steps again."""
+    def _find_last_optimizer(self) -> None:
+        """Record, when the first optimizer is about to step again, that the one before it ends a step."""
         if self._last_optimizer is None:
             self._last_optimizer = self._cycle[-1]
-            if self._is_ended:
+            if self._has_stepped:
                 self._close_step()
 
     def on_update_end(self, step: int, optimizer: Optimizer) -> None:
-        if not self._is_here():
+        """Mark the end of the update, and end the step unless another optimizer may follow."""
+        if not self._is_training_thread():
             return
         self.updates += 1
         self.collector.mark_update_end()
-        self._is_ended = True
+        self._has_stepped = True
         if self._last_optimizer is None and len(self._cycle) < LONGEST_CYCLE:
             self._cycle.append(optimizer)
-        if self._is_last(optimizer):
+        is_known_last = not self._step_batches and optimizer is self._last_optimizer
+        if self.optimizers <= 1 or is_known_last:  # no other optimizer can follow in this step
             self._close_step()
-
-    def _is_last(self, optimizer: Optimizer) -> bool:
-        """Return True if no other optimizer can follow in this step."""
-        if self.optimizers <= 1:
-            return True
-        return not self._step_batches and optimizer is self._last_optimizer
 
     def _on_scaler_begin(self) -> None:
         self._updates_before_scaler = self.updates
 
     def _on_scaler_end(self) -> None:
-        """End an iteration here whose gradients overflowed: it has no update."""
-        if self._is_here() and self.updates == self._updates_before_scaler and self._step_backwards:
+        """End the step here if its gradients overflowed, so that the scaler left out the update."""
+        if self._is_training_thread() and self.updates == self._updates_before_scaler and self._step_backwards:
             self.skipped_updates += 1
             self.collector.mark_interruption(SKIPPED)
             self._close_step()
 
     def _on_save(self) -> None:
-        if self._is_here():
-            if self._is_ended:
+        if self._is_training_thread():
+            if self._has_stepped:
                 self._close_step()
             self.collector.mark_interruption(CHECKPOINT)
 
-    def _on_optimizer_made(self) -> None:
+    def _on_optimizer_created(self) -> None:
         self.optimizers += 1
 
     def _close_step(self) -> None:
+        """End the step; after the last one of the plan call `on_done`."""
         if not self.updates:
             self.steps_without_optimizer += 1
-        self._remember_batch()
-        self._is_ended = False
+        if self.facts is not None and self._step_batches == self._step_backwards > 1:  # gradients are accumulated
+            self.facts = replace(self.facts, passes=self._step_batches)
+        self._has_stepped = False
         self._step_passes = self._step_backwards = self._step_batches = 0
         self.collector.mark_step_end()
-        if self.collector.taken == max(1, self.collector.plan.skip):
+        if self.collector.taken == max(1, self.collector.plan.skip):  # the networks are known: timed steps come now
             self._calls.narrow()
         if self.collector.done:
             self._on_done()
 
-    def _remember_batch(self) -> None:
-        """Record how many passes a step has, where gradients are accumulated over several batches."""
-        if self.facts is not None and self._step_batches == self._step_backwards > 1:
-            self.facts = self.facts.with_passes(self._step_batches)
-
-    def _is_here(self) -> bool:
-        """Return True in the thread that trains, unless it records a graph of the device."""
+    def _is_training_thread(self) -> bool:
+        """Return True in the thread of the first training pass, unless it is capturing a graph of the device."""
         if self._thread is not None and self._thread != threading.get_ident():
             return False
         return not is_capturing(self.collector.device)
 
-    # What to say of it
+    # Description
 
     def describe(self) -> tuple[str, ...]:
         """Return sentences that say how each time point was found."""
@@ -251,14 +251,14 @@ class ScriptPhases(Watcher):
     def _describe_start(self) -> list[str]:
         if self._is_functional:
             start = "the batch arrives" if self.batches else "the step before ends"
-            found = f"t1, forward start: no network was called with its weights; it is taken to be when {start}."
+            sentence = f"t1, forward start: no network was called with its weights; it is taken to be when {start}."
         else:
             network = self.facts.network if self.facts is not None else "a network"
-            found = f"t1, forward start: the first call of {network} with gradients enabled in a step."
+            sentence = f"t1, forward start: the first call of {network} with gradients enabled in a step."
         loader = (
             "Waits are the time in a DataLoader's __iter__ and __next__." if self.batches else "No DataLoader was used."
         )
-        return [found, loader]
+        return [sentence, loader]
 
     def _describe_backward(self) -> list[str]:
         if not self.backwards:
@@ -269,11 +269,11 @@ class ScriptPhases(Watcher):
         if self.steps_without_optimizer:
             where = "asks for the next batch" if self.batches else "begins the next forward pass"
             return [f"t6, step end: no optimizer of torch.optim steps; a step ends where the script {where}."]
-        found = "t6, step end: the return of optimizer.step()"
+        sentence = "t6, step end: the return of optimizer.step()"
         if len({id(optimizer) for optimizer in self._cycle}) > 1:
             last = "before the next batch is asked for" if self.batches else "of each round"
-            return [f"{found} of the last of several optimizers {last}."]
-        return [f"{found}."]
+            return [f"{sentence} of the last of several optimizers {last}."]
+        return [f"{sentence}."]
 
     def describe_absence(self) -> str:
         """Return why no step was found."""

@@ -1,9 +1,9 @@
-"""Runs a script under the profiler in a process of its own, or several ranks of it, and gathers what they left.
+"""Run a script under the profiler in a process of its own, or in several as ranks, and gather what was collected.
 
     run = run_script_job(job, ranks=1, stdout=None, tell=print)
     run.code, run.reason, run.ranks
 
-Whatever happens to the script, what was collected before is there: every step is in a file when it ends.
+Every step is in a file as soon as it ends, so that steps taken before a crash of the script are kept.
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from pathlib import Path
 from typing import Any
 
 import viaduct
-from viaduct.profiling.gather import RankProfile, gather_ranks, is_fulfilled, read_end
+from viaduct.profiling.gather import RankProfile, gather_ranks, has_all_profiles, read_end
 from viaduct.profiling.script_job import PYTHON, VARIABLE, ScriptJob
 from viaduct.signals import forward_signals
 
 HOOK = Path(__file__).parents[1] / "scripts" / "hook"
 ROOT = Path(viaduct.__file__).parents[1]
-# Not `-m`: that would put the current folder first in sys.path. With `-c` the first entry is the current folder, too;
-# it
-# is replaced by the folder of the viaduct that this process runs, and removed once viaduct is imported.
+# `-c` and `-m` both put the current folder first in sys.path. Here that entry is replaced by the folder of the viaduct
+# that this process runs, and removed once viaduct is imported.
 CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.profiling.child import main; sys.exit(main())"
 )
 POLL_S = 0.25
-GRACE_S = 15.0  # for the script to end after its steps, or after a signal
+GRACE_S = 15.0  # time for the script to end after its last step, or after a signal; then it is killed
 VIADUCT_VARIABLES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "GOMP_SPINCOUNT": "1000"}
 """Variables that viaduct sets for itself (cli.py) and does not pass on to the script."""
 
@@ -44,10 +43,10 @@ VIADUCT_VARIABLES = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "GOMP_SPINCOUNT": "10
 class ScriptRun:
     """How a profiled script ended, and what its processes left."""
 
-    code: int  # as viaduct's own exit code; 0 where the script was ended after its steps
+    code: int  # exit code for `viaduct profile`; 0 where the script was ended after its steps
     reason: str  # why it ended before all steps were taken; empty where they were
     ranks: list[RankProfile]
-    interrupted: int = 0  # the signal that asked viaduct to stop
+    interrupted: int = 0  # number of the signal that asked viaduct to stop; 0 without one
 
 
 def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, tell: Callable[[str], None]) -> ScriptRun:
@@ -59,17 +58,18 @@ def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, tell: Callabl
         code, interrupted = run_ranks(job, command, variables, ranks, tell)
     else:
         code, interrupted = run_alone(job, command, variables, stdout)
-    found = gather_ranks(job)
-    return ScriptRun(choose_code(code, found), explain_end(job, code, found, interrupted), found, interrupted)
+    gathered = gather_ranks(job)
+    reason = explain_end(job, code, gathered, interrupted)
+    return ScriptRun(choose_code(code, gathered), reason, gathered, interrupted)
 
 
 def build_environment(job: Path) -> dict[str, str]:
-    """Return the variables of the script's processes."""
-    given = {name: value for name, value in os.environ.items() if VIADUCT_VARIABLES.get(name) != value}
-    paths = [path for path in given.get("PYTHONPATH", "").split(os.pathsep) if path]
+    """Return the environment of the script's processes: the user's own, and what lets them take part in the job."""
+    users = {name: value for name, value in os.environ.items() if VIADUCT_VARIABLES.get(name) != value}
+    paths = [path for path in users.get("PYTHONPATH", "").split(os.pathsep) if path]
     return {
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch's profiler warns of memory that was allocated before it began
-        **given,
+        **users,
         "PYTHONPATH": os.pathsep.join([str(HOOK), *paths]),
         VARIABLE: str(job),
         PYTHON: sys.executable,
@@ -77,14 +77,14 @@ def build_environment(job: Path) -> dict[str, str]:
 
 
 def run_alone(job: ScriptJob, command: list[str], variables: dict[str, str], stdout: int | None) -> tuple[int, int]:
-    """Return the exit code of the script's process and the signal that has interrupted it, or 0."""
+    """Return the exit code of the script's process, and the signal that interrupted viaduct, or 0."""
     process = subprocess.Popen(command, env=variables, stdout=stdout, start_new_session=True)
     with forward_signals(process.pid) as signals:
         try:
             wait_for_end(process, job, signals)
         finally:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # and what it has left behind
+                os.killpg(process.pid, signal.SIGKILL)  # also processes that the script has left behind
             code = process.wait()
     return code, signals[0] if signals else 0
 
@@ -96,33 +96,33 @@ def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[i
         with suppress(subprocess.TimeoutExpired):
             process.wait(POLL_S)
             return
-        if deadline is None and (signals or is_fulfilled(job)):
+        if deadline is None and (signals or has_all_profiles(job)):
             deadline = time.monotonic() + GRACE_S
 
 
 def run_ranks(
     job: ScriptJob, command: list[str], variables: dict[str, str], ranks: int, tell: Callable[[str], None]
 ) -> tuple[int, int]:
-    """Start the ranks as `viaduct launch` does; return the first failure's exit code, and a signal or 0."""
-    from viaduct.cluster.launch import loopback_variables, quiet_import, threads
+    """Start the ranks as `viaduct launch` does; return the exit code of the first failed rank, and a signal or 0."""
+    from viaduct.cluster.launch import choose_loopback_variables, limit_threads, quiet_import
 
     with quiet_import():
-        from viaduct.cluster.agent import conduct
+        from viaduct.cluster.agent import run_agent
         from viaduct.cluster.rendezvous import LocalRendezvous
 
-    def add_variables(given: Mapping[str, str]) -> dict[str, str]:
-        return {**threads(ranks), **loopback_variables()}
+    def add_variables(environment: Mapping[str, str]) -> dict[str, str]:
+        return {**limit_threads(ranks), **choose_loopback_variables()}
 
     with replace_environment(variables):
-        outcome = conduct(
+        outcome = run_agent(
             command,
             ranks,
             LocalRendezvous(uuid.uuid4().hex),
             max_restarts=0,
             log_dir=str(Path(job.record) / "logs"),
             show_all=True,
-            own=add_variables,
-            tell=tell,
+            get_variables=add_variables,
+            report=tell,
         )
     if outcome.signal:
         return -outcome.signal, 0 if outcome.by_ranks else outcome.signal
@@ -131,7 +131,7 @@ def run_ranks(
 
 @contextmanager
 def replace_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Have exactly these variables within the block: torch's agent hands its own on to the ranks."""
+    """Replace this process's environment within the block: torch's agent passes it on to the ranks."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(variables)
@@ -142,23 +142,26 @@ def replace_environment(variables: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def choose_code(code: int, found: list[RankProfile]) -> int:
-    """Return 0 where all steps were taken, else the script's exit code; 2 where it ended well without any step."""
-    if found and all(rank.done for rank in found):
+def choose_code(code: int, ranks: list[RankProfile]) -> int:
+    """Return 0 where all steps were taken, else the script's exit code; 2 where it ended well without any step.
+
+    A script that a signal ended has a negative code, for which a shell's 128 + signal is returned.
+    """
+    if ranks and all(rank.done for rank in ranks):
         return 0
     if code:
         return code if code > 0 else 128 - code
-    return 0 if any(rank.taken for rank in found) else 2
+    return 0 if any(rank.taken for rank in ranks) else 2
 
 
-def explain_end(job: ScriptJob, code: int, found: list[RankProfile], interrupted: int = 0) -> str:
-    """Return why the script ended before all steps were taken; nothing where they were."""
-    if found and all(rank.done for rank in found):
+def explain_end(job: ScriptJob, code: int, ranks: list[RankProfile], interrupted: int = 0) -> str:
+    """Return why the script ended before all steps were taken; "" where they were."""
+    if ranks and all(rank.done for rank in ranks):
         return ""
-    taken = min((rank.taken for rank in found), default=0)
+    taken = min((rank.taken for rank in ranks), default=0)
     end = read_end(job, code)
     what = describe_code(code) + (f" ({end.failure})" if end.failure else "")
-    if len(found) > 1 and end.rank is not None and code:
+    if len(ranks) > 1 and end.rank is not None and code:
         what = what.replace("the script", f"rank {end.rank}", 1)
     if interrupted:
         what = f"the script was interrupted by {signal.Signals(interrupted).name}"
@@ -168,6 +171,7 @@ def explain_end(job: ScriptJob, code: int, found: list[RankProfile], interrupted
 
 
 def describe_code(code: int) -> str:
+    """Return what an exit code says; a negative one is a signal, as subprocess has it."""
     if code == 0:
         return "the script ended by itself"
     if code > 0:

@@ -1,7 +1,7 @@
-"""Profiles the training in this process, and writes the profile to a folder of the process's own.
+"""Profile the training in this process, and write the profile to a folder of the process's own (script_job.py).
 
 The times of each step are appended to a file as soon as they are known, so that they are kept when the process is
-killed; operators, kernels and memory are written at the end. A process that is forked from this one begins anew.
+killed; operators, kernels and memory are written at the end.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import json
 import os
 import pickle
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from viaduct.atomic_files import replace_file
-from viaduct.profiling.collector import Collector, Part
-from viaduct.profiling.interruptions import clear_constant_interruptions
+from viaduct.profiling.collector import Collector, Part, clear_constant_interruptions
 from viaduct.profiling.network_facts import NetworkFacts
 from viaduct.profiling.record import Facts, Step
 from viaduct.profiling.script_job import FINISHED, STEPS, ScriptJob
@@ -25,7 +25,7 @@ from viaduct.profiling.script_phases import ScriptPhases
 
 
 class Session:
-    """Collects while it is entered; `stop` is called when all steps were taken, and again if the script goes on."""
+    """Collects while it is entered; `stop` is called after the last step of the plan; it raises, to end the script."""
 
     def __init__(self, job: ScriptJob, stop: Callable[[], None]) -> None:
         self.job, self._stop = job, stop
@@ -47,24 +47,23 @@ class Session:
         self.phases.__exit__()
 
     def finish(self) -> None:
-        """Write the whole profile of this process, once.
-
-        Nothing if it did not train, or in a process that was forked from it.
-        """
+        """Write the whole profile, once; nothing if this process did not train, or was forked from the session's."""
         has_trained = self.phases.passes or self.phases.backwards or self.phases.updates
         if self._is_finished or not has_trained or self._process != os.getpid():
             return
         self._is_finished = True
-        profile = self.collector.finish(self.describe())
-        profile = clear_constant_interruptions(profile)
+        profile = clear_constant_interruptions(self.collector.finish(self.describe()))
         with replace_file(self.open_folder() / FINISHED, durable=False) as file:
             pickle.dump((profile, self.collector.events, self.collector.done), file)
 
     def describe(self) -> Facts:
         """Return what is known of the training in this process."""
+        import torch
+
         network = self.phases.facts
-        return replace(
-            describe_process(self.job),
+        return Facts(
+            source=self.job.target,
+            kind="script",
             ranks=self._ranks,
             device=self.collector.device,
             description=describe_device(self.collector.device),
@@ -74,9 +73,13 @@ class Session:
             phases_found_by=self.phases.describe() if self.phases.backwards or self.phases.updates else (),
             notes=tuple(self.phases.list_notes()),
             workers=self.phases.workers,
+            versions={"torch": str(torch.__version__)},
+            date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            cores=len(os.sched_getaffinity(0)),
         )
 
     def open_folder(self) -> Path:
+        """Return the folder of this process; the first call makes it, so that only processes that train have one."""
         if self._folder is None:
             self._folder = Path(self.job.record) / str(os.getpid())
             self._folder.mkdir(exist_ok=True)
@@ -96,33 +99,19 @@ class Session:
     def _write_step(self, part: Part, step: Step) -> None:
         fields = vars(step) if not step.collectives else asdict(step)  # asdict takes 30 µs
         self._write({"kind": "step", "part": part, "step": fields})
-        if step.number == 0:  # how its end was found is known from here on
+        if step.number == 0:  # `describe` now also says how the end of a step is found
             self._write_facts()
 
     def _write(self, line: dict[str, Any]) -> None:
-        """Append a line in one piece: it is there even if the process is killed at once."""
+        """Append a record with one system call, so that it is in the file even if the process is killed right after."""
         if self._log is None:
             self._log = os.open(self.open_folder() / STEPS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.write(self._log, json.dumps(line).encode() + b"\n")
 
 
-def describe_process(job: ScriptJob) -> Facts:
-    from datetime import datetime, timezone
-
-    import torch
-
-    return Facts(
-        source=job.target,
-        kind="script",
-        versions={"torch": str(torch.__version__)},
-        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        cores=len(os.sched_getaffinity(0)),
-    )
-
-
 @functools.cache
 def describe_device(kind: str) -> str:
-    """Return the device's description; empty if it cannot be asked."""
+    """Return the device's description; empty where the device cannot be used."""
     from viaduct import devices
 
     try:
@@ -132,7 +121,7 @@ def describe_device(kind: str) -> str:
 
 
 def find_rank() -> int:
-    """Return this process's rank: that of torch.distributed, or of the environment."""
+    """Return this process's rank: that of torch.distributed, else of the environment, else 0."""
     distributed = find_group()
     if distributed is not None:
         return int(distributed.get_rank())
@@ -143,6 +132,7 @@ def find_rank() -> int:
 
 
 def count_ranks() -> int:
+    """Return the number of ranks: that of torch.distributed, else of the environment, else 1."""
     distributed = find_group()
     if distributed is not None:
         return int(distributed.get_world_size())

@@ -1,7 +1,7 @@
 """Parts of a step on a device: computing, communication that is not overlapped, free time.
 
-torch_npu's profiler writes these as step_trace_time.csv; from other traces they are worked out here, so that a GPU and
-an NPU can be compared. Concurrent streams count once.
+torch_npu's profiler writes these as step_trace_time.csv; for other traces they are computed here, so that a GPU and an
+NPU can be compared. Time in which several streams run counts once.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ PARTS = (COMPUTING, UNCOVERED, FREE)
 
 
 def split_steps(steps: Sequence[Step], computing: Iterable[Span], collectives: Iterable[Collective]) -> dict[str, Any]:
-    """Return the table of the steps' parts; steps without one before them have no beginning and are left out."""
+    """Return the table of the steps' parts; a step whose previous step's end is not known is left out."""
     busy = join_spans(computing)
-    talking = join_spans((each.start_us, each.start_us + each.duration_us) for each in collectives)
-    alone = remove_spans(talking, busy)
+    communicating = join_spans((row.start_us, row.start_us + row.duration_us) for row in collectives)
+    exposed = remove_spans(communicating, busy)
     rows = []
     for step in steps:
         if step.previous_end_us is None:
             continue
-        inside = [sum_spans(cut_spans(spans, step.previous_end_us, step.end_us)) for spans in (busy, alone)]
+        inside = [sum_spans(cut_spans(spans, step.previous_end_us, step.end_us)) for spans in (busy, exposed)]
         rows.append([step.number, *inside, max(step.iteration_us - sum(inside), 0.0)])
     return {"columns": ["step", *PARTS], "rows": rows}
 
@@ -39,7 +39,7 @@ def cut_spans(spans: Sequence[Span], start: float, end: float) -> list[Span]:
 
 
 def read_split(profile: Profile) -> dict[str, list[float]]:
-    """Return the parts of each step and their sum, from the profile's table; nothing where it has none."""
+    """Return the parts of each step and their sum, "E2E", from the profile's table; {} where it has none."""
     table = profile.tables.get(TABLE)
     if not table or not set(PARTS) <= set(table["columns"]):
         return {}

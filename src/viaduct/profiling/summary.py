@@ -1,30 +1,33 @@
-"""The summary of a profile on the terminal: what was profiled, the four times, operators, advice, and what is unknown.
+"""The summary of a profile on the terminal: what was profiled, its phases, operators, advice, and what is unknown.
 
     print(write_summary(profile, width=100))
 
-Prose wraps at the width; names and figures are never cut: a name that has no room beside its figures stands in a line
-of its own.
+Prose wraps at the width; names and figures are never cut: a name too long to stand beside its figures has a line of its
+own.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len  # columns of a text; a Chinese character takes two
 
 from viaduct.profiling.measures import (
     PHASE_NAMES,
     SHORT_PHASE_NAMES,
     RankFigures,
+    count_steps,
     describe_left_out,
     describe_uneven,
+    find_roofline_share,
     is_remark,
     judge,
     judge_beyond_advice,
+    list_conditions,
     measure_ranks,
     measure_throughput,
-    operator_time,
     operators_of_first_rank,
-    roofline_share,
 )
 from viaduct.profiling.record import Advice, Facts, Operator, Profile
 from viaduct.terminal import escape_controls
@@ -54,37 +57,24 @@ def write_summary(profile: Profile, width: int = 100) -> str:
 def describe_run(facts: Facts) -> str:
     """Say in one line what was profiled and on what."""
     device = DEVICES.get(facts.device, facts.device)
-    parts = [
-        f"{device}: {facts.description}" if facts.description else device,
-        f"{facts.ranks} ranks" if facts.ranks != 1 else "",
-        f"batch {facts.batch:,}" if facts.batch is not None else "",
-        facts.precision,
-        facts.mode,
-    ]
-    return f"{facts.source} on {', '.join(filter(None, parts))}; {describe_length(facts)}"
+    conditions = [f"{device}: {facts.description}" if facts.description else device, *list_conditions(facts)]
+    return f"{facts.source} on {', '.join(conditions)}; {describe_length(facts)}"
 
 
 def describe_length(facts: Facts) -> str:
     """Say how many steps gave the figures."""
     if not facts.timed_steps and facts.recorded_steps:
         return f"{count_steps(facts.recorded_steps)}, all of them under a profiler of operators"
-    parts = [f"{count_steps(facts.timed_steps)} timed"]
-    if facts.warmup_steps:
-        parts.append(f"after {facts.warmup_steps:,} of warm-up")
+    warmup = f" after {facts.warmup_steps:,} of warm-up" if facts.warmup_steps else ""
     recorded = f", operators of {facts.recorded_steps:,}" if facts.recorded_steps else ", no operators recorded"
-    return " ".join(parts) + recorded
-
-
-def count_steps(count: int) -> str:
-    """Write a number of steps."""
-    return f"{count:,} step" if count == 1 else f"{count:,} steps"
+    return f"{count_steps(facts.timed_steps)} timed{warmup}{recorded}"
 
 
 # Phases
 
 
 def write_phases(profile: Profile, width: int) -> list[str]:
-    """Write the four times: a line each for one rank, a line a rank for several."""
+    """Write iteration and phases: of one rank a line each, of several ranks a line for each rank."""
     ranks = measure_ranks(profile)
     if not ranks:
         return wrap(f"The times of an iteration are not known: {explain_no_steps(profile)}.", width)
@@ -94,7 +84,8 @@ def write_phases(profile: Profile, width: int) -> list[str]:
     throughput = measure_throughput(profile)
     if throughput is not None:
         lines.append(f"{write_rate(throughput)} images/s")
-    for sentence in (*describe_uneven(ranks), *describe_left_out(profile)):
+    left_out = [step for step in profile.steps if step.interrupted_by and not step.is_recorded]
+    for sentence in (*describe_uneven(ranks), *describe_left_out(left_out)):
         lines += wrap(sentence, width)
     return lines
 
@@ -115,7 +106,7 @@ def write_one_rank(figures: RankFigures, width: int) -> list[str]:
     label = max(map(len, names))
     times = write_ms_column([row.median_us for row in rows])
     column = max(len("median ms"), *map(len, times))
-    bar = max(0, min(LONGEST_BAR, width - label - column - 13))
+    bar = max(0, min(LONGEST_BAR, width - label - column - 13))  # 13: the share with its margin, and two gaps
     lines = [f"{'':{label}}  {'median ms':>{column}}  {'share':>7}"]
     for name, row, time in zip(names, rows, times, strict=True):
         line = f"{name:{label}}  {time:>{column}}  {write_percent(row.share):>7}  {'█' * round(row.share * bar)}"
@@ -143,7 +134,7 @@ def write_several_ranks(ranks: Sequence[RankFigures], width: int) -> list[str]:
 
 
 def draw_phases(figures: RankFigures, scale: float) -> str:
-    """Return one bar of three shades; rounding is carried on, so that the bar has the length of the iteration."""
+    """Return one bar of three shades; each part ends where the rounded sum does, so that the whole has its length."""
     bar, end, drawn = "", 0.0, 0
     shades = BARS if figures.phases else BARS[1:2]
     for shade, phase in zip(shades, figures.phases or (figures.iteration,), strict=True):
@@ -159,46 +150,37 @@ def draw_phases(figures: RankFigures, scale: float) -> str:
 def write_operators(profile: Profile, width: int) -> list[str]:
     """Write the operators that take the most time."""
     operators = operators_of_first_rank(profile)
-    total = sum(map(operator_time, operators))
+    total = sum(operator.cost_us for operator in operators)
     if not operators or total <= 0:
         return []
     where = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
     side = "on the device" if any(operator.device_us is not None for operator in operators) else "on the host"
-    title = f"Operators{where}: {write_ms(total)} ms a step {side}{describe_recording(profile)}"
+    recorded_us = profile.facts.recorded_step_us
+    recording = (
+        "" if recorded_us is None else f", in steps that took {write_ms(recorded_us)} ms while they were recorded"
+    )
+    title = f"Operators{where}: {write_ms(total)} ms a step {side}{recording}"
     shown = operators[:MOST_OPERATORS]
     lines = [*wrap(title, width), *write_operator_lines(shown, total, profile, width)]
     if len(operators) > len(shown):
-        others = sum(map(operator_time, operators[len(shown) :]))
+        others = sum(operator.cost_us for operator in operators[len(shown) :])
         lines += wrap(f"and {len(operators) - len(shown):,} more: {write_percent(others / total)}", width, "  ", "  ")
     return lines
 
 
-def describe_recording(profile: Profile) -> str:
-    """Say how long the steps took in which operators were recorded."""
-    recorded = profile.facts.recorded_step_us
-    return f", in steps that took {write_ms(recorded)} ms while they were recorded" if recorded is not None else ""
-
-
 def write_operator_lines(operators: Sequence[Operator], total: float, profile: Profile, width: int) -> Iterator[str]:
-    """Write a head and a line an operator; one without room for its name takes two."""
-    times = write_ms_column([operator_time(operator) for operator in operators])
-    rows = [
-        (
-            name_operator(operator),
-            time,
-            write_percent(operator_time(operator) / total),
-            write_optional_percent(share_of_roof(operator, profile)),
-        )
-        for operator, time in zip(operators, times, strict=True)
-    ]
-    column = max(len("ms"), *(len(time) for _, time, _, _ in rows))
-    room = width - column - 24
-    label = min(max(measure_width(name) for name, _, _, _ in rows), room)
+    """Write a head and a line for each operator; one whose name is too long takes two."""
+    times = write_ms_column([operator.cost_us for operator in operators])
+    names = [name_operator(operator) for operator in operators]
+    column = max(len("ms"), *map(len, times))
+    label = min(max(map(cell_len, names)), width - column - 24)  # 24: the other columns and the gaps
     yield f"{'':{label}}    {'ms':>{column}}  {'share':>6}  {'roofline':>8}"
-    for name, time, share, roof in rows:
-        figures = f"  {time:>{column}}  {share:>6}  {roof:>8}"
-        if measure_width(name) <= label:
-            yield f"  {name}{' ' * (label - measure_width(name))}{figures}"
+    for operator, name, time in zip(operators, names, times, strict=True):
+        reached = find_roofline_share(operator, profile.ceilings)
+        roofline = "–" if reached is None else f"{100 * reached:.0f} %"
+        figures = f"  {time:>{column}}  {write_percent(operator.cost_us / total):>6}  {roofline:>8}"
+        if cell_len(name) <= label:
+            yield f"  {name}{' ' * (label - cell_len(name))}{figures}"
         else:
             yield f"  {name}"
             yield f"  {'':{label}}{figures}"
@@ -208,11 +190,6 @@ def name_operator(operator: Operator) -> str:
     """Return the operator with its module, or where that is not known with its line in the script."""
     where = operator.module or operator.location
     return escape_controls(f"{operator.name}  {where}" if where else operator.name)
-
-
-def share_of_roof(operator: Operator, profile: Profile) -> float | None:
-    """Return how near the operator comes to the roofline of its device."""
-    return roofline_share(operator.flops, operator.bytes, operator.dtypes, operator_time(operator), profile.ceilings)
 
 
 # Advice
@@ -230,7 +207,7 @@ def write_advice(profile: Profile, width: int) -> list[str]:
 
 
 def write_one_advice(number: int, advice: Advice, profile: Profile, width: int) -> list[str]:
-    """Write one advice with its evidence, places and gain."""
+    """Write one advice with its evidence, lines of the script and gain."""
     head = f"{number}. "
     indent = " " * len(head)
     lines = wrap(advice.title, width, head, indent)
@@ -250,33 +227,28 @@ def describe_gain(advice: Advice, profile: Profile) -> str:
     if advice.gain_us is None:
         return f"Expected gain: not measured{basis}"
     iteration = profile.iteration_us
-    of = f", {write_percent(advice.gain_us / iteration)} of the iteration" if iteration else ""
-    return f"Expected gain: {write_ms(advice.gain_us)} ms a step{of}{basis}"
+    share = f", {write_percent(advice.gain_us / iteration)} of the iteration" if iteration else ""
+    return f"Expected gain: {write_ms(advice.gain_us)} ms a step{share}{basis}"
 
 
-# What else the reader has to know
+# Remarks
 
 
 def write_remarks(facts: Facts, width: int) -> Iterator[list[str]]:
     """Write how the time points were found, what was not measured, and why the run ended early."""
-    if facts.phases_found_by:
-        yield write_list("How the time points were found:", facts.phases_found_by, width)
-    if facts.notes:
-        yield write_list("Notes:", facts.notes, width)
+    lists = {"How the time points were found:": facts.phases_found_by, "Notes:": facts.notes}
+    for title, sentences in lists.items():
+        if sentences:
+            yield [title, *(line for sentence in sentences for line in wrap(sentence, width, "  ", "    "))]
     if facts.ended:
         yield wrap(f"Ended early: {facts.ended}", width)
-
-
-def write_list(title: str, sentences: Iterable[str], width: int) -> list[str]:
-    """Write a title and an indented line for each sentence."""
-    return [title, *(line for sentence in sentences for line in wrap(sentence, width, "  ", "    "))]
 
 
 # Texts and figures
 
 
 def wrap(text: str, width: int, first: str = "", following: str = "") -> list[str]:
-    """Break prose into lines; a name is never broken, and controls in it are written out."""
+    """Break prose into lines between words; control characters in it are escaped."""
     return textwrap.wrap(
         escape_controls(" ".join(text.split())),
         min(width, LONGEST_PROSE),
@@ -287,15 +259,8 @@ def wrap(text: str, width: int, first: str = "", following: str = "") -> list[st
     )
 
 
-def measure_width(text: str) -> int:
-    """Return the columns that a text takes; Chinese letters take two."""
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
 def write_ms(time_us: float) -> str:
-    """Write microseconds as milliseconds: without decimals from 1000 on, one from 10 on, else three."""
+    """Write microseconds as milliseconds: from 1000 ms on without decimals, from 10 ms on with one, else with three."""
     milliseconds = time_us / 1000
     size = abs(milliseconds)
     return f"{milliseconds:,.0f}" if size >= 1000 else f"{milliseconds:.1f}" if size >= 10 else f"{milliseconds:.3f}"
@@ -309,13 +274,7 @@ def write_ms_column(times_us: Sequence[float]) -> list[str]:
 
 
 def write_percent(share: float) -> str:
-    """Write a share as a percentage."""
     return f"{100 * share:.1f} %"
-
-
-def write_optional_percent(share: float | None) -> str:
-    """Write a share, or a dash where it was not measured."""
-    return "–" if share is None else f"{100 * share:.0f} %"
 
 
 def write_rate(rate: float) -> str:

@@ -6,8 +6,8 @@
     sampler.missing        # sentences: what this system does not show
 
 Figures of the host come from Linux' /proc, those of NVIDIA GPUs from NVML (nvml.py). A thread reads them five times a
-second. Rates are means since the sample before. `memory MiB` is the resident memory of this process and of its
-children, pages that they share counted in each. Importing this module does not import torch.
+second. Rates are means since the previous sample. `memory MiB` is the sum of the resident memory of this process and
+its descendants, so that pages they share count several times. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from viaduct.profiling.record import Sample
 
 PROC = Path("/proc")
 MIB = 1 << 20
-SECTOR = 512  # bytes; of /proc/diskstats, whatever the disk's own sectors are
+SECTOR = 512  # bytes; the unit of /proc/diskstats for every disk
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+# Beginnings of names that are no physical disks, and of interfaces within the machine.
 NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd")
 NO_NETWORKS = ("lo", "docker", "veth", "br-", "virbr")
-CHILDREN_EVERY = 10  # samples
+CHILDREN_EVERY = 10  # samples between two searches for descendants
 
 Figures = dict[str, float]
 
@@ -43,13 +44,13 @@ class SystemSampler:
         self.cpu_seconds = 0.0  # processor time that sampling itself took
         self.readers: list[Callable[[], Figures]] = []
         self.gpus = GpuReader.open() if gpus is None else gpus
-        self.stopped = threading.Event()
+        self.is_stopped = threading.Event()
         self.thread: threading.Thread | None = None
         for reader in (CoreReader(proc), MemoryReader(proc), DiskReader(proc), NetworkReader(proc), self.gpus):
             self.try_reader(reader.read, reader.subject)
 
     def try_reader(self, read: Callable[[], Figures], subject: str) -> None:
-        """Keep a reader if it reads something here, and note it otherwise."""
+        """Keep a reader that works on this system; otherwise add a sentence to `missing`."""
         try:
             read()
         except (OSError, ValueError, IndexError) as error:
@@ -59,26 +60,26 @@ class SystemSampler:
 
     def start(self) -> None:
         """Begin to sample."""
-        self.stopped.clear()
+        self.is_stopped.clear()
         self.thread = threading.Thread(target=self.sample_until_stopped, name="viaduct-system", daemon=True)
         self.thread.start()
 
     def stop(self) -> list[Sample]:
         """End sampling and return all samples in order of time."""
-        self.stopped.set()
+        self.is_stopped.set()
         if self.thread is not None:
             self.thread.join(timeout=5)
             self.thread = None
         return list(self.samples)
 
     def sample_until_stopped(self) -> None:
-        """Take a sample at each interval; those that a busy machine missed are not made up for."""
-        while not self.stopped.wait(self.interval_s):
+        """Take a sample, then wait for the interval, again and again."""
+        while not self.is_stopped.wait(self.interval_s):
             self.take_sample()
             self.cpu_seconds = time.thread_time()
 
     def take_sample(self) -> None:
-        """Read all figures once; a reader that fails this time leaves its figures out."""
+        """Read all figures once; those of a reader that fails this time are left out."""
         values: Figures = {}
         for read in self.readers:
             try:
@@ -100,8 +101,8 @@ class ProcFile:
         if self.descriptor is None:
             self.descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         content = b""
-        while part := os.pread(self.descriptor, 1 << 16, len(content)):
-            content += part
+        while chunk := os.pread(self.descriptor, 1 << 16, len(content)):
+            content += chunk
         return content.decode(errors="replace")
 
     def __del__(self) -> None:
@@ -136,7 +137,7 @@ class CoreReader:
     def read(self) -> Figures:
         """Return the share of time since the last call in which a core did not idle."""
         lines = self.file.read().splitlines()
-        counts = {line.split()[0][3:]: count_ticks(line) for line in lines if re.match(r"cpu\d", line)}
+        counts = {line.split()[0].removeprefix("cpu"): count_ticks(line) for line in lines if re.match(r"cpu\d", line)}
         if not counts:
             raise ValueError(f"{self.file.path} names no core")
         before, self.before = self.before, counts
@@ -167,7 +168,7 @@ class MemoryReader:
         self.calls = 0
 
     def read(self) -> Figures:
-        """Return both in MiB."""
+        """Return the resident memory of the processes, and the memory that the system has available."""
         available = re.search(r"^MemAvailable:\s+(\d+) kB", self.file.read(), re.MULTILINE)
         if available is None:
             raise ValueError(f"{self.file.path} has no MemAvailable")
@@ -179,15 +180,15 @@ class MemoryReader:
 
 
 def list_processes(proc: Path, root: str) -> list[str]:
-    """Return a process and all below it."""
-    found = [root]
-    for process in found:
+    """Return a process and all its descendants."""
+    processes = [root]
+    for process in processes:  # grows while it is read
         for tasks in (proc / process / "task").glob("*/children"):
             try:
-                found += tasks.read_text().split()
+                processes += tasks.read_text().split()
             except OSError:
                 continue  # the thread has ended
-    return found
+    return processes
 
 
 def read_resident(proc: Path, process: str) -> int:
@@ -213,7 +214,7 @@ class DiskReader:
         disks = [row for row in rows if not row[2].startswith(NO_DISKS) and not is_partition(row[2])]
         if not disks:
             raise ValueError(f"{self.file.path} names no disk")
-        counters = {"disk read MiB/s": 5, "disk write MiB/s": 9}
+        counters = {"disk read MiB/s": 5, "disk write MiB/s": 9}  # columns of sectors
         return self.rates.update(
             {name: sum(int(row[column]) for row in disks) * SECTOR / MIB for name, column in counters.items()}
         )
@@ -239,7 +240,7 @@ class NetworkReader:
         rows = [columns.split() for name, _, columns in lines if not name.strip().startswith(NO_NETWORKS)]
         if not rows:
             raise ValueError(f"{self.file.path} names no interface to other machines")
-        counters = {"network in MiB/s": 0, "network out MiB/s": 8}
+        counters = {"network in MiB/s": 0, "network out MiB/s": 8}  # columns of bytes
         return self.rates.update(
             {name: sum(int(row[column]) for row in rows) / MIB for name, column in counters.items()}
         )

@@ -1,6 +1,6 @@
 """Tables of a profile: the CSV files that lie beside profile.json.
 
-    step_trace.csv   msprof's columns in msprof's order, then rank, wait for the loader, and a note
+    step_trace.csv   msprof's columns in msprof's order, then rank, wait for the loader, and interruptions as a note
     operators.csv    one row an operator and signature, the most expensive first
     kernels.csv      one row a kernel name
     system.csv       one row a sample, one column a figure
@@ -19,63 +19,54 @@ from typing import Any
 
 from viaduct.atomic_files import replace_file
 
-from .record import Kernel, Operator, Profile, Step
+from .record import Kernel, Operator, Profile
 
 MISSING = "N/A"
 STEP_COLUMNS = (
-    "Device_id",
-    "Iteration ID",
-    "FP Start(us)",
-    "BP End(us)",
-    "Iteration End(us)",
-    "Iteration Time(us)",
-    "FP to BP Time(us)",
-    "Iteration Refresh(us)",
-    "Data Aug Bound(us)",
-    "Model ID",
+    *("Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)"),
+    *("FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID"),
 )
 REDUCE_COLUMNS = ("Reduce Start(us)", "Reduce Duration(us)")
-OWN_COLUMNS = ("Rank", "Loader Wait(us)", "Note")
+VIADUCT_COLUMNS = ("Rank", "Loader Wait(us)", "Note")
 Row = list[Any]
 
 
-def step_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    """Return the columns and rows of step_trace.csv. A rank has one device, so Device_id is the rank."""
+def make_step_table(profile: Profile) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of step_trace.csv.
+
+    A rank has one device, so Device_id is the rank. There is a pair of REDUCE_COLUMNS for each collective of the step
+    with the most.
+    """
     pairs = max((len(step.collectives) for step in profile.steps), default=0)
-    columns = [*STEP_COLUMNS, *REDUCE_COLUMNS * pairs, *OWN_COLUMNS]
-    return columns, [step_row(step, pairs) for step in profile.steps]
+    columns = [*STEP_COLUMNS, *REDUCE_COLUMNS * pairs, *VIADUCT_COLUMNS]
+    rows = []
+    for step in profile.steps:
+        points = [step.forward_start_us, step.backward_end_us, step.end_us]
+        spans = [step.iteration_us, step.forward_backward_us, step.update_tail_us, step.data_tail_us]
+        reduces = [time for collective in step.collectives for time in (collective.start_us, collective.duration_us)]
+        padding = [None] * (2 * pairs - len(reduces))
+        added = [step.rank, step.loader_wait_us, step.interrupted_by]
+        rows.append([step.rank, step.number, *points, *spans, None, *reduces, *padding, *added])  # Model ID: None
+    return columns, rows
 
 
-def step_row(step: Step, pairs: int) -> Row:
-    points = [step.forward_start_us, step.backward_end_us, step.end_us]
-    spans = [step.iteration_us, step.forward_backward_us, step.update_tail_us, step.data_tail_us]
-    reduces = [value for each in step.collectives for value in (each.start_us, each.duration_us)]
-    padding = [None] * (2 * pairs - len(reduces))
-    own = [step.rank, step.loader_wait_us, step.interrupted_by]
-    return [step.rank, step.number, *points, *spans, None, *reduces, *padding, *own]
+def make_operator_table(profile: Profile) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of operators.csv, the most expensive first."""
+    return make_record_table(Operator, sorted(profile.operators, key=lambda operator: operator.cost_us, reverse=True))
 
 
-def operator_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    """Return the columns and rows of operators.csv, sorted by device time, else by self time on the host."""
-    rows = sorted(profile.operators, key=operator_cost, reverse=True)
-    return record_table(Operator, rows)
-
-
-def operator_cost(operator: Operator) -> float:
-    return operator.self_us if operator.device_us is None else operator.device_us
-
-
-def kernel_table(profile: Profile) -> tuple[list[str], list[Row]]:
+def make_kernel_table(profile: Profile) -> tuple[list[str], list[Row]]:
     """Return the columns and rows of kernels.csv, the most expensive first."""
-    return record_table(Kernel, sorted(profile.kernels, key=lambda kernel: kernel.time_us, reverse=True))
+    return make_record_table(Kernel, sorted(profile.kernels, key=lambda kernel: kernel.time_us, reverse=True))
 
 
-def record_table(kind: Any, records: Sequence[Any]) -> tuple[list[str], list[Row]]:
+def make_record_table(kind: Any, records: Sequence[Any]) -> tuple[list[str], list[Row]]:
+    """Return a column for each field of a dataclass, and a row for each of the records."""
     columns = [field.name for field in dataclasses.fields(kind)]
     return columns, [[getattr(record, name) for name in columns] for record in records]
 
 
-def system_table(profile: Profile) -> tuple[list[str], list[Row]]:
+def make_system_table(profile: Profile) -> tuple[list[str], list[Row]]:
     """Return the columns and rows of system.csv."""
     names = list(dict.fromkeys(name for sample in profile.samples for name in sample.values))
     rows = [[sample.time_us, *(sample.values.get(name) for name in names)] for sample in profile.samples]

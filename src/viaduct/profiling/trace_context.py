@@ -3,9 +3,9 @@
     trace = Trace.read(raw_events, windows=[(start, end), …], main_thread=(pid, tid), device="cpu")
     trace.contexts[id(operator)].module
 
-An operator belongs to the phase, the module and the script's line that its thread is in: `Optimizer.step#…` is the
-update, `enumerate(DataLoader)#…` data, what the autograd engine evaluates backward. Backward operators take module and
-line from the forward operator with their sequence number. Importing this module does not import torch.
+Phase, module and line of an operator follow from the events around it in its thread: `Optimizer.step#…` is the update,
+`enumerate(DataLoader)#…` data, an evaluation of the autograd engine the backward pass. Backward operators take module
+and line from the forward operator with their sequence number. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from viaduct.profiling.record import Phase
 MODULE = "viaduct.module:"  # annotations around the forward pass of a module
 ENGINE = "autograd::engine::evaluate_function"
 LOADER_FILES = "torch/utils/data"
+FOLLOWING: dict[Phase, Phase] = {"forward": "forward", "backward": "update"}
+"""Phase of an operator that nothing marks, after an operator of this phase: a loss, gradient clipping."""
 
 
 @dataclass
@@ -30,8 +32,8 @@ class Trace:
     """Events of the recorded steps, and what surrounds each of them."""
 
     events: list[Event]
-    windows: list[Span]
-    main_thread: Any
+    windows: list[Span]  # start and end of each recorded step, in order
+    main_thread: Any  # (process, thread) of the training loop
     device: str = "cpu"
     lines: dict[int, str] = field(default_factory=dict)  # id of a Python function -> script's line (locations.py)
 
@@ -61,10 +63,10 @@ class Trace:
         return find_contexts(self)
 
     def find_typical(self, times: Iterable[tuple[float, float]]) -> float:
-        """Return the time of a typical step, given (moment, time) of each event.
+        """Return the sum of times in a typical step, given (moment, time) of each event.
 
-        That is the median over the steps, which one step with a busy machine does not move; the mean where an event
-        does not come in every step.
+        That is the median over the steps, so that one step on a busy machine has no effect; the mean where a step has
+        no such event.
         """
         starts = [start for start, _ in self.windows]
         sums = [0.0] * len(starts)
@@ -83,12 +85,12 @@ class Context:
     phase: Phase = "other"
     module: str = ""
     location: str = ""
-    on_host: bool = False  # inside of the loader or the optimizer, whose counters no accelerator holds
+    on_host: bool = False  # inside of the loader or the optimizer, whose values are on the host
 
 
 @dataclass
 class Mark:
-    """Surroundings of an event, as far as the events around it say."""
+    """Surroundings of an event, as far as the events around it show them."""
 
     phase: Phase | None = None
     module: str = ""
@@ -110,18 +112,12 @@ def find_contexts(trace: Trace) -> dict[int, Context]:
         if marked and (event.thread == trace.main_thread or marked == "backward"):
             running = marked
         outer = contexts.get(id(event.find_around(OPERATOR)))
-        phase = marked or (outer.phase if outer is not None else follow_phase(running))
+        phase = marked or (outer.phase if outer is not None else FOLLOWING.get(running, "other"))
         source = sources.get(mark.sequence) if phase == "backward" else None
         origin = marks[id(source)] if source is not None else mark
         location = trace.lines.get(id(origin.python), "") or trace.lines.get(id(mark.python), "")
         contexts[id(event)] = Context(phase, mark.module or origin.module, location, mark.on_host)
     return contexts
-
-
-def follow_phase(running: Phase) -> Phase:
-    """Return the phase of an operator without marks of its own: that of a loss, of gradient clipping, of logging."""
-    followers: dict[Phase, Phase] = {"forward": "forward", "backward": "update"}
-    return followers.get(running, "other")
 
 
 def mark_events(trace: Trace) -> dict[int, Mark]:
@@ -146,7 +142,7 @@ def mark_events(trace: Trace) -> dict[int, Mark]:
 
 
 def mark_annotation(mark: Mark, event: Event) -> None:
-    """Set module or phase of the events inside of an annotation."""
+    """Set module or phase by the name of an annotation; the events inside of it inherit them."""
     if event.name.startswith(MODULE):
         mark.module = event.name.removeprefix(MODULE)
     elif event.name.startswith("Optimizer."):

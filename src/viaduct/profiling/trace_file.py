@@ -17,7 +17,7 @@ from viaduct.errors import BadData
 from viaduct.run_files import finite_or_null
 
 from .record import Profile
-from .trace import OWN, Event, build_trace
+from .trace import DRAWN, Event, build_trace
 
 PLAIN, PACKED = "trace.json", "trace.json.gz"
 PACK_FROM_BYTES = 20_000_000
@@ -29,7 +29,7 @@ def write_trace(profile: Profile, folder: Path, events: Sequence[Event] = ()) ->
     trace = build_trace(profile, events)
     is_large = exceeds(trace, PACK_FROM_BYTES)
     path, stale = (folder / PACKED, folder / PLAIN) if is_large else (folder / PLAIN, folder / PACKED)
-    size = 0
+    size = 0  # of the unpacked text
     with replace_file(path, durable=False) as file:
         output = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=5, mtime=0) if is_large else file
         for piece in encode_trace(trace):
@@ -38,13 +38,9 @@ def write_trace(profile: Profile, folder: Path, events: Sequence[Event] = ()) ->
         if is_large:
             output.close()
     stale.unlink(missing_ok=True)
-    return path, describe_size(path, size)
-
-
-def describe_size(path: Path, size: int) -> str:
     if size <= WARN_FROM_BYTES:
-        return ""
-    return (
+        return path, ""
+    return path, (
         f"{path.name} has {size / 1e6:,.0f} MB when unpacked: chrome://tracing fails from about 500 MB, Perfetto from "
         "about 2 GB. Record fewer steps for a smaller trace."
     )
@@ -85,7 +81,7 @@ def read_events(folder: Path) -> list[Event]:
     try:
         content = path.read_bytes()
         trace = json.loads(gzip.decompress(content) if path.name == PACKED else content)
-        own = set(trace["otherData"][OWN])
-        return [event for event in trace["traceEvents"] if event["pid"] not in own]
+        drawn = set(trace["otherData"][DRAWN])
+        return [event for event in trace["traceEvents"] if event["pid"] not in drawn]
     except (ValueError, KeyError, TypeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadData(f"{path} is damaged: {type(error).__name__}, {error}.", "Profile that rank once more.") from None

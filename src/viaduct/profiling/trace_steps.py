@@ -1,11 +1,11 @@
 """Steps of a trace that torch.profiler or torch_npu's profiler wrote.
 
-    found = find_steps(raw_events, launches)
-    found.steps, found.windows, found.sentences
+    result = find_steps(raw_events, launches)
+    result.steps, result.windows, result.sentences
 
-The host's marks are annotations that torch sets itself: ProfilerStep#n, enumerate(DataLoader)#…, Optimizer.step#…, the
-evaluations of the autograd engine and the flows from forward to backward operators. On a device a mark is the time of
-the kernels that were launched before or after it.
+Steps and phases are found from events that torch records by itself: ProfilerStep#n, enumerate(DataLoader)#…,
+Optimizer.step#…, evaluations of the autograd engine, and flows from forward to backward operators. Where kernels are
+known, a time point is that of the kernels that the host launched from there on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .record import Collective, Step
 
 STEP = re.compile(r"ProfilerStep#(\d+)")
 LOADER, OPTIMIZER, ENGINE = "enumerate(DataLoader)", "Optimizer.step#", "autograd::engine::evaluate_function"
+# Operators that copy, create or collate tensors, as loading a batch does: they do not begin the forward pass.
 COPIES = re.compile(
     r"aten::(to|_to_copy|copy_|empty\w*|pin_memory|_pin_memory|is_pinned|detach\w*|zero_|zeros\w*|set_|resize_|record_stream"
     r"|item|_local_scalar_dense|lift_fresh|randperm|random_|unbind|select|as_strided|stack|cat)\b|detach|npu::npu_format"
@@ -42,7 +43,7 @@ class Window(NamedTuple):
     number: int
     start: float
     end: float
-    follows: bool  # the step before it is in the trace, too
+    follows: bool  # True if the step before it is in the trace as well
 
 
 @dataclass
@@ -50,9 +51,9 @@ class FoundSteps:
     """Steps found in a trace."""
 
     steps: list[Step] = field(default_factory=list)
-    windows: list[Span] = field(default_factory=list)
-    main_thread: Any = None
-    sentences: list[str] = field(default_factory=list)  # how the points were found
+    windows: list[Span] = field(default_factory=list)  # of each step on the host
+    main_thread: Any = None  # process and thread of the steps' annotations; None without these
+    sentences: list[str] = field(default_factory=list)  # for Facts.phases_found_by
     notes: list[str] = field(default_factory=list)
     phases_measured: bool = True
 
@@ -66,7 +67,7 @@ class HostMarks:
     optimizers: list[Span] = field(default_factory=list)
     engine: list[Span] = field(default_factory=list)
     flows: list[float] = field(default_factory=list)  # starts of forward operators that have a backward one
-    operators: list[tuple[float, float, str]] = field(default_factory=list)
+    operators: list[tuple[float, float, str]] = field(default_factory=list)  # start, end, name
 
 
 def collect_marks(events: Iterable[RawEvent]) -> HostMarks:
@@ -100,45 +101,46 @@ def collect_marks(events: Iterable[RawEvent]) -> HostMarks:
 def find_steps(events: Iterable[RawEvent], launches: Sequence[Launch] = (), rank: int = 0) -> FoundSteps:
     """Return the steps of one rank, on the clock of the events."""
     marks = collect_marks(events)
-    found = FoundSteps()
-    windows = find_windows(marks, found)
+    result = FoundSteps()
+    windows = find_windows(marks, result)
     if marks.steps:
-        found.main_thread = (marks.steps[0].get("pid"), marks.steps[0].get("tid"))
+        result.main_thread = (marks.steps[0].get("pid"), marks.steps[0].get("tid"))
     ordered = sorted(launches)
     previous: float | None = None
     for window in windows:
-        step = place_step(window, marks, ordered, previous if window.follows else None, rank, found)
+        step = place_step(window, marks, ordered, previous if window.follows else None, rank, result)
         previous = step.end_us if step is not None else None
         if step is not None:
-            found.steps.append(step)
-            found.windows.append((window.start, window.end))
-    describe_points(found, marks, bool(ordered))
-    return found
+            result.steps.append(step)
+            result.windows.append((window.start, window.end))
+    describe_points(result, marks, bool(ordered))
+    return result
 
 
-def find_windows(marks: HostMarks, found: FoundSteps) -> list[Window]:
+def find_windows(marks: HostMarks, result: FoundSteps) -> list[Window]:
     """Return the steps by ProfilerStep#n, else by the ends of the optimizer's steps."""
     if marks.steps:
-        found.sentences.append("Steps are the annotations ProfilerStep#n of the profiler's schedule.")
+        result.sentences.append("Steps are the annotations ProfilerStep#n of the profiler's schedule.")
         numbers = [int(str(event["name"]).partition("#")[2]) for event in marks.steps]
         return [
             Window(number, event["ts"], event["ts"] + event["dur"], n > 0 and numbers[n - 1] == number - 1)
             for n, (number, event) in enumerate(zip(numbers, marks.steps, strict=True))
         ]
     if len(marks.optimizers) > 1:
-        found.sentences.append("There is no ProfilerStep#n: a step ends with each Optimizer.step.")
+        result.sentences.append("There is no ProfilerStep#n: a step ends with each Optimizer.step.")
         ends = [end for _, end in marks.optimizers]
         first = min([start for start, *_ in marks.operators] + [marks.optimizers[0][0]])
         return [Window(n, start, end, n > 0) for n, (start, end) in enumerate(zip([first, *ends], ends, strict=False))]
-    found.notes.append("The trace has neither ProfilerStep#n nor several Optimizer.step: its steps are not known.")
+    result.notes.append("The trace has neither ProfilerStep#n nor several Optimizer.step: its steps are not known.")
     return []
 
 
 def place_step(
-    window: Window, marks: HostMarks, launches: list[Launch], previous: float | None, rank: int, found: FoundSteps
+    window: Window, marks: HostMarks, launches: list[Launch], previous: float | None, rank: int, result: FoundSteps
 ) -> Step | None:
-    """Return one step; None for a window with neither a forward nor a backward pass.
+    """Return one step; None for a window with neither a forward nor a backward pass. Notes are added to `result`.
 
+    `previous` is the end of the step before, as `Step.end_us`; None if that is not in the trace.
     Where the forward start or the backward end is not in the trace, the phases are not measured.
     """
     optimizers = spans_within(marks.optimizers, window.start, window.end)
@@ -146,7 +148,7 @@ def place_step(
     forward = find_forward_start(window, marks, end)
     backward = find_backward_end(window, marks, optimizers)
     if forward is None and backward is None:
-        found.notes.append(
+        result.notes.append(
             f"Step {window.number} of the trace holds neither a forward nor a backward pass: it is left out."
         )
         return None
@@ -154,11 +156,11 @@ def place_step(
     if launches and forward is not None and backward is not None:
         points = place_on_device(launches, forward, backward, end)
     if points[0] is None or points[1] is None:
-        found.phases_measured = False
+        result.phases_measured = False
         points = (window.start if previous is None else previous, points[2], points[2])
     begin, middle, finish = (float(point) for point in points if point is not None)
     if previous is not None and begin < previous:
-        found.notes.append(
+        result.notes.append(
             f"The forward pass of step {window.number} overlaps the step before: its data tail counts as 0."
         )
         begin = previous
@@ -175,7 +177,7 @@ def find_forward_start(window: Window, marks: HostMarks, end: float) -> float | 
     """Return the start of the first operator with a backward one; else of the first that is no copy."""
     loaded = max([window.start, *(stop for _, stop in spans_within(marks.loaders, window.start, end))])
     low, high = (bisect_left(marks.operators, (time,)) for time in (loaded, end))
-    inside = outermost(marks.operators[low:high])
+    inside = find_outermost(marks.operators[low:high])
     first = bisect_left(marks.flows, loaded)
     if first < len(marks.flows) and marks.flows[first] < end:
         flow = marks.flows[first]
@@ -183,13 +185,13 @@ def find_forward_start(window: Window, marks: HostMarks, end: float) -> float | 
     return next((start for start, _, name in inside if not COPIES.match(name)), None)
 
 
-def outermost(operators: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
+def find_outermost(operators: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
     """Return the operators that no other one of the list surrounds."""
-    found: list[tuple[float, float, str]] = []
-    for operator in sorted(operators, key=lambda each: (each[0], -each[1])):
-        if not found or operator[0] >= found[-1][1]:
-            found.append(operator)
-    return found
+    outer: list[tuple[float, float, str]] = []
+    for operator in sorted(operators, key=lambda row: (row[0], -row[1])):
+        if not outer or operator[0] >= outer[-1][1]:
+            outer.append(operator)
+    return outer
 
 
 def find_backward_end(window: Window, marks: HostMarks, optimizers: list[Span]) -> float | None:
@@ -201,7 +203,7 @@ def find_backward_end(window: Window, marks: HostMarks, optimizers: list[Span]) 
 
 
 def place_on_device(launches: list[Launch], forward: float, backward: float, end: float) -> tuple[float, float, float]:
-    """Return the three points on the device: of the kernels that the host launched between them."""
+    """Return the time points by kernels: begin and end of those launched in the passes, end of those of the update."""
     times = [launch.host_us for launch in launches]
     low, middle, high = bisect_left(times, forward), bisect_right(times, backward), bisect_right(times, end)
     if low >= middle:
@@ -219,12 +221,12 @@ def measure_loader(marks: HostMarks, window: Window, previous: float | None, for
     return sum(stop - start for start, stop in spans_within(marks.loaders, window.start, until))
 
 
-def describe_points(found: FoundSteps, marks: HostMarks, on_device: bool) -> None:
+def describe_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> None:
     """Add sentences about how the time points were found."""
-    if not found.steps:
+    if not result.steps:
         return
-    if not found.phases_measured:
-        found.sentences.append(
+    if not result.phases_measured:
+        result.sentences.append(
             "The start of the forward pass or the end of the backward pass is not in the trace: "
             "the whole step stands as forward + backward."
         )
@@ -233,12 +235,12 @@ def describe_points(found: FoundSteps, marks: HostMarks, on_device: bool) -> Non
     last = "the last evaluation of the autograd engine" if marks.engine else "the start of Optimizer.step"
     ending = "the end of Optimizer.step" if marks.optimizers else "the end of ProfilerStep#n"
     where = "kernels launched from there on" if on_device else "times of the host"
-    found.sentences += [
+    result.sentences += [
         f"Forward start: {first}. Backward end: {last}. End of a step: {ending}.",
         f"The points are {where}; the profiler was on, so that steps take longer than without.",
     ]
     if not marks.loaders:
-        found.sentences.append("The trace has no DataLoader: the wait for data is not known.")
+        result.sentences.append("The trace has no DataLoader: the wait for data is not known.")
 
 
 # Collectives
@@ -247,21 +249,23 @@ def describe_points(found: FoundSteps, marks: HostMarks, on_device: bool) -> Non
 def add_collectives(
     steps: Sequence[Step], collectives: Iterable[Collective], computing: Iterable[Span] | None
 ) -> list[Step]:
-    """Return the steps with the collectives that began in them; exposed time where the computing spans are known."""
-    ordered = sorted(collectives, key=lambda each: each.start_us)
+    """Return the steps with the collectives that began in them, with exposed times where `computing` is known.
+
+    `computing` holds the spans in which the rank's device computed.
+    """
+    ordered = sorted(collectives, key=lambda collective: collective.start_us)
     busy = None if computing is None else join_spans(computing)
-    starts = [each.start_us for each in ordered]
-    found = []
+    starts = [collective.start_us for collective in ordered]
+    completed = []
     for step in steps:
-        begin = step.forward_start_us if step.previous_end_us is None else step.previous_end_us
-        inside = ordered[bisect_left(starts, begin) : bisect_left(starts, step.end_us)]
-        measured = inside if busy is None else [expose(each, busy) for each in inside]
-        found.append(replace(step, collectives=tuple(measured)) if inside else step)
-    return found
+        inside = ordered[bisect_left(starts, step.start_us) : bisect_left(starts, step.end_us)]
+        measured = inside if busy is None else [measure_exposed(collective, busy) for collective in inside]
+        completed.append(replace(step, collectives=tuple(measured)) if inside else step)
+    return completed
 
 
-def expose(collective: Collective, busy: list[Span]) -> Collective:
-    """Return the collective with the part of its duration in which nothing was computed."""
+def measure_exposed(collective: Collective, busy: list[Span]) -> Collective:
+    """Return the collective with its exposed time: the part of its duration outside of the spans in `busy`."""
     span = (collective.start_us, collective.start_us + collective.duration_us)
     low = max(bisect_left(busy, (span[0],)) - 1, 0)
     high = bisect_left(busy, (span[1],))

@@ -1,17 +1,18 @@
-"""Measurements on this machine that back an advice: the same work in two ways, taking turns.
+"""Measurements on this machine for advice: the same work done in two ways, in turns.
 
     trials = DeviceTrials("cpu", threads=2)
     contiguous_us, channels_last_us = trials.time_layouts(convolution)
 
 Each variant is warmed up and takes turns with the other in short windows, so that a slow moment of the machine falls on
-both alike; the result is the time of one pass in the fastest window. Work that cannot be run here
-(no memory, no such type) gives None.
+both alike; the result is the time of one pass in the fastest window. Work that cannot be run here (no memory, no such
+type) gives None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ WINDOWS = 7
 WINDOW_S = 0.03
 """Length of a window: long against the clock's grain, short against the disturbances of a shared machine."""
 MAX_ELEMENTS = 1 << 28
-"""Elements of a tensor beyond which a trial is not made: 1 GiB of float32."""
+"""Most elements of a tensor for which a trial is made: 1 GiB of float32."""
 
 Work = Callable[[], object]
 
@@ -48,10 +49,8 @@ class DeviceTrials:
 
     def time_dtypes(self, work: Convolution | Product, dtype: str) -> tuple[float, float] | None:
         """Return microseconds of a forward and backward pass: in float32, and in `dtype` including the casts."""
-        return self.compare(
-            lambda: make_work(work, self.device, "float32"),
-            lambda: make_work(work, self.device, dtype),
-        )
+        make: Any = make_convolution if isinstance(work, Convolution) else make_product
+        return self.compare(lambda: make(work, self.device, "float32"), lambda: make(work, self.device, dtype))
 
     def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
         """Return microseconds of one update of parameters of these sizes: torch's default, then fused."""
@@ -67,15 +66,15 @@ class DeviceTrials:
             self.failures.append(missing)
             return None
         try:
-            with self.set_up():
+            with self.set_threads():
                 return self.take_times(make_first(), make_second())
         except (RuntimeError, TypeError, ValueError, MemoryError) as error:
-            # An operator that does not exist in this type or size here, or no memory for it: nothing was measured.
+            # This operator does not exist in this type or size here, or there is no memory for it.
             self.failures.append(f"{type(error).__name__}: {error}".splitlines()[0])
             return None
 
     def take_times(self, first: Work, second: Work) -> tuple[float, float]:
-        """Let two pieces of work take turns."""
+        """Return microseconds of two pieces of work that take turns in windows of about WINDOW_S."""
         clock = Clock(devices.get(self.device), self.device)
         longest = max(clock.wall_seconds(work) for work in (first, second, first, second))
         passes = max(1, min(200, round(WINDOW_S / max(longest, 1e-6))))
@@ -84,7 +83,7 @@ class DeviceTrials:
         return min(turns["first"]) * 1e6, min(turns["second"]) * 1e6
 
     @contextmanager
-    def set_up(self) -> Iterator[None]:
+    def set_threads(self) -> Iterator[None]:
         """Set the number of threads; restore the former number and the CPU's random state when the block ends."""
         before = torch.get_num_threads()
         if self.threads and self.device == "cpu":
@@ -99,18 +98,11 @@ class DeviceTrials:
 def repeat(work: Work) -> Callable[[int], None]:
     """Return a function that does the work `count` times."""
 
-    def steps(count: int) -> None:
+    def repeat_work(count: int) -> None:
         for _ in range(count):
             work()
 
-    return steps
-
-
-def make_work(work: Convolution | Product, device: str, dtype: str) -> Work:
-    """Return the forward and backward pass of a convolution or a matrix product."""
-    if isinstance(work, Convolution):
-        return make_convolution(work, device, dtype)
-    return make_product(work, device, dtype)
+    return repeat_work
 
 
 def make_convolution(
@@ -153,10 +145,7 @@ def make_update(kind: str, sizes: Sequence[int], device: str, **options: Any) ->
 
 
 def make_tensor(shape: Sequence[int], device: str) -> torch.Tensor:
-    """Return random numbers; ValueError where there would be too many."""
-    count = 1
-    for side in shape:
-        count *= side
-    if count > MAX_ELEMENTS:
-        raise ValueError(f"{count} elements are too many for a trial")
+    """Return random numbers; raise ValueError for more than MAX_ELEMENTS."""
+    if prod(shape) > MAX_ELEMENTS:
+        raise ValueError(f"{prod(shape)} elements are too many for a trial")
     return torch.randn(tuple(shape), device=device)

@@ -1,7 +1,8 @@
-"""A process that the profiled script has started itself: mp.spawn, torchrun, a forked rank.
+"""Profiling of processes that the profiled script starts itself: mp.spawn, torchrun, a forked rank.
 
-`scripts/hook/sitecustomize.py` calls `join` before the first line of a new Python. Watching begins when the process
-imports torch; most never do. What trains writes a folder of its own, as the script's first process does.
+`scripts/hook/sitecustomize.py` calls `join` at the start of each Python process. The process is profiled from its first
+import of torch on, which most processes never reach. A process that trains writes a folder of its own (script_job.py),
+as the script's first process does.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CHILD = "viaduct.profiling.child"
 
 
 def join() -> None:
-    """Watch this process if it belongs to a profiled script and is not the one that runs it."""
+    """Profile this process from its import of torch on, if it belongs to a profiled script and is not child.py."""
     from viaduct.profiling.script_job import load_job
 
     job = load_job()
@@ -35,7 +36,7 @@ def join() -> None:
 
 
 class TorchFinder(importlib.abc.MetaPathFinder):
-    """Waits for the first import of torch, and begins to watch after it."""
+    """Lets the first import of torch start a session."""
 
     def __init__(self, job: ScriptJob) -> None:
         self._job = job
@@ -49,28 +50,28 @@ class TorchFinder(importlib.abc.MetaPathFinder):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             spec.loader = TorchLoader(spec.loader, self._job)
-        return spec
+        return spec  # torch's own, but for the loader
 
 
 class TorchLoader(importlib.abc.Loader):
-    """Loads torch as its own loader does, then begins to watch."""
+    """Loads torch with its own loader, then starts a session."""
 
-    def __init__(self, plain: importlib.abc.Loader, job: ScriptJob) -> None:
-        self._plain, self._job = plain, job
+    def __init__(self, original: importlib.abc.Loader, job: ScriptJob) -> None:
+        self._original, self._job = original, job
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._plain.create_module(spec)
+        return self._original.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         if module.__spec__ is not None:
-            module.__spec__.loader = self._plain
-        module.__loader__ = self._plain
-        self._plain.exec_module(module)
-        watch(self._job)
+            module.__spec__.loader = self._original
+        module.__loader__ = self._original
+        self._original.exec_module(module)
+        start_session(self._job)
 
 
-def watch(job: ScriptJob) -> None:
-    """Profile the training in this process, whatever else it does."""
+def start_session(job: ScriptJob) -> None:
+    """Profile the training in this process until it ends, or until all steps are taken."""
     from viaduct.profiling.session import Session
 
     warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
@@ -81,25 +82,25 @@ def watch(job: ScriptJob) -> None:
 
 
 def finish_at_exit(session: Session) -> None:
-    """Write the profile at the end of the process; those of multiprocessing run no atexit functions."""
+    """Write the profile at the end of the process; those of multiprocessing run finalizers, not atexit functions."""
     atexit.register(session.finish)
     util.Finalize(None, session.finish, exitpriority=100)
 
 
 def restart_in_forks(job: ScriptJob, session: Session) -> None:
-    """Begin anew in processes that are forked from this one: a rank of its own, or nothing that trains."""
-    running = [session]
+    """Replace the session in processes that are forked from this one: each may be a rank of its own."""
 
     def restart() -> None:
         from viaduct.profiling.session import Session
 
-        running.pop().__exit__()
-        running.append(Session(job, end_worker).__enter__())
-        finish_at_exit(running[0])
+        nonlocal session
+        session.__exit__()
+        session = Session(job, end_worker).__enter__()
+        finish_at_exit(session)
 
     os.register_at_fork(after_in_child=restart)
 
 
 def end_worker() -> NoReturn:
-    """End this process well: its parent shall find no failure."""
+    """End this process with exit code 0, so that its parent sees no failure."""
     raise SystemExit(0)

@@ -1,4 +1,4 @@
-"""Number of classes: that of the data against that of the recipe or the command line."""
+"""Number of classes: reconciles that of the data with that of the recipe or the command line."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from viaduct.recipes import Loaded
 def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given: bool = False) -> tuple[Loaded, str]:
     """Return the recipe with as many classes as its data have, and a note where that changed it.
 
-    Data that name their classes decide over a shipped recipe. A number that a person gave (`given`: a flag; or a
-    recipe file of their own) is never changed: where it disagrees, it is refused. Ten classes with labels 1 to 10 have
-    11 outputs, one of them unused; a person who asks for ten gets ten, and labels that begin with 0, unless they said
-    how labels are counted (`shift_given`).
+    Data that name their classes override a shipped recipe. A number that the user gave (`given`: by a flag; or in a
+    recipe file of their own) is never changed: BadValue is raised if it disagrees with the data. Ten classes with
+    labels 1 to 10 need 11 outputs, one of them unused. A user who asks for ten gets ten, with labels counted from 0,
+    unless they said how labels are counted (`shift_given`).
     """
     data = loaded.recipe.data
     if not isinstance(data, Records) or path is None or path == SYNTHETIC:
@@ -25,17 +25,17 @@ def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given
     stated = data.stated_classes(path)
     if stated is None or stated.fits(data.classes):
         return loaded, ""
-    countable = stated.first == 1 and data.label_shift == 0 and not shift_given
-    if given and countable and data.classes == stated.outputs - 1:
+    can_shift = stated.first == 1 and data.label_shift == 0 and not shift_given
+    if given and can_shift and data.classes == stated.outputs - 1:
         note = f"{stated}: with {data.classes:,} outputs they are counted from 0 (data.label_shift=-1)."
         return replace(loaded, recipe=replace(loaded.recipe, data=replace(data, label_shift=-1))), note
     if given or (loaded.file is not None and data.classes != Records.classes):
-        raise disagreement(loaded, stated, given)
+        raise build_disagreement(loaded, stated, given)
     note = f"{stated}: the network gets {stated.outputs:,} outputs instead of the recipe's {data.classes:,}."
     return replace(loaded, recipe=replace(loaded.recipe, data=replace(data, classes=stated.outputs))), note
 
 
-def disagreement(loaded: Loaded, stated: StatedClasses, given: bool) -> BadValue:
+def build_disagreement(loaded: Loaded, stated: StatedClasses, given: bool) -> BadValue:
     """Return the error for a number of classes that the data contradict."""
     data = loaded.recipe.data
     who = f"--classes {data.classes}" if given else f"data.classes={data.classes} of {loaded.file}"

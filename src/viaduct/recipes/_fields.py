@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar, Union
 
 from viaduct.errors import BadValue, UnknownName
-from viaduct.recipes._parts import Recipe
-from viaduct.typed_fields import field_types, show_value, spell
+from viaduct.typed_fields import field_types, show_value, spell_type
 
 Part = TypeVar("Part")
+BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part:
@@ -27,40 +27,33 @@ def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part
     Raise UnknownName for a path that does not exist, BadValue for a text that its type does not accept. `full_path` is
     for the recursion: the path from the recipe on, for messages.
     """
-    head, _, tail = path.partition(".")
+    name, _, inner_path = path.partition(".")
     full_path = full_path or path
-    hints = field_types(type(recipe))
-    if head not in hints:
-        known = [full_path.removesuffix(path) + name for name in hints]
-        raise UnknownName("field", full_path, known + nested_paths(recipe, full_path.removesuffix(path)))
-    part = getattr(recipe, head)
-    if not tail:
-        return replace_field(recipe, head, parse(text, hints[head], full_path))
-    if not dataclasses.is_dataclass(part):
-        outer = full_path.removesuffix("." + tail)
+    types_by_name = field_types(type(recipe))
+    if name not in types_by_name:
+        prefix = full_path.removesuffix(path)
+        raise UnknownName("field", full_path, [prefix + known for known in types_by_name] + paths(recipe, prefix))
+    part = getattr(recipe, name)
+    if not inner_path:
+        value = parse(text, types_by_name[name], full_path)
+    elif dataclasses.is_dataclass(part):
+        value = override(part, inner_path, text, full_path=full_path)
+    else:
+        outer = full_path.removesuffix("." + inner_path)
         remedy = [f"The recipe's {outer} is a function of its author's: change it in the file."] * callable(part)
         raise BadValue(f"{full_path!r} goes too deep: {outer!r} has no fields of its own.", *remedy)
-    return replace_field(recipe, head, override(part, tail, text, full_path=full_path))
+    changed: Part = dataclasses.replace(recipe, **{name: value})  # type: ignore[type-var]
+    return changed
 
 
-def replace_field(part: Part, name: str, value: Any) -> Part:
-    copy: Part = dataclasses.replace(part, **{name: value})  # type: ignore[type-var]
-    return copy
-
-
-def paths(recipe: Recipe) -> list[str]:
-    """Return every path that `--set` accepts for this recipe."""
-    return nested_paths(recipe, "")
-
-
-def nested_paths(part: Any, prefix: str) -> list[str]:
-    """Return the paths of all fields of a part, with those of its parts."""
+def paths(part: Any, prefix: str = "") -> list[str]:
+    """Return every path that `--set` accepts for a recipe, or the paths of a part and its parts after a prefix."""
     found = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         found.append(prefix + field.name)
         if dataclasses.is_dataclass(value):
-            found += nested_paths(value, f"{prefix}{field.name}.")
+            found += paths(value, f"{prefix}{field.name}.")
     return found
 
 
@@ -76,15 +69,15 @@ def parse(text: str, kind: Any, path: str) -> Any:
     try:
         return parse_as(text, kind)
     except (ValueError, TypeError):
-        unbounded = text.strip("+- ").lower() in ("nan", "inf", "infinity")
-        raise BadValue(f"{path}={text} is not {'a finite number' if unbounded else spell_settable(kind)}.") from None
+        is_unbounded = text.strip("+- ").lower() in ("nan", "inf", "infinity")
+        raise BadValue(f"{path}={text} is not {'a finite number' if is_unbounded else spell_settable(kind)}.") from None
 
 
 def spell_settable(kind: Any) -> str:
     """Describe the values that `--set` accepts, without the functions that a recipe file may have instead."""
     kinds = [part for part in typing.get_args(kind) if typing.get_origin(part) is not Callable]
     is_union = typing.get_origin(kind) in (Union, types.UnionType) and kinds
-    return " or ".join(spell(part) for part in kinds) if is_union else spell(kind)
+    return " or ".join(spell_type(part) for part in kinds) if is_union else spell_type(kind)
 
 
 def parse_as(text: str, kind: Any) -> Any:
@@ -100,11 +93,11 @@ def parse_as(text: str, kind: Any) -> Any:
         return parse_tuple(text, typing.get_args(kind))
     if origin is dict and text.strip() == "{}":  # functions by name: only a recipe file can hold them
         return {}
-    if kind is bool:
-        return parse_bool(text)
-    if kind is float:
-        return parse_float(text)
-    if kind in (int, str):
+    if kind is bool and text.lower() in BOOLEANS:
+        return BOOLEANS[text.lower()]
+    if kind is float and not math.isfinite(float(text)):  # no field means anything at infinity, and JSON cannot keep it
+        raise ValueError(text)
+    if kind in (int, str, float):
         return kind(text)
     if kind is type(None) and text.lower() in ("none", "null"):
         return None
@@ -134,20 +127,6 @@ def parse_tuple(text: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(parse_as(item, kind) for item, kind in zip(items, kinds, strict=True))
 
 
-def parse_float(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):  # no field means anything at infinity, and JSON could not keep it
-        raise ValueError(text)
-    return value
-
-
-def parse_bool(text: str) -> bool:
-    meanings = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-    if text.lower() not in meanings:
-        raise ValueError(text)
-    return meanings[text.lower()]
-
-
 def to_record(value: Any) -> Any:
     """Return the value as JSON can hold it: a part as a dict with its class name, a callable as its name alone."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -166,26 +145,18 @@ def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
         return base
     if isinstance(record, dict):
         part = part_class(record.get("is"), base, kind)
-        hints = field_types(part)
-        required = [entry.name for entry in dataclasses.fields(part) if is_required(entry)]
-        if missing := [name for name in required if name not in record]:
-            raise BadValue(f"the stored recipe has a {part.__name__} without {missing[0]}.")
+        for entry in dataclasses.fields(part):
+            is_required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+            if is_required and entry.name not in record:
+                raise BadValue(f"the stored recipe has a {part.__name__} without {entry.name}.")
+        stored = {name: hint for name, hint in field_types(part).items() if name in record}
         return part(
-            **{
-                name: from_record(record[name], getattr(base, name, None), hint)
-                for name, hint in hints.items()
-                if name in record
-            }
+            **{name: from_record(record[name], getattr(base, name, None), hint) for name, hint in stored.items()}
         )
     if isinstance(record, list):
         items = base if isinstance(base, tuple) and len(base) == len(record) else [None] * len(record)
         return tuple(from_record(item, known) for item, known in zip(record, items, strict=True))
     return record
-
-
-def is_required(entry: dataclasses.Field[Any]) -> bool:
-    """Return True if a field has no default."""
-    return entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
 
 
 def part_class(name: object, base: Any, kind: Any) -> Any:
@@ -200,8 +171,8 @@ def part_class(name: object, base: Any, kind: Any) -> Any:
 
 def differences(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
     """Return the paths at which two records differ, with both values; another kind of part is one difference."""
-    parts = isinstance(before, dict) and isinstance(after, dict) and "is" in before
-    if not parts or before["is"] != after.get("is"):
+    are_parts = isinstance(before, dict) and isinstance(after, dict) and "is" in before
+    if not are_parts or before["is"] != after.get("is"):
         return {} if before == after else {prefix.rstrip("."): (before, after)}
     found: dict[str, tuple[Any, Any]] = {}
     for name in {**before, **after}:

@@ -60,10 +60,10 @@ Count: TypeAlias = Annotated[int, Ge(0)]
 PositiveCount: TypeAlias = Annotated[int, Ge(1)]
 
 
-def require(ok: bool, what: str, value: object, want: str) -> None:
-    """Raise BadValue with the value and what it must be, unless `ok`."""
-    if not ok:
-        raise BadValue(f"{what} is {value!r}; it must be {want}.")
+def require(is_valid: bool, what: str, value: object, expected: str) -> None:
+    """Raise BadValue with the value and what it must be, unless it is valid."""
+    if not is_valid:
+        raise BadValue(f"{what} is {value!r}; it must be {expected}.")
 
 
 def require_rising(values: tuple[float, ...], what: str = "schedule.boundaries") -> None:
@@ -73,30 +73,34 @@ def require_rising(values: tuple[float, ...], what: str = "schedule.boundaries")
 
 def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> None:
     """Refuse factors that are not one more than the boundaries, and boundaries that do not rise."""
-    count, want = len(factors), f"one more than the {len(boundaries)} boundaries"
-    require(count == len(boundaries) + 1, "the number of schedule.factors", count, want)
+    count, expected = len(factors), f"one more than the {len(boundaries)} boundaries"
+    require(count == len(boundaries) + 1, "the number of schedule.factors", count, expected)
     require_rising(boundaries)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Base of all parts: fields are checked, first their types, then what each part requires of them."""
+    """Base of all parts: fields are checked, first their types, then what each part requires of them.
 
-    path: ClassVar[str] = ""  # its path in a recipe
+    `path` is that of the part in a recipe, for messages; a subclass states it as `class Sgd(Part, path="optimizer")`.
+    """
+
+    path: ClassVar[str] = ""
+
+    def __init_subclass__(cls, path: str | None = None) -> None:
+        cls.path = cls.path if path is None else path
 
     def __post_init__(self) -> None:
         check_fields(self, self.path)
         self._check()
 
     def _check(self) -> None:
-        """Refuse values that are of the right type and still make no sense."""
+        """Refuse values of the right type that make no sense; subclasses override it."""
 
 
 @dataclass(frozen=True)
-class Sgd(Part):
+class Sgd(Part, path="optimizer"):
     """SGD with momentum, as torch and TF1 compute it; weight decay is the L2 term of the loss."""
-
-    path: ClassVar[str] = "optimizer"
 
     lr: NotNegative = 0.1
     momentum: Fraction = 0.9
@@ -107,10 +111,8 @@ class Sgd(Part):
 
 
 @dataclass(frozen=True)
-class AdamW(Part):
+class AdamW(Part, path="optimizer"):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
-
-    path: ClassVar[str] = "optimizer"
 
     lr: NotNegative = 1e-3
     betas: tuple[Fraction, Fraction] = (0.9, 0.999)
@@ -120,13 +122,11 @@ class AdamW(Part):
 
 
 @dataclass(frozen=True)
-class RmsProp(Part):
+class RmsProp(Part, path="optimizer"):
     """RMSProp as TF1 computes it: epsilon inside the root, square average from 1, lr inside the momentum.
 
     Weight decay is the L2 term of the loss, as with SGD. AmoebaNet's reference has 0.9, 0.9 and epsilon 1.
     """
-
-    path: ClassVar[str] = "optimizer"
 
     lr: NotNegative = 0.1
     square_decay: Fraction = 0.9  # TensorFlow's `decay`: what the average of squared gradients keeps
@@ -137,15 +137,13 @@ class RmsProp(Part):
 
 
 @dataclass(frozen=True)
-class Lars(Part):
+class Lars(Part, path="optimizer"):
     """LARS: each kernel's step is sized by the ratio of its norm to its gradient's; not norms, not biases.
 
     `contrib` is TensorFlow's: the ratio scales the learning rate, the L2 term is part of the loss.
     `resnext` is that of Ascend's model zoo: the ratio scales gradient and decay, then comes Nesterov momentum; the
     loss has no L2 term.
     """
-
-    path: ClassVar[str] = "optimizer"
 
     lr: NotNegative = 1.0  # LarsPolynomial brings the peak
     momentum: Fraction = 0.9
@@ -157,15 +155,13 @@ class Lars(Part):
 
 
 @dataclass(frozen=True)
-class Thor(Part):
+class Thor(Part, path="optimizer"):
     """THOR: K-FAC whose factors are taken and inverted every `frequency` steps; SGD with momentum otherwise.
 
-    The damping at epoch e is damping_init * damping_decay ** (e / 10). The learning rate has a schedule of
-    its own among the schedules. With the trace rule a layer whose factors hardly changed keeps its old
-    inverse (change up to `trace_renew`) or is never looked at again (below `trace_freeze`).
+    The damping at epoch e is damping_init * damping_decay ** (e / 10). The learning rate has its own schedule,
+    ThorDecay. With the trace rule a layer whose factors have hardly changed keeps its old inverses (change up to
+    `trace_renew`), and keeps them for good below `trace_freeze`.
     """
-
-    path: ClassVar[str] = "optimizer"
 
     lr: NotNegative = 0.045
     momentum: Fraction = 0.9
@@ -191,30 +187,24 @@ class Thor(Part):
 
 
 @dataclass(frozen=True)
-class Ema(Part):
+class Ema(Part, path="ema"):
     """Average of the weights and batch norm statistics over the steps; evaluation uses it.
 
     With `num_updates` the decay at step t (from 1) is min(decay, (1 + t) / (10 + t)), as in TensorFlow.
     """
-
-    path: ClassVar[str] = "ema"
 
     decay: Fraction = 0.9999
     num_updates: bool = True
 
 
 @dataclass(frozen=True)
-class Constant(Part):
-    """Optimizer's learning rate from the first step to the last."""
-
-    path: ClassVar[str] = "schedule"
+class Constant(Part, path="schedule"):
+    """The optimizer's learning rate from the first step to the last."""
 
 
 @dataclass(frozen=True)
-class Steps(Part):
+class Steps(Part, path="schedule"):
     """Linear warm-up, then a factor that changes at given epochs (TF official)."""
-
-    path: ClassVar[str] = "schedule"
 
     boundaries: tuple[float, ...] = (30, 60, 80, 90)
     factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
@@ -225,29 +215,23 @@ class Steps(Part):
 
 
 @dataclass(frozen=True)
-class Cosine(Part):
+class Cosine(Part, path="schedule"):
     """Linear warm-up, then half a cosine down to `floor` times the peak."""
-
-    path: ClassVar[str] = "schedule"
 
     warmup_epochs: NotNegative = 5
     floor: Share = 0.0
 
 
 @dataclass(frozen=True)
-class BookCosine(Part):
+class BookCosine(Part, path="schedule"):
     """Linear warm-up, then linear times cosine decay, as the book's listing computes it."""
-
-    path: ClassVar[str] = "schedule"
 
     warmup_epochs: NotNegative = 5
 
 
 @dataclass(frozen=True)
-class V15Decay(Part):
+class V15Decay(Part, path="schedule"):
     """ResNet-50 v1.5's: linear warm-up, then factors that change at given epochs, or a cosine counted from step 0."""
-
-    path: ClassVar[str] = "schedule"
 
     mode: Literal["steps", "cosine"] = "steps"
     warmup_epochs: NotNegative = 8
@@ -261,10 +245,8 @@ class V15Decay(Part):
 
 
 @dataclass(frozen=True)
-class CosineWarmupDecay(Part):
+class CosineWarmupDecay(Part, path="schedule"):
     """Half-cosine warm-up and a cosine down to `end` times the peak, or one of the other modes."""
-
-    path: ClassVar[str] = "schedule"
 
     mode: Literal["cosine", "steps", "poly", "linear"] = "cosine"
     warmup_epochs: NotNegative = 5  # steps and linear have none
@@ -281,10 +263,8 @@ class ResnextDecay(CosineWarmupDecay):
 
 
 @dataclass(frozen=True)
-class AmoebanetDecay(Part):
+class AmoebanetDecay(Part, path="schedule"):
     """AmoebaNet's: linear warm-up, then a decay by `mode`; never below `floor` times the peak."""
-
-    path: ClassVar[str] = "schedule"
 
     mode: Literal["exponential", "cosine", "constant", "stepwise"] = "exponential"
     warmup_epochs: NotNegative = 0.35
@@ -297,14 +277,12 @@ class AmoebanetDecay(Part):
 
 
 @dataclass(frozen=True)
-class LarsPolynomial(Part):
+class LarsPolynomial(Part, path="schedule"):
     """LARS in TF official: linear warm-up to a peak that depends on the global batch, then a square down to `end`.
 
     Batches below 8192 have peak 5, below 16384 10, below 32768 25, and 32 from there; the warm-up takes 5
     epochs, 14 for the last. The optimizer's rate multiplies all of it, so it is usually 1.
     """
-
-    path: ClassVar[str] = "schedule"
 
     peak: Positive | None = None  # None: by the global batch
     warmup_epochs: NotNegative | None = None  # None: by the global batch
@@ -312,20 +290,16 @@ class LarsPolynomial(Part):
 
 
 @dataclass(frozen=True)
-class MindsporePolynomial(Part):
+class MindsporePolynomial(Part, path="schedule"):
     """MindSpore's own for CIFAR-10: linear warm-up from `start` times the peak, then a square down to 0."""
-
-    path: ClassVar[str] = "schedule"
 
     warmup_epochs: NotNegative = 5
     start: Share = 0.1
 
 
 @dataclass(frozen=True)
-class ThorDecay(Part):
-    """THOR's: a power of the share left until `end_epoch`, which may lie behind the run's end; halved at `halve_at`."""
-
-    path: ClassVar[str] = "schedule"
+class ThorDecay(Part, path="schedule"):
+    """THOR's: a power of the share left until `end_epoch`, which may be after the run's end; halved at `halve_at`."""
 
     end_epoch: Positive = 70  # lr_end_epoch
     power: NotNegative = 6  # lr_decay
@@ -350,14 +324,12 @@ Schedule = (
 
 
 @dataclass(frozen=True)
-class Amoebanet(Part):
+class Amoebanet(Part, path="network"):
     """Options of AmoebaNet-D, besides its classes and the size of its images.
 
     Drop path leaves out operations of a cell for some examples: each is kept with `drop_path_keep`. The rate grows over
     the run from nothing (v1), from cell to cell (v2), or both (v3).
     """
-
-    path: ClassVar[str] = "network"
 
     cells: int = 6  # num_cells
     filters: int = 256  # reduction_size
@@ -368,14 +340,12 @@ class Amoebanet(Part):
 
 
 @dataclass(frozen=True)
-class CrossEntropy(Part):
+class CrossEntropy(Part, path="loss"):
     """Softmax cross entropy, averaged over the batch.
 
     What smoothing takes from the right class goes to all classes alike (`spread="all"`, TensorFlow's
     and torch's), or to the others only (`spread="others"`, the book's).
     """
-
-    path: ClassVar[str] = "loss"
 
     label_smoothing: Fraction = 0.0
     spread: Literal["all", "others"] = "all"
@@ -383,7 +353,7 @@ class CrossEntropy(Part):
 
 
 @dataclass(frozen=True)
-class Precision(Part):
+class Precision(Part, path="precision"):
     """Data type of the network's computation, and scale of the loss.
 
     `auto` takes bf16 where the hardware computes in it, else fp16, else fp32. The levels: O0 is fp32; O1 casts at
@@ -392,8 +362,6 @@ class Precision(Part):
 
     In fp32, cards of NVIDIA round what goes into a convolution to TF32, as is PyTorch's default; not with `tf32` false.
     """
-
-    path: ClassVar[str] = "precision"
 
     compute: Literal["auto", "fp32", "bf16", "fp16", "O0", "O1", "O2", "O3"] = "auto"
     keep_batchnorm_fp32: bool | None = None  # None: as the level says
@@ -407,15 +375,13 @@ class Precision(Part):
 
     def _check(self) -> None:
         dynamic = "dynamic" in (self.loss_scale, self.fp16_scale if self.loss_scale == "auto" else None)
-        wanted = "true where the loss scale is dynamic, which is found by dropping steps"
-        require(self.drop_overflow or not dynamic, "precision.drop_overflow", self.drop_overflow, wanted)
+        expected = "true where the loss scale is dynamic, which is found by dropping steps"
+        require(self.drop_overflow or not dynamic, "precision.drop_overflow", self.drop_overflow, expected)
 
 
 @dataclass(frozen=True)
-class Evaluation(Part):
+class Evaluation(Part, path="evaluation"):
     """Times at which the validation images are evaluated."""
-
-    path: ClassVar[str] = "evaluation"
 
     every_epochs: NotNegative = 1  # the seeds' epochs_between_evals; 0: only at the end
     stop_threshold: Share = 0.0  # stop once top-1 (0 to 1) reaches this; 0: never
@@ -423,10 +389,8 @@ class Evaluation(Part):
 
 
 @dataclass(frozen=True)
-class Checkpoint(Part):
+class Checkpoint(Part, path="checkpoint"):
     """Times at which the run is saved, and how many checkpoints are kept. The end of a run is always saved."""
-
-    path: ClassVar[str] = "checkpoint"
 
     every_steps: Count = 0  # 0: not by steps
     every_minutes: NotNegative = 10.0  # 0: not by time
@@ -435,14 +399,12 @@ class Checkpoint(Part):
 
 
 TRACKERS = ("tensorboard", "mlflow", "wandb")
-OBSERVED = ("images", "histograms", "graph", "top5")
+TENSORBOARD_RECORDS = ("images", "histograms", "graph", "top5")  # besides the curves
 
 
 @dataclass(frozen=True)
-class Log(Part):
+class Log(Part, path="log"):
     """Log lines of a training, and what TensorBoard records besides the curves."""
-
-    path: ClassVar[str] = "log"
 
     every_steps: PositiveCount = 100
     format: LogFormat = DEFAULT_FORMAT
@@ -453,39 +415,40 @@ class Log(Part):
     @property
     def tensorboard_names(self) -> frozenset[str]:
         """Records of TensorBoard besides the curves."""
-        names = frozenset(filter(None, (name.strip() for name in self.tensorboard.split(","))))
-        return frozenset(OBSERVED) if "all" in names else names
+        names = frozenset(split_names(self.tensorboard))
+        return frozenset(TENSORBOARD_RECORDS) if "all" in names else names
 
     def _check(self) -> None:
-        wanted = f"some of {', '.join(OBSERVED)}, or all"
-        require(self.tensorboard_names <= set(OBSERVED), "log.tensorboard", self.tensorboard, wanted)
+        expected = f"some of {', '.join(TENSORBOARD_RECORDS)}, or all"
+        require(self.tensorboard_names <= set(TENSORBOARD_RECORDS), "log.tensorboard", self.tensorboard, expected)
         require(set(self.trackers) <= set(TRACKERS), "log.track", self.track, f"some of {', '.join(TRACKERS)}")
 
     @property
     def trackers(self) -> tuple[str, ...]:
         """Names of the trackers, each once."""
-        return tuple(dict.fromkeys(filter(None, (name.strip() for name in self.track.split(",")))))
+        return tuple(split_names(self.track))
+
+
+def split_names(text: str) -> list[str]:
+    """Return names separated by commas, each once."""
+    return list(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
 
 
 @dataclass(frozen=True)
-class Top1(Part):
+class Top1(Part, path="expects"):
     """Validation accuracy, in percent, that a run of this recipe should reach."""
-
-    path: ClassVar[str] = "expects"
 
     percent: Annotated[float, Ge(0), Le(100)]
     within: NotNegative = 0.0
 
 
 @dataclass(frozen=True)
-class Init(Part):
+class Init(Part, path="init"):
     """Source of the first weights, if they are not drawn at random, and which of them are not trained.
 
     `exclude` and `freeze` are patterns over the names of parameters, separated by commas; `freeze` may also be
     "all but head". A recipe file holds no paths: `source` is what --init was given.
     """
-
-    path: ClassVar[str] = "init"
 
     source: str = ""
     exclude: str = ""
@@ -494,25 +457,23 @@ class Init(Part):
 
 
 @dataclass(frozen=True)
-class Parallel(Part):
-    """Cooperation of several ranks; of no effect on one. Their number is no part of a recipe.
+class Parallel(Part, path="parallel"):
+    """Cooperation of several ranks; without effect on a single one. Their number is no part of a recipe.
 
     With `sync_norm` batch norms see the statistics of the whole global batch, else each rank those of its own share.
     In mode `hybrid` each rank has a part of the classifier's classes, for networks with very many; `auto` decides.
     """
 
-    path: ClassVar[str] = "parallel"
-
     mode: Literal["data", "hybrid", "auto"] = "data"
     sync_norm: bool = False
-    compress: Literal["none", "bf16", "fp16"] = "none"  # what gradients travel in
+    compress: Literal["none", "bf16", "fp16"] = "none"  # dtype in which gradients are sent
     reduce: Literal["mean", "sum"] = "mean"  # of the ranks' gradients; with sum a run depends on their number
     bucket_mb: Positive = 25.0  # gradients are sent in messages of about this size, while others are still computed
     find_unused: bool = False  # for a network that does not use all of its weights in every step
-    hang_seconds: Positive = 300.0  # a rank that does not come forward for so long is given up
+    hang_seconds: Positive = 300.0  # a rank without progress for so long ends the run
 
 
-# Fields of evaluation records, which no metric may be called.
+# Fields of evaluation records, which may not be names of metrics.
 TAKEN_METRICS = (
     *("step", "epoch", "time", "kind", "count", "loss", "seconds"),
     *("top1", "top5", "precision", "recall", "f1"),
@@ -562,7 +523,7 @@ class Recipe(Part):
 
     @property
     def mixes_images(self) -> bool:
-        """True where training images are mixed in pairs."""
+        """Return True if training images are mixed in pairs."""
         return self.mixup > 0 or self.cutmix > 0
 
     def _check(self) -> None:
@@ -570,6 +531,5 @@ class Recipe(Part):
             usable = isinstance(name, str) and name.isidentifier() and name not in TAKEN_METRICS
             require(usable, "a name in metrics", name, f"a word, and none of {', '.join(TAKEN_METRICS)}")
             require(callable(metric), f"metrics[{name!r}]", metric, "a function of logits and labels")
-        divides = self.data.global_batch % self.accumulate == 0
-        want = f"a divisor of data.global_batch ({self.data.global_batch})"
-        require(divides, "accumulate", self.accumulate, want)
+        expected = f"a divisor of data.global_batch ({self.data.global_batch})"
+        require(self.data.global_batch % self.accumulate == 0, "accumulate", self.accumulate, expected)

@@ -2,15 +2,16 @@
 
 A thread polls the clock and the memory of this process and its descendants. At a bound it prints the main thread's
 stack and sends a signal, whose handler raises `StopScript` in the main thread, so that `finally` blocks and `atexit`
-functions still run. A script that has not ended `GRACE_S` later (it computes in C, it waits for another rank) is ended
-with exit code 1. A script that was stopped after its last step and has not ended `GRACE_S` later is ended with 0. If
-the polling itself fails, the process is ended at once with 1.
+functions still run. If the script has not ended `GRACE_S` later (it computes in C, it waits for another rank), the
+process is ended with exit code 1; where it was stopped after its last step, with 0. If polling fails, the process is
+ended at once with 1.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import os
+import resource
 import signal
 import sys
 import threading
@@ -25,8 +26,8 @@ from viaduct.rehearsal import limits
 from viaduct.scripts.runner import StopScript
 
 GRACE_S = 10.0
-EVERY_S = 0.1
-SHOWN = 12  # frames of the stack
+EVERY_S = 0.1  # between two polls
+SHOWN = 12  # frames of the stack that are printed
 SIGNAL = signal.SIGUSR2  # schedulers send SIGUSR1
 Bound = Literal["", "time", "memory", "watch"]  # "watch": polling the other two has failed
 
@@ -43,19 +44,19 @@ class Bounds:
         self.failure = ""  # of the watch itself
         self.peak = 0  # bytes, of all processes together
         self._began = time.monotonic()
-        self._over = 0.0
+        self._ended_at = 0.0  # 0: the script is running
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="viaduct-bounds", daemon=True)
 
     def start(self) -> None:
-        """Start watching."""
+        """Start the thread that watches."""
         self._began = time.monotonic()
         signal.signal(SIGNAL, self._stop)
         self._thread.start()
 
     def close(self) -> None:
         """Stop watching: the script is over."""
-        self._over = time.monotonic()
+        self._ended_at = time.monotonic()
         self._ended.set()
         self.peak = max(self.peak, tree_memory())
 
@@ -69,6 +70,7 @@ class Bounds:
                 self._exit(f"its time and memory are no longer watched ({self.failure})", 1, "it is ended")
 
     def _poll(self) -> None:
+        """Compare time and memory with the bounds until the script has ended."""
         while not self._ended.wait(EVERY_S):
             self.peak = max(self.peak, now := tree_memory())
             self.on_poll()
@@ -81,6 +83,7 @@ class Bounds:
                 self._stop_at_bound("memory", f"it took {now / 2**20:,.0f} MiB of {self.memory / 2**20:,.0f} allowed")
 
     def _stop_at_bound(self, bound: Bound, why: str) -> None:
+        """Print where the script stands and raise StopScript in it; end the process if it goes on."""
         self.met = bound
         print(f"viaduct rehearse: the script is stopped: {why}. It stands here:", file=sys.stderr)
         print(format_stack(), end="", file=sys.stderr, flush=True)
@@ -99,7 +102,7 @@ class Bounds:
     @property
     def seconds(self) -> float:
         """Return the seconds since the start, up to the end of the script."""
-        return round((self._over or time.monotonic()) - self._began, 3)
+        return round((self._ended_at or time.monotonic()) - self._began, 3)
 
     def _stop(self, number: int, frame: FrameType | None) -> NoReturn:
         raise StopScript
@@ -137,12 +140,7 @@ def resident_bytes(pid: int) -> int:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
-        return peak_bytes() if pid == os.getpid() else 0
-
-
-def peak_bytes() -> int:
-    """Return the peak resident size of this process."""
-    import resource
-
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+        if pid != os.getpid():
+            return 0
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024  # KiB but on macOS

@@ -1,7 +1,7 @@
 """The process that runs the user's script, started by `process.py`.
 
-It sets the stage, runs the script as Python itself would, and leaves a note of how that went: `RECORD/ended/PID.json`.
-The exit code is the script's; 1 where a bound has stopped it; 2 where viaduct could not run it.
+It installs the stand-in, runs the script as Python itself would, and writes how it ended to RECORD/ended/PID.json. The
+exit code is the script's; 1 where a bound has stopped it; 2 where viaduct could not run it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from viaduct.errors import ViaductError
@@ -22,7 +21,7 @@ from viaduct.rehearsal.bounds import Bounds, iterate_processes
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.progress import Progress
 from viaduct.rehearsal.stage import StepCounter, set_stage
-from viaduct.scripts.runner import Ended, Script, import_packages, load_file, load_module, run_script
+from viaduct.scripts.runner import Ended, import_packages, load_file, load_module, run_script
 
 
 def main() -> int:
@@ -34,15 +33,15 @@ def main() -> int:
     bounds = Bounds(plan.timeout, plan.memory)
     try:
         script = load_file(Path(plan.main), guard.move_arguments(plan))
-        recorder = provenance.install(plan)
-        script = compile_recorded(script, recorder)
+        provenance.install(plan)
+        script = provenance.compile_recorded(script)
         counter = set_stage(plan, ours=True)
         guard.install(plan)
         renaming.install(plan)
         terminal.install()
         install_progress(plan, bounds, counter)
         bounds.start()
-        ended = run_module(plan, recorder) if plan.module else run_script(script)
+        ended = run_module(plan) if plan.module else run_script(script)
         bounds.close()
         counter.finish(complete=not (ended.code or ended.stopped or bounds.met))
         write_note(plan, ended, bounds, counter)
@@ -54,21 +53,14 @@ def main() -> int:
     return 1 if bounds.met else ended.code
 
 
-def compile_recorded(script: Script, recorder: provenance.Recorder | None) -> Script:
-    """Return the script compiled by the recorder, so that its file is recorded and changed lines are counted."""
-    if recorder is None:
-        return script
-    return replace(script, code=recorder.load_main(script.file), file=recorder.show_main(script.file))
-
-
-def run_module(plan: Plan, recorder: provenance.Recorder | None) -> Ended:
+def run_module(plan: Plan) -> Ended:
     """Run a module as `python -m` does: its packages are imported first, on the stand-in."""
     failed = import_packages(plan.module)
-    return failed or run_script(compile_recorded(load_module(plan.module, guard.move_arguments(plan)), recorder))
+    return failed or run_script(provenance.compile_recorded(load_module(plan.module, guard.move_arguments(plan))))
 
 
 def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
-    """Write the progress of this process at every poll, and its last note before it must be ended."""
+    """Write the progress of this process at every poll of the bounds, and how it ended before the bounds end it."""
     alive = Progress(plan.record, "alive")
     bounds.stop_requested_at = lambda: counter.stop_requested_at
     bounds.on_poll = lambda: alive.note(

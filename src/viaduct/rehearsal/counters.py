@@ -1,6 +1,7 @@
 """Execution counts of changed lines, by counters that are compiled into those files alone.
 
-What is counted is a unit: a statement, an `except` clause, a `case`, or a part of an expression that Python may skip.
+A counter counts the executions of a unit: a statement, an `except` clause, a `case`, or a part of an expression that
+Python may skip.
 Such parts are a branch of `a if b else c`, the operands of `and`, `or` and chained comparisons after the first, the
 body of a lambda, the element and conditions of a comprehension, the guard of a `case`. A change within a line belongs
 to the innermost unit around it: a number in a branch that was not taken does not count as executed.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib.util
 import io
 import json
 import mmap
@@ -29,6 +31,7 @@ HITS, HIT = "__viaduct_hits__", "__viaduct_hit__"
 COUNTER_BYTES = 8
 SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 Position = tuple[int, int]
+decode = importlib.util.decode_source  # returns the text of a file's bytes
 
 
 @dataclass(frozen=True)
@@ -200,7 +203,6 @@ def skip_future_imports(body: list[ast.stmt], index: int) -> int:
 
 
 def put_expression(unit: Unit, node: ast.expr) -> None:
-    """Replace the unit's expression."""
     if unit.index is None:
         setattr(unit.owner, unit.attribute, node)
     else:
@@ -208,7 +210,6 @@ def put_expression(unit: Unit, node: ast.expr) -> None:
 
 
 def count_statement(number: int, node: ast.stmt) -> ast.stmt:
-    """Return a statement that increments a counter."""
     target = ast.Subscript(ast.Name(HITS, ast.Load()), ast.Constant(number), ast.Store())
     return ast.copy_location(ast.AugAssign(target, ast.Add(), ast.Constant(1)), node)
 
@@ -257,25 +258,13 @@ class Counters:
         offset, spans = self.files[position]
         tree = ast.parse(data, path)
         edited = find_edited(tree, decode(data), spans)
-        code: CodeType = compile(instrument(tree, edited, offset), path, "exec", dont_inherit=True)
-        return code
+        return compile_plain(instrument(tree, edited, offset), path)
 
 
-def compile_plain(data: bytes, path: str) -> CodeType:
-    """Compile a file without counters."""
-    code: CodeType = compile(data, path, "exec", dont_inherit=True)
+def compile_plain(source: bytes | ast.Module, path: str) -> CodeType:
+    """Compile a file or its syntax tree as Python would."""
+    code: CodeType = compile(source, path, "exec", dont_inherit=True)
     return code
-
-
-def decode(data: bytes) -> str:
-    """Return the text of a source file, whose first lines may name its encoding."""
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    return io.TextIOWrapper(io.BytesIO(data), encoding, newline=None).read()
-
-
-def open_counters(record: str) -> Counters | None:
-    """Return the counters of a record; None if nothing is counted."""
-    return Counters(record) if (Path(record) / FILE).exists() else None
 
 
 # ---- outside

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Counter(Watcher):
-    """Counts steps, records observations, and stops the script."""
+    """Counts steps, records observations, and stops the script. `ours`: viaduct started this process."""
 
     def __init__(self, plan: Plan, ours: bool) -> None:
         self.plan, self.ours = plan, ours
@@ -42,11 +42,13 @@ class Counter(Watcher):
         self.rank = 0  # at the last step: at the script's end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
-        self._by_hand = UpdatesByHand(self.on_backward_by_hand, self.on_step_by_hand, self.on_function)
+        self._by_hand = UpdatesByHand(
+            self.on_backward_by_hand, lambda: self.on_step_end(self.step_count), self.on_function
+        )
         self._step_at = StepAt(parse_target(plan.step_at), self.count_step) if plan.step_at else None
 
     def start(self) -> None:
-        """Install the hooks."""
+        """Install the hooks and wrappers that see steps."""
         if self.observation:
             self.observation.start()
         if self.plan.batches:
@@ -78,18 +80,14 @@ class Counter(Watcher):
         if self.observation:
             self.observation.trained = trained
             if not self.step_count:
-                self.observation.keep_gradients()
+                self.observation.record_gradients()
 
     def on_function(
         self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor | None]
     ) -> None:
         """Record gradients of a function such as torch.autograd.grad, which leaves nothing in `.grad`."""
         if self.observation:
-            self.observation.keep_function(loss, trained, gradients if not self.step_count else [])
-
-    def on_step_by_hand(self) -> None:
-        """Count an update that was made without an optimizer."""
-        self.on_step_end(self.step_count)
+            self.observation.record_function_gradients(loss, trained, gradients if not self.step_count else [])
 
     def on_step_end(self, step: int) -> None:
         """Count an update as a step, unless --step-at says where steps end."""
@@ -117,14 +115,11 @@ class Counter(Watcher):
         if self.plan.steps and self.step_count >= self.plan.steps:
             self.keep()
             self.stop_requested_at = time.monotonic()
-            if not self.ours:
-                end_later()
+            if not self.ours:  # a process that ignores the stop is ended
+                timer = threading.Timer(GRACE_S, os._exit, (0,))
+                timer.daemon = True
+                timer.start()
             self.stop()
-
-    def _settle_last_step(self) -> None:
-        """Count an update by hand that no forward or backward pass has followed."""
-        with contextlib.suppress(StopScript, SystemExit):
-            self._by_hand.settle()
 
     def stop(self) -> None:
         """Raise the exception that ends the script."""
@@ -141,27 +136,16 @@ class Counter(Watcher):
     def finish(self, complete: bool = False) -> None:
         """Write the observations at the script's end; a process without steps leaves none."""
         if self.stop_requested_at is None:
-            self._settle_last_step()
+            with contextlib.suppress(StopScript, SystemExit):
+                self._by_hand.settle()  # an update that no forward or backward pass has followed
         if not self.step_count:
             return
         self.keep()
         if self.plan.steps and self.step_count >= self.plan.steps:
-            leave_group()
+            from torch import distributed
 
-
-def end_later() -> None:
-    """Start a timer that ends a process which ignores the stop, with exit code 0."""
-    timer = threading.Timer(GRACE_S, os._exit, (0,))
-    timer.daemon = True
-    timer.start()
-
-
-def leave_group() -> None:
-    """Destroy the process group of a stopped script; gloo's threads would abort the process."""
-    from torch import distributed
-
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.destroy_process_group()
+            if distributed.is_available() and distributed.is_initialized():
+                distributed.destroy_process_group()  # gloo's threads would abort a process that is stopped
 
 
 def register_end(finish: Any) -> None:

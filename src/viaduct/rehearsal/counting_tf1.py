@@ -47,7 +47,6 @@ class GraphCounter:
 
     @property
     def step_count(self) -> int:
-        """Return the number of steps taken."""
         return self.watched.steps
 
     @property
@@ -81,7 +80,8 @@ class GraphCounter:
         losses = [[] if loss is None else [loss] for loss in self.watched.losses]
         times = self.watched.times
         write_steps(
-            folder, [{"step": step, "losses": found, "lr": [], "at": times[step]} for step, found in enumerate(losses)]
+            folder,
+            [{"step": step, "losses": values, "lr": [], "at": times[step]} for step, values in enumerate(losses)],
         )
         save_arrays(folder / "gradients.npz", self.watched.first_gradients)
         save_arrays(folder / "weights.npz", self.watched.last_variables)

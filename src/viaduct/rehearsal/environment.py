@@ -12,7 +12,7 @@ from pathlib import Path
 
 import viaduct
 from viaduct.cards import NPU
-from viaduct.cluster.generate import make_table as make_table
+from viaduct.cluster.generate import make_table
 from viaduct.cluster.ranktable import parse_table
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.files import scratch_folder
@@ -20,40 +20,39 @@ from viaduct.rehearsal.plan import VARIABLE, Plan
 
 HOOK = Path(__file__).parents[1] / "scripts" / "hook"
 ROOT = Path(viaduct.__file__).parents[1]
-OTHER_JOBS = {
+OTHER_JOBS = {  # variables of a launcher or job around this process, which the script does not inherit
     "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", NPU.rank_table, "DEVICE_ID",
     NPU.device_choice, "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
     "MASTER_PORT", "NODE_RANK", "CM_WORKER_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE",
 }  # fmt: skip
-HOST = "192.0.2.1"  # kept for documents (RFC 5737): a rank table holds no loopback address
+HOST = "192.0.2.1"  # an address reserved for documentation (RFC 5737): a rank table may not have a loopback address
 TABLE = "rank_table.json"
 JOB = "10087"  # the number that vendors' start scripts use
 
 
 def make_environment(plan: Plan) -> dict[str, str]:
     """Return the variables of every process of the rehearsal."""
-    given = {name: value for name, value in os.environ.items() if name not in OTHER_JOBS}
-    given = {name: value for name, value in given.items() if not name.startswith("TORCHELASTIC_")}
-    paths = [os.path.abspath(path) for path in given.get("PYTHONPATH", "").split(os.pathsep) if path]
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in OTHER_JOBS and not name.startswith("TORCHELASTIC_")
+    }
+    paths = [os.path.abspath(path) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path]
+    # In the common temporary folder, random names beside a project that lies there would count as the user's files.
+    scratch = scratch_folder(plan)
+    if plan.view in ("overlay", "mirror"):
+        scratch.mkdir(exist_ok=True)
     return {
-        **given,
-        **({"TMPDIR": make_scratch(plan)} if plan.view in ("overlay", "mirror") else {}),
+        **inherited,
+        **({"TMPDIR": str(scratch)} if plan.view in ("overlay", "mirror") else {}),
         "PYTHONPATH": os.pathsep.join([str(HOOK), *paths]),
-        "PYTHONUNBUFFERED": "1",  # output of several ranks, and of one that is ended, arrives
+        "PYTHONUNBUFFERED": "1",  # so that the output of a rank that is killed is complete
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # a real plug-in would take the stand-in's place
-        "TF_CPP_MIN_LOG_LEVEL": given.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+        "TF_CPP_MIN_LOG_LEVEL": inherited.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         **({"PYTHONHASHSEED": str(plan.seed % 2**32)} if plan.seed is not None else {}),
         **own_variables(plan),
         **(single_rank_variables(plan) if plan.processes == 1 and plan.on == "npu" else {}),
     }
-
-
-def make_scratch(plan: Plan) -> str:
-    """Make the rehearsal's temporary folder. In the common one, random names beside a project that lies there would be
-    taken for files of the user."""
-    scratch = scratch_folder(plan)
-    scratch.mkdir(exist_ok=True)
-    return str(scratch)
 
 
 def own_variables(plan: Plan) -> dict[str, str]:
@@ -75,14 +74,14 @@ def single_rank_variables(plan: Plan) -> dict[str, str]:
     return {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": os.environ.get("JOB_ID", JOB)}
 
 
-def rank_variables(plan: Plan, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of one of several ranks that HCCL reads, from a rank table of this machine."""
+def rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a rank that HCCL reads, from a rank table of this machine; `torchrun` names the rank."""
     if plan.on != "npu":
         return {}
     path = Path(plan.record) / TABLE
     table = parse_table(path.read_bytes(), path=path)
-    known = table.environment(int(given["RANK"]), job=os.environ.get("JOB_ID", JOB))
-    return {name: known[name] for name in ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")}
+    variables = table.environment(int(torchrun["RANK"]), job=os.environ.get("JOB_ID", JOB))
+    return {name: variables[name] for name in ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")}
 
 
 def write_table(plan: Plan) -> None:
@@ -94,14 +93,10 @@ def write_table(plan: Plan) -> None:
 def replaced_environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Replace the environment within the block."""
     before = dict(os.environ)
-    set_environment(variables)
     try:
+        os.environ.clear()
+        os.environ.update(variables)
         yield
     finally:
-        set_environment(before)
-
-
-def set_environment(variables: Mapping[str, str]) -> None:
-    """Replace the environment."""
-    os.environ.clear()
-    os.environ.update(variables)
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,8 +1,9 @@
 """The view of the user's files that a rehearsed script has, and where the files that it writes are kept.
 
-The script sees an overlay where the kernel allows it, else a mirror; with --here it sees the files themselves. After a
-run in an overlay or mirror, files that the script wrote lie in RECORD/work, by their path from the folder in which the
-command was given, or in RECORD/elsewhere, by their full path. With --here they are where the script wrote them.
+The script sees an overlay (a mount that keeps its writes in separate folders, `overlay.py`) where the kernel allows it,
+else a mirror (a folder of copies and links, `mirror.py`); with --here it sees the files themselves. After a run in an
+overlay or mirror, files that the script wrote lie in RECORD/work, by their path from the folder in which the command
+was given, or in RECORD/elsewhere, by their full path. With --here they are where the script wrote them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 from viaduct.errors import BadRun
 from viaduct.rehearsal import guard, project
@@ -25,41 +25,44 @@ from viaduct.rehearsal.mirror import Mirror
 from viaduct.rehearsal.overlay import SWITCH, Layout, NoOverlay, allow_removal, choose_folders, find_obstacle, open_view
 from viaduct.rehearsal.plan import Plan
 
-Tell = Callable[[str], None]
+Tell = Callable[[str], None]  # prints a note to the user
 WORK, ELSEWHERE = "work", "elsewhere"
-MIRROR, UPPERS = "mirror", "overlay"
+UPPERS = "overlay"  # folder of the record with the layers that overlays write to
 MAX_ENTRIES = 2000  # of a folder, among which links are looked for
-MAX_PATH_LENGTH = 1000  # characters of a text that is taken for a path
+MAX_PATH_LENGTH = 1000  # characters of a string that is taken for a path
 SYSTEM = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}
-HIDDEN = ("__pycache__",)
 
 
-class Files(Protocol):
-    """The user's files during one rehearsal."""
+class Files:
+    """The user's files during one rehearsal; this class is for --here, where the script sees the files themselves."""
 
     def command(self, command: list[str]) -> list[str]:
         """Return the command with which `command` runs in this view."""
+        return command
 
     def close(self) -> tuple[list[str], list[str]]:
-        """End the view; return the files that the script wrote, and files of the user that changed although
-        protected."""
+        """End the view; return the files that the script wrote, and the user's own that changed nevertheless.
+
+        With --here both lists are empty: files that the script wrote are where it wrote them, and are not listed.
+        """
+        return [], []
 
 
 def choose_view(plan: Plan, tell: Tell) -> Plan:
     """Return the plan with an overlay if one can be mounted and covers the project, else with a mirror; tell why."""
-    here = Path(plan.record)
-    near = next(folder for folder in (here, *here.parents) if folder.is_dir())
-    obstacle = find_obstacle(make_layout(plan), near)
-    obstacle = obstacle or find_uncovered(plan)
+    record = Path(plan.record)
+    # The innermost folder that exists: mounting is tried with the overlay's layers there.
+    existing = next(folder for folder in (record, *record.parents) if folder.is_dir())
+    obstacle = find_obstacle(make_layout(plan), existing) or find_uncovered(plan)
     if obstacle:
         tell(f"no overlay can be mounted here ({obstacle}): the script runs in a mirror of your folders.")
-    return move_record(replace(plan, view="mirror" if obstacle else "overlay"), here)
+    return move_record(replace(plan, view="mirror" if obstacle else "overlay"), record)
 
 
 def find_uncovered(plan: Plan) -> str:
     """Return why an overlay would not catch what the script writes beside itself; "" if it would."""
     covered = make_layout(plan).folders
-    for path in (plan.origin, plan.replaces or plan.tree or plan.project):
+    for path in (plan.origin, plan.root):
         if not any(Path(path).is_relative_to(folder) for folder in covered):
             return f"{path} cannot be overlaid"
         if os.geteuid() and os.stat(path).st_uid != os.geteuid():
@@ -68,34 +71,25 @@ def find_uncovered(plan: Plan) -> str:
 
 
 def move_record(plan: Plan, record: Path) -> Plan:
-    """Return the same rehearsal with its record in another folder."""
-    own = plan.replaces or plan.tree or plan.project
+    """Return the plan with its record in a folder, and with the paths that follow from it: `work` and `place`.
+
+    `work` is where the script runs, `place` where it sees its project (fields of `Plan`).
+    """
+    plan = replace(plan, record=str(record))
     if plan.view == "mirror":
-        mirror = make_mirror(replace(plan, record=str(record)))
-        return replace(plan, record=str(record), work=str(mirror.work), place=str(mirror.path_of(Path(own))))
-    return replace(plan, record=str(record), work=plan.origin, place=own)
+        mirror = make_mirror(plan)
+        return replace(plan, work=str(mirror.work), place=str(mirror.path_of(Path(plan.root))))
+    return replace(plan, work=plan.origin, place=plan.root)
 
 
 def open_files(plan: Plan) -> Files:
     """Return the view of the user's files that the plan asks for."""
     if plan.view == "overlay":
         return OverlayFiles(plan)
-    return MirrorFiles(plan) if plan.view == "mirror" else DirectFiles()
+    return MirrorFiles(plan) if plan.view == "mirror" else Files()
 
 
-class DirectFiles:
-    """The user's files themselves (--here)."""
-
-    def command(self, command: list[str]) -> list[str]:
-        """Return the command unchanged: the script sees the user's files."""
-        return command
-
-    def close(self) -> tuple[list[str], list[str]]:
-        """Return two empty lists: files that the script wrote are where it wrote them, and are not listed."""
-        return [], []
-
-
-class OverlayFiles:
+class OverlayFiles(Files):
     """Overlay mounts in place."""
 
     def __init__(self, plan: Plan) -> None:
@@ -108,55 +102,49 @@ class OverlayFiles:
             ) from None
 
     def command(self, command: list[str]) -> list[str]:
-        """Return the command that runs within the overlay."""
         return self.view.command(self.plan.work, command)
 
     def close(self) -> tuple[list[str], list[str]]:
-        """Unmount the overlay; return the files that the script wrote. The user's own cannot have changed through
-        it."""
+        """Unmount the overlay; return the files that the script wrote. An overlay keeps the user's own from changes."""
         self.view.close()
         written = [(name, path) for name, path in self.view.find_written() if is_of_interest(name, self.plan)]
-        wrote = keep_written(self.plan, written)
+        names = keep_written(self.plan, written)
         allow_removal(self.view.layout.uppers)
-        shutil.rmtree(self.view.layout.uppers, ignore_errors=True)
-        shutil.rmtree(scratch_folder(self.plan), ignore_errors=True)
-        return wrote, []
+        for folder in (self.view.layout.uppers, scratch_folder(self.plan)):
+            shutil.rmtree(folder, ignore_errors=True)
+        return names, []
 
 
-class MirrorFiles:
+class MirrorFiles(Files):
     """Copies and links; `guard.py` keeps Python from writing through the links."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.mirror = make_mirror(plan)
         self.mirror.set_up()
+        # The user's folders that the mirror reproduces, and targets of its links: the guard refuses writes there.
         near = [str(path) for path in self.mirror.near if path != Path("/")]
         guard.save(plan.record, [*near, *self.mirror.originals])
-
-    def command(self, command: list[str]) -> list[str]:
-        """Return the command unchanged: it runs in the mirror's folder."""
-        return command
 
     def close(self) -> tuple[list[str], list[str]]:
         """Remove the mirror; return the files that the script wrote in it, and the originals that changed."""
         changed = self.mirror.changed_originals()
-        wrote = keep_written(self.plan, self.mirror.find_written())
-        shutil.rmtree(self.mirror.folder, ignore_errors=True)
-        shutil.rmtree(scratch_folder(self.plan), ignore_errors=True)
-        return wrote, changed
+        names = keep_written(self.plan, self.mirror.find_written())
+        for folder in (self.mirror.folder, scratch_folder(self.plan)):
+            shutil.rmtree(folder, ignore_errors=True)
+        return names, changed
 
 
 def make_mirror(plan: Plan) -> Mirror:
-    """Return the mirror of a plan."""
-    own = plan.replaces or plan.tree or plan.project
-    tree = Path(plan.tree) if plan.replaces else None
-    return Mirror(Path(plan.origin), Path(plan.record) / MIRROR, Path(own), tree)
+    """Return the mirror of a plan, which is not set up yet."""
+    return Mirror(Path(plan.origin), Path(plan.mirror), Path(plan.root), Path(plan.tree) if plan.replaces else None)
 
 
 def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
     """Move written files into the record; return their names, relative to `plan.origin` or absolute.
 
-    A file that cannot be moved is left out.
+    `written` has the path of each file as the script saw it, and where it lies now. A file that cannot be moved is left
+    out.
     """
     names = []
     for name, path in list(written):
@@ -176,7 +164,7 @@ def find_file(record: str, name: str) -> Path:
 
 
 def scratch_folder(plan: Plan) -> Path:
-    """Return the path of a rehearsal's temporary folder; it is short, for it becomes part of the names of sockets."""
+    """Return the path of a rehearsal's temporary folder; it is short, because paths of sockets may not be long."""
     number = hashlib.sha256(plan.record.encode()).hexdigest()[:8]
     return Path(tempfile.gettempdir(), f"viaduct_{number}")
 
@@ -187,7 +175,7 @@ def is_of_interest(name: str, plan: Plan) -> bool:
     Files below the folder of the command, or below its parent, are of interest wherever that lies.
     """
     path = Path(name)
-    if any(part in HIDDEN for part in path.parts) or path.is_relative_to(scratch_folder(plan)):
+    if "__pycache__" in path.parts or path.is_relative_to(scratch_folder(plan)):
         return False
     if path.is_relative_to(plan.origin) or path.is_relative_to(Path(plan.origin).parent):
         return not path.is_relative_to(plan.record)
@@ -206,16 +194,16 @@ def make_layout(plan: Plan) -> Layout:
     The cache folder and the record are shared with the outside.
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    needed = choose_folders([plan.origin, plan.replaces or plan.tree or plan.project])
+    needed = choose_folders([plan.origin, plan.root])
     folders = choose_folders([*needed, *find_paths(plan)])
-    covered = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
+    shared = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
     front, tree = (plan.replaces, plan.tree) if plan.replaces else ("", "")
-    return Layout(folders, str(Path(plan.record) / UPPERS), needed, (*covered, plan.record), front, tree)
+    return Layout(folders, str(Path(plan.record) / UPPERS), needed, (*shared, plan.record), front, tree)
 
 
 def find_paths(plan: Plan) -> Iterator[str]:
     """Yield paths that the script may write to, as far as they are visible in arguments, links and constants."""
-    yield from (plan.origin, plan.replaces or plan.tree or plan.project, plan.project)
+    yield from (plan.origin, plan.root, plan.project)
     yield from filter(is_users_path, (argument.partition("=")[2] or argument for argument in plan.arguments))
     for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaces or plan.tree)):
         yield from filter(is_users_path, find_links(folder))
@@ -224,7 +212,7 @@ def find_paths(plan: Plan) -> Iterator[str]:
 
 
 def is_users_path(text: str) -> bool:
-    """Return True for an absolute path at least two levels deep, in an existing folder that is not the system's."""
+    """Return True for an absolute path at least two levels deep, whose top folder exists and is not in SYSTEM."""
     if not text.startswith(("/", "~")) or len(text) > MAX_PATH_LENGTH or "\0" in text:
         return False
     parts = os.path.normpath(os.path.expanduser(text)).split("/")

@@ -1,7 +1,7 @@
 """Processes that the script starts itself: the stand-in is installed when they first import the framework.
 
 Most such processes (a data loader's workers, a resource tracker, a shell's helpers) never train, and importing torch
-costs more than all that they do. `scripts/hook/sitecustomize.py` calls `join`.
+would take longer than their own work. `scripts/hook/sitecustomize.py` calls `join`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -22,17 +21,20 @@ from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.runner import load_file, run_script
 
+# Argument of `python -c`; like `python script.py` it leaves the current folder, "", off sys.path.
 RUN = (
     "import sys; sys.path[:] = filter(None, sys.path); "
     "from viaduct.rehearsal.grandchild import run_main; sys.exit(run_main())"
 )
-FIRST = {"torch": ("torch",), "tf1": ("tensorflow", *NPU.tensorflow_modules, "horovod")}
+# By stage: the modules at whose first import the stand-in is installed.
+FRAMEWORK_MODULES = {"torch": ("torch",), "tf1": ("tensorflow", *NPU.tensorflow_modules, "horovod")}
 
 
 def join() -> None:
     """Join the rehearsal before the process's first line; outside a rehearsal do nothing."""
     plan = plans.current() if os.environ.get(plans.VARIABLE) else None
-    if plan is not None and not is_ours():
+    # `child.py`, the process that runs the script, installs the stand-in itself.
+    if plan is not None and not any("viaduct.rehearsal.child" in argument for argument in sys.orig_argv):
         start_own_script(plan)
         guard.install(plan)
         renaming.install(plan)
@@ -44,7 +46,7 @@ def join() -> None:
 def start_own_script(plan: Plan) -> None:
     """Replace a process started as `python other.py` by one that runs the own tree's file through `run_main`.
 
-    So that file is recorded like the first script. Outside of a comparison do nothing.
+    So that file is recorded like the first script. Where no two trees are compared, do nothing.
     """
     known = trees.trees_of_plan(plan)
     name = sys.argv[0] if sys.argv else ""
@@ -58,16 +60,7 @@ def start_own_script(plan: Plan) -> None:
 def run_main() -> int:
     """Run the script that this process was started for, as Python itself would."""
     path, *arguments = sys.argv[1:]
-    recorder = provenance.find_installed()
-    script = load_file(Path(path), arguments)
-    if recorder is not None:
-        script = replace(script, code=recorder.load_main(script.file), file=recorder.show_main(script.file))
-    return run_script(script).code
-
-
-def is_ours() -> bool:
-    """Return True in the process that runs the script, `child.py`, which installs the stand-in itself."""
-    return any("viaduct.rehearsal.child" in argument for argument in sys.orig_argv)
+    return run_script(provenance.compile_recorded(load_file(Path(path), arguments))).code
 
 
 class FrameworkFinder(importlib.abc.MetaPathFinder):
@@ -79,28 +72,27 @@ class FrameworkFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name not in FIRST[self.plan.stage] and not (self.plan.stage == "torch" and name == f"torch_{self.plan.on}"):
+        is_plugin = self.plan.stage == "torch" and name == f"torch_{self.plan.on}"
+        if name not in FRAMEWORK_MODULES[self.plan.stage] and not is_plugin:
             return None
         sys.meta_path.remove(self)
         from viaduct.rehearsal.stage import set_stage
 
         set_stage(self.plan, ours=False)
-        return LoadedModule(name).spec() if name in sys.modules else importlib.util.find_spec(name)
+        if name not in sys.modules:
+            return importlib.util.find_spec(name)
+        loader = LoadedModule(name)
+        return importlib.machinery.ModuleSpec(name, loader, is_package=hasattr(loader.module, "__path__"))
 
 
 class LoadedModule(importlib.abc.Loader):
     """Loader of a module that the stand-in has loaded already, so that the running import does not execute it again."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.module = name, sys.modules.pop(name)
+        self.module = sys.modules.pop(name)
         self.true_spec = self.module.__spec__
 
-    def spec(self) -> importlib.machinery.ModuleSpec:
-        package = hasattr(self.module, "__path__")
-        return importlib.machinery.ModuleSpec(self.name, self, is_package=package)
-
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Return the module that is loaded already."""
         return self.module
 
     def exec_module(self, module: ModuleType) -> None:

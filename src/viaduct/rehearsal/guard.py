@@ -24,18 +24,20 @@ from viaduct.rehearsal.plan import Plan
 
 FILE = "links.json"
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
-# Audit events whose first argument is: a file that changes; …
+# Audit events by what their first argument is: a file that changes,
 CHANGED = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "sqlite3.connect"}
-ENTRIES = {"os.remove", "os.mkdir", "os.rename", "os.link", "os.symlink"}  # a name that comes or goes, not its target;
-BOTH = {"os.rename"}  # of these both arguments are such names,
-SECOND = {"os.link", "os.symlink"}  # and of these the second;
-FOLDERS = {"os.rmdir", "os.chdir", "shutil.rmtree"}  # a folder that is removed or entered;
+FOLDERS = {"os.rmdir", "os.chdir", "shutil.rmtree"}  # a folder that is removed or entered,
 LISTED = {"os.scandir", "os.listdir"}  # a folder whose entries are listed.
-TEMPORARY = ".viaduct-copy"
+# Audit events that create or remove names, and do not follow the last link: the arguments that are such names.
+ENTRIES = {
+    **dict.fromkeys(("os.remove", "os.mkdir"), slice(0, 1)),
+    **dict.fromkeys(("os.link", "os.symlink"), slice(1, 2)),
+    "os.rename": slice(0, 2),
+}
+TEMPORARY = ".viaduct-copy"  # suffix of a copy that is not complete
 LINKS = 40  # followed in one path, as the kernel does
-# What happens to the last part of a path: the name itself comes or goes, its content changes, it is emptied first, or
-# it is used as a folder.
-Last = Literal["entry", "content", "empty", "folder"]
+# Use of the last name of a path: it is created or removed, its content changes, it is emptied, or it is a folder.
+Use = Literal["entry", "content", "empty", "folder"]
 
 
 def save(record: str, owned: Iterable[str]) -> None:
@@ -48,29 +50,27 @@ def install(plan: Plan) -> None:
     path = Path(plan.record) / FILE
     if plan.view != "mirror" or not path.exists():
         return
-    given = [argument.partition("=")[2] or argument for argument in plan.arguments]
+    values = [argument.partition("=")[2] or argument for argument in plan.arguments]  # of `--flag=value` the value
     owned = json.loads(path.read_text(encoding="utf-8"))
-    allowed = [*filter(os.path.isabs, given), plan.record]
-    sys.addaudithook(Guard(str(Path(plan.record) / "mirror"), owned, allowed).audit)
+    sys.addaudithook(Guard(plan.mirror, owned, [*filter(os.path.isabs, values), plan.record]).audit)
 
 
 def move_arguments(plan: Plan) -> tuple[str, ...]:
     """Return the script's arguments; in a mirror, full paths into the project or the working folder lead there."""
     if plan.view != "mirror":
         return plan.arguments
-    own = (plan.origin, plan.replaces or plan.tree or plan.project)
     moved = []
     for argument in plan.arguments:
         name, equals, value = argument.partition("=")
         path = value if equals else argument
-        path = f"{plan.record}/mirror{path}" if os.path.isabs(path) and is_within(os.path.normpath(path), own) else path
+        if os.path.isabs(path) and is_within(os.path.normpath(path), (plan.origin, plan.root)):
+            path = plan.mirror + path
         moved.append(f"{name}={path}" if equals else path)
     return tuple(moved)
 
 
 class Guard:
-    """Audit hook for one mirror. `owned` are the user's paths, `allowed` those to which the script may write
-    directly."""
+    """Audit hook for one mirror. `owned` are the user's paths, `allowed` those that the script may write to."""
 
     def __init__(self, mirror: str, owned: Iterable[str], allowed: Iterable[str]) -> None:
         self.mirror = os.path.realpath(mirror)
@@ -96,8 +96,8 @@ class Guard:
         elif event in CHANGED:
             self.replace_links(args[0], "content")
         elif event in ENTRIES:
-            for path in args[:2] if event in BOTH else args[1:2] if event in SECOND else args[:1]:
-                if not (event == "os.mkdir" and os.path.lexists(path)):  # FileExistsError comes by itself
+            for path in args[ENTRIES[event]]:
+                if not (event == "os.mkdir" and os.path.lexists(path)):  # that raises FileExistsError anyway
                     self.replace_links(path, "entry")
         elif event in FOLDERS:
             self.replace_links(args[0], "folder", refuse=event != "os.chdir")
@@ -106,20 +106,21 @@ class Guard:
         elif event == "subprocess.Popen" and args[2] is not None:
             self.replace_links(args[2], "folder", refuse=False)
 
-    def replace_links(self, path: Any, last: Last, refuse: bool = True) -> None:
-        """Replace links along a path by files and folders of the mirror; raise PermissionError for the user's own
-        path."""
+    def replace_links(self, path: Any, use: Use, refuse: bool = True) -> None:
+        """Replace links along a path by copies in the mirror; with `refuse` raise PermissionError for the user's own
+        files.
+        """
         if not isinstance(path, (str, bytes, os.PathLike)):  # a descriptor: it was opened before
             return
         name = os.fsdecode(path)
-        real = self.walk(os.path.join(os.getcwd(), name), last)
+        real = self.walk(os.path.join(os.getcwd(), name), use)
         if refuse and is_within(real, self.owned) and not is_within(real, (*self.allowed, self.mirror)):
             why = f"this is your own {real}, and a rehearsal in a mirror only reads it by its full path"
             raise PermissionError(
                 errno.EACCES, f"{why}; give the script a relative path, or rehearse with --here", name
             )
 
-    def walk(self, path: str, last: Last) -> str:
+    def walk(self, path: str, use: Use) -> str:
         """Replace links of the mirror along a path, follow all others, and return the real path."""
         waiting, here, links = path.split(os.sep), os.sep, 0
         while waiting:
@@ -128,27 +129,34 @@ class Guard:
                 here = os.path.dirname(here) if name == ".." else here
                 continue
             step = os.path.join(here, name)
-            if not os.path.islink(step) or (not any(waiting) and last == "entry"):
+            is_last = not any(waiting)
+            if not os.path.islink(step) or (is_last and use == "entry"):
                 here = step
                 continue
-            aim = os.path.join(here, os.readlink(step))
-            if is_within(step, [self.mirror]) and not is_within(aim, [self.mirror]) and os.path.exists(aim):
-                self.replace_link(step, aim, "empty" if last == "empty" and not any(waiting) else "content")
+            target = os.path.join(here, os.readlink(step))
+            if is_within(step, [self.mirror]) and not is_within(target, [self.mirror]) and os.path.exists(target):
+                self.replace_link(step, target, is_empty=is_last and use == "empty")
                 here = step
                 continue
             links += 1
             if links > LINKS:
                 return step
-            waiting, here = [*aim.split(os.sep), *waiting], os.sep
+            waiting, here = [*target.split(os.sep), *waiting], os.sep
         return here
 
-    def replace_link(self, link: str, aim: str, how: Last) -> None:
-        """Replace one link, under a lock across all processes of the run."""
+    def replace_link(self, link: str, target: str, is_empty: bool = False) -> None:
+        """Replace one link by a copy of its target, under a lock across all processes of the run.
+
+        With `is_empty` the copy of a file has no content: it is about to be emptied.
+        """
         lock = os.open(os.path.join(os.path.dirname(self.mirror), "links.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if os.path.islink(link):
-                (open_folder if os.path.isdir(aim) else copy_file)(link, aim, how)
+                if os.path.isdir(target):
+                    open_folder(link, target)
+                else:
+                    copy_file(link, target, is_empty)
         finally:
             os.close(lock)
 
@@ -164,33 +172,33 @@ class Guard:
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             link = os.path.join(folder, name)
             if os.path.islink(link) and os.path.isdir(link) and is_within(os.readlink(link), self.owned):
-                self.replace_link(link, os.readlink(link), "folder")
+                self.replace_link(link, os.readlink(link))
 
 
-def open_folder(link: str, aim: str, how: Last) -> None:
-    """Replace a link by a folder of links to its content."""
-    made = link + TEMPORARY
-    shutil.rmtree(made, ignore_errors=True)
-    os.mkdir(made)
-    for name in os.listdir(aim):
-        os.symlink(os.path.join(aim, name), os.path.join(made, name))
+def open_folder(link: str, target: str) -> None:
+    """Replace a link by a folder of links to the entries of its target."""
+    folder = link + TEMPORARY
+    shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir(folder)
+    for name in os.listdir(target):
+        os.symlink(os.path.join(target, name), os.path.join(folder, name))
     os.unlink(link)
-    os.rename(made, link)
+    os.rename(folder, link)
 
 
-def copy_file(link: str, aim: str, how: Last) -> None:
-    """Replace a link by a copy of the file."""
-    made, size = link + TEMPORARY, os.stat(aim).st_size
-    if how == "empty":
-        Path(made).touch()
-        shutil.copymode(aim, made)
+def copy_file(link: str, target: str, is_empty: bool) -> None:
+    """Replace a link by a copy of its target, a file."""
+    copy, size = link + TEMPORARY, os.stat(target).st_size
+    if is_empty:
+        Path(copy).touch()
+        shutil.copymode(target, copy)
     elif size > shutil.disk_usage(os.path.dirname(link)).free // 2:
         raise OSError(
-            errno.ENOSPC, f"{aim} is written to; there is no room for the rehearsal's copy of {size} bytes", link
+            errno.ENOSPC, f"{target} is written to; there is no room for the rehearsal's copy of {size} bytes", link
         )
     else:
-        shutil.copy2(aim, made)
-    os.replace(made, link)
+        shutil.copy2(target, copy)
+    os.replace(copy, link)
 
 
 def is_within(path: str, folders: Iterable[str]) -> bool:

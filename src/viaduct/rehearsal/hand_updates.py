@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from viaduct.scripts.roots import Roots
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
 NODES = 200_000  # of an autograd graph that are visited
 Checksums = list[tuple["torch.Tensor", int]]
@@ -40,7 +40,7 @@ class UpdatesByHand:
         self.has_optimizer = False
         self._after_backward: Checksums = []  # the trained tensors and their checksums after the last backward pass
         self._inside = False  # a wrapped function is running
-        self._roots = Roots(self._forward_begins)
+        self._roots = Roots(lambda module, args: self.settle())
 
     def start(self) -> None:
         """Wrap backward and the functional gradients."""
@@ -48,9 +48,9 @@ class UpdatesByHand:
 
         self._roots.__enter__()
         for owner in (torch.Tensor, torch.autograd):
-            self._watch_backward(owner)
-        self._watch_autograd_grad(torch.autograd)
-        self._watch_function_gradients(torch.func)
+            self._wrap_backward(owner)
+        self._wrap_autograd_grad(torch.autograd)
+        self._wrap_function_gradients(torch.func)
 
     def close(self) -> None:
         """Remove the hook on modules; the functions stay wrapped."""
@@ -68,36 +68,36 @@ class UpdatesByHand:
             self._after_backward = []
             self.on_step()
 
-    def _forward_begins(self, module: nn.Module, args: Any) -> None:
-        self.settle()
-
-    def _watch_backward(self, owner: Any) -> None:
+    def _wrap_backward(self, owner: Any) -> None:
+        """Wrap Tensor.backward or torch.autograd.backward."""
         plain = owner.backward
 
         @functools.wraps(plain)
         def backward(*args: Any, **kwargs: Any) -> Any:
             if self._inside or self.has_optimizer:
                 return plain(*args, **kwargs)
-            given = args[0] if args else kwargs.get("tensors")
-            trained = find_leaves(given if isinstance(given, (tuple, list)) else [given])
-            self.settle(trained)
-            self._inside = True
-            try:
+            losses = args[0] if args else kwargs.get("tensors")
+            trained = find_leaves(losses if isinstance(losses, (tuple, list)) else [losses])
+            with self._backward_pass(trained):
                 result = plain(*args, **kwargs)
-            finally:
-                self._inside = False
-            self._remember(trained)
             self.on_backward(trained)
             return result
 
         owner.backward = backward
 
-    def _remember(self, trained: list[torch.Tensor]) -> None:
+    @contextmanager
+    def _backward_pass(self, trained: list[torch.Tensor]) -> Iterator[None]:
+        """Settle the step before a backward pass, ignore wrapped functions within it, and store checksums after it."""
+        self.settle(trained)
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
         self._after_backward = [(tensor, checksum(tensor)) for tensor in trained]
 
-    def _watch_autograd_grad(self, owner: Any) -> None:
-        """Wrap torch.autograd.grad. A call with create_graph, grad_outputs or several losses is taken for a penalty and
-        not for the gradients of an update."""
+    def _wrap_autograd_grad(self, owner: Any) -> None:
+        """Wrap torch.autograd.grad; a call with create_graph, grad_outputs or several losses is taken for a penalty."""
         plain = owner.grad
 
         @functools.wraps(plain)
@@ -107,20 +107,17 @@ class UpdatesByHand:
             if self._inside or self.has_optimizer or not is_update or len(losses) != 1:
                 return plain(outputs, inputs, grad_outputs, *args, **kwargs)
             trained = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
-            self.settle(trained)
-            self._inside = True
-            try:
+            with self._backward_pass(trained):
                 gradients = plain(outputs, inputs, grad_outputs, *args, **kwargs)
-            finally:
-                self._inside = False
-            self._remember(trained)
             self.on_function(losses[0], trained, list(gradients))
             return gradients
 
         owner.grad = grad
 
-    def _watch_function_gradients(self, owner: Any) -> None:
-        """Wrap torch.func.grad and grad_and_value; calls inside of other transforms are not watched."""
+    def _wrap_function_gradients(self, owner: Any) -> None:
+        """Wrap torch.func.grad and grad_and_value; calls inside of other transforms are not observed."""
+        import torch
+
         plain = owner.grad_and_value
 
         def both(func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
@@ -128,17 +125,14 @@ class UpdatesByHand:
 
             @functools.wraps(func)
             def call(*args: Any, **kwargs: Any) -> Any:
-                if self._inside or self.has_optimizer or is_transformed():
+                # Within vmap, grad or another transform tensors have no values to read.
+                is_transformed = torch._C._functorch.peek_interpreter_stack() is not None
+                if self._inside or self.has_optimizer or is_transformed:
                     return transformed(*args, **kwargs)
                 numbers = argnums if isinstance(argnums, (tuple, list)) else [argnums]
                 trained = tensors_of([args[number] for number in numbers])
-                self.settle(trained)
-                self._inside = True
-                try:
+                with self._backward_pass(trained):
                     gradients, value = transformed(*args, **kwargs)
-                finally:
-                    self._inside = False
-                self._remember(trained)
                 self.on_function(value[0] if has_aux else value, trained, [*tensors_of(gradients)])
                 return gradients, value
 
@@ -159,14 +153,8 @@ class UpdatesByHand:
         owner.grad = grad
 
 
-def is_transformed() -> bool:
-    """Return True within vmap, grad or another transform, where tensors have no values to read."""
-    import torch
-
-    return torch._C._functorch.peek_interpreter_stack() is not None
-
-
 def tensors_of(value: Any) -> list[torch.Tensor]:
+    """Return the tensors of nested containers."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -176,17 +164,17 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
     """Return the leaf tensors that collect gradients in a backward pass of these losses, in the order of a walk."""
     waiting = [loss.grad_fn for loss in losses if getattr(loss, "grad_fn", None) is not None]
-    seen = {id(node): node for node in waiting}
-    found: list[torch.Tensor] = []
-    while waiting and len(seen) < NODES:
+    visited = set(waiting)
+    leaves: list[torch.Tensor] = []
+    while waiting and len(visited) < NODES:
         node = waiting.pop()
         if (leaf := getattr(node, "variable", None)) is not None:
-            found.append(leaf)
+            leaves.append(leaf)
         for following, _ in node.next_functions:
-            if following is not None and id(following) not in seen:
-                seen[id(following)] = following  # kept alive, so that no other node gets its id
+            if following is not None and following not in visited:
+                visited.add(following)
                 waiting.append(following)
-    return found
+    return leaves
 
 
 def is_replaced(before: Checksums, now: list[torch.Tensor]) -> bool:
@@ -200,7 +188,7 @@ def is_replaced(before: Checksums, now: list[torch.Tensor]) -> bool:
 
 
 def checksum(tensor: torch.Tensor) -> int:
-    """Return the CRC-32 of a tensor's bytes."""
+    """Return the CRC-32 of a tensor's values."""
     import torch
 
     plain = tensor.detach().cpu().contiguous()

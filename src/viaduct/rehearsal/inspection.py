@@ -3,8 +3,8 @@
     RECORD/observed/rank-0/facts.json     modules, optimizers, loaders …: their settings and the lines that created them
     RECORD/observed/rank-0/forward.npz    networks' inputs in the first step, outputs of modules without submodules
 
-A fact is {"kind": "module", "name": "bn1", "what": {"eps": 1e-05, …}, "at": ["train.py", 12]}. Large outputs are
-thinned: every nth element is enough to see a difference.
+A fact is {"kind": "module", "name": "bn1", "what": {"eps": 1e-05, …}, "at": ["train.py", 12]}. Large inputs and outputs
+are thinned: every nth element is enough to see a difference.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOADERS = 64  # that are recorded
 RANKS = "ranks"  # kind of the fact that says if ranks train together
 IDLE = "idle"  # kind of the fact about an optimizer that took no step
 LAST_RATE = "last rate"  # kind of the fact about the learning rate with which the next step would begin
-_CREATED_AT = "_viaduct_made"  # attribute of a module: the line that created it
+_CREATED_AT = "_viaduct_created_at"  # attribute of a module: the line that created it
 _locations: dict[int, tuple[str, int]] = {}  # the line that created an object other than a module, by its id
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -48,13 +48,15 @@ class Fact:
 
 @dataclass
 class Inspection:
-    """Records loaders and scalers while the script runs, modules' outputs until the end of the first step, and
-    optimizers and schedules at its end."""
+    """Records what explains a difference, at the time when it is known.
+
+    Loaders and scalers are recorded when they are made, modules' outputs and optimizers in the first step, modules,
+    schedules and last learning rates at the script's end.
+    """
 
     facts: list[Fact] = field(default_factory=list)
-    _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(
-        default_factory=list
-    )  # module, "input N" or "", array
+    # Module, "input N" for an input or "" for an output, and the thinned array.
+    _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)
     _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # all that were made
     _schedules: list[Any] = field(default_factory=list)
     together: bool = False  # this rank has a process group with others
@@ -111,11 +113,10 @@ class Inspection:
         return not self._over and torch.is_grad_enabled() and len(self._calls) < CALLS
 
     def _alive(self) -> list[torch.optim.Optimizer]:
-        """Return the optimizers that still exist."""
-        return [optimizer for made in self._optimizers if (optimizer := made()) is not None]
+        return [optimizer for reference in self._optimizers if (optimizer := reference()) is not None]
 
     def finish_step(self, optimizers: list[torch.optim.Optimizer]) -> None:
-        """At the end of the first step record the optimizers, and stop recording outputs."""
+        """At the end of the first step record the optimizers, first those that stepped, and stop recording outputs."""
         self.together = self.together or has_others()
         if self._over:
             return
@@ -123,42 +124,40 @@ class Inspection:
         self._handle.remove()
         idle = [created for created in self._alive() if not any(created is stepped for stepped in optimizers)]
         for number, optimizer in enumerate([*optimizers, *idle]):
-            for number_of_group, group in enumerate(optimizer.param_groups):
+            for group_number, group in enumerate(optimizer.param_groups):
                 what = {"class": type(optimizer).__name__, **plain_values(group)}
-                self.facts.append(
-                    Fact("optimizer", f"optimizer {number} group {number_of_group}", what, creation_line(optimizer))
-                )
+                name = f"optimizer {number} group {group_number}"
+                self.facts.append(Fact("optimizer", name, what, creation_line(optimizer)))
 
     def record_network(self, name: str, module: nn.Module, wrapper: nn.Module) -> None:
-        """Record a network of a class not recorded yet, and the class of the wrapper through which it was called."""
+        """Record a network once for each name, and the class of the wrapper (DDP, …) through which it was called.
+
+        `name` is the network's class, and `module` the network itself.
+        """
         if not any((fact.kind, fact.name) == ("network", name) for fact in self.facts):
             self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, creation_line(wrapper)))
 
     def _final_facts(self, stepped: list[torch.optim.Optimizer]) -> Iterator[Fact]:
         """Yield the schedules, the optimizers' last learning rates, and the optimizers that took no step."""
-        for number, schedule in enumerate({id(item): item for item in self._schedules}.values()):
+        for number, schedule in enumerate({id(schedule): schedule for schedule in self._schedules}.values()):
             what = {"class": type(schedule).__name__, **plain_values(vars(schedule))}
             if hasattr(schedule, "milestones") and hasattr(schedule.milestones, "elements"):
                 what["milestones"] = sorted(schedule.milestones.elements())
             yield Fact("schedule", f"{type(schedule).__name__} {number}", what, creation_line(schedule))
         for number, optimizer in enumerate(stepped):
-            for number_of_group, group in enumerate(optimizer.param_groups):
+            for group_number, group in enumerate(optimizer.param_groups):
                 if "lr" in group:
                     what = {"lr": float(f"{float(group['lr']):.9g}")}
-                    yield Fact(
-                        LAST_RATE,
-                        f"optimizer {number} group {number_of_group} at the end",
-                        what,
-                        creation_line(optimizer),
-                    )
+                    name = f"optimizer {number} group {group_number} at the end"
+                    yield Fact(LAST_RATE, name, what, creation_line(optimizer))
         alive = self._alive()
         for number, optimizer in enumerate(alive, 1):
-            if not any(optimizer is item for item in stepped):
+            if not any(optimizer is other for other in stepped):
                 name = f"optimizer {number} of {len(alive)}"
                 yield Fact(IDLE, name, {"class": type(optimizer).__name__}, creation_line(optimizer))
 
     def write(self, folder: Path, networks: Mapping[str, nn.Module], stepped: list[torch.optim.Optimizer]) -> None:
-        """Write facts.json and forward.npz."""
+        """Write facts.json and forward.npz; `networks` by the prefix of their modules' names, which may be empty."""
         from viaduct.rehearsal.observe import save_arrays
 
         names = {
@@ -212,8 +211,11 @@ def creation_line(created: Any) -> tuple[str, int] | None:
 
 
 def remember(created: Any, location: tuple[str, int]) -> None:
-    """Store an object's line: of a module as an attribute, which copies inherit; of another object outside of it, so
-    that it does not get into the saved state."""
+    """Store the line that created an object.
+
+    A module gets it as an attribute, which its copies inherit. The lines of other objects are stored beside them, so
+    that they do not get into a saved state.
+    """
     import torch
 
     if isinstance(created, torch.nn.Module):
@@ -229,9 +231,9 @@ def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_plain(name: str, value: Any) -> bool:
-    """Return True for a value that is compared as a fact; the flag `training` is none, since it changes."""
+    """Return True for a value that is compared as a fact; the flag `training` is not, since it changes."""
     if isinstance(value, (tuple, list)):
-        return len(value) <= 8 and all(isinstance(part, _PLAIN) for part in value)
+        return len(value) <= 8 and all(isinstance(element, _PLAIN) for element in value)
     return isinstance(value, _PLAIN) and name != "training"
 
 
@@ -250,9 +252,9 @@ def iterate_tensors(value: Any) -> Iterator[torch.Tensor]:
         if value.numel():
             yield value
     elif isinstance(value, dict):
-        yield from (tensor for part in value.values() for tensor in iterate_tensors(part))
+        yield from iterate_tensors(list(value.values()))
     elif isinstance(value, (list, tuple)):
-        yield from (tensor for part in value for tensor in iterate_tensors(part))
+        yield from (tensor for element in value for tensor in iterate_tensors(element))
 
 
 def thin_tensor(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:

@@ -25,6 +25,7 @@ from viaduct.errors import BadValue, UnknownName
 
 Mode = Literal["off", "warn", "error"]
 
+# Environment variables; `environment.py` sets them.
 SWITCHES = "VIADUCT_LIMITS"
 RECORD = "VIADUCT_REHEARSAL_RECORD"  # the folder of the rehearsal's record
 PROJECT = "VIADUCT_REHEARSAL_PROJECT"  # the folder of the user's script and others of the project, joined as in PATH
@@ -33,7 +34,7 @@ _VIADUCT = str(Path(__file__).parents[1]) + os.sep
 
 
 class StandInFails(RuntimeError):
-    """An error in viaduct's own code around a call of the script."""
+    """Raised in the script where viaduct's own code failed, so that the script is not blamed."""
 
 
 class CardRefuses(RuntimeError):
@@ -49,12 +50,12 @@ class Place:
 
     @property
     def text(self) -> str:
-        """Text of the line."""
+        """Return the line's source, stripped."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        root = next((root for root in roots() if self.file.startswith(root)), "")
-        return f"{self.file.removeprefix(root)}:{self.line}"
+        folder = next((folder for folder in project_folders() if self.file.startswith(folder)), "")
+        return f"{self.file.removeprefix(folder)}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def report_violation(
     warning unless the user has named the limit: it is not certain that the card refuses.
     """
     name = normalise_name(name)
-    LIMITS[name]  # raises KeyError: an unknown name is an error of the caller
+    LIMITS[name]  # raises KeyError for an unknown name, which is our error
     effective = mode(name)
     if effective == "off":
         return
@@ -156,13 +157,13 @@ def is_users(file: str) -> bool:
     path = os.path.abspath(file)
     if file.startswith("<") or path.startswith(_VIADUCT) or f"{os.sep}site-packages{os.sep}" in path:
         return False
-    return any(path.startswith(root) for root in roots())
+    return any(path.startswith(folder) for folder in project_folders())
 
 
-def roots() -> list[str]:
+def project_folders() -> list[str]:
     """Return the folders of the project, each with a slash at its end; by default the folder of the script."""
-    given = os.environ.get(PROJECT) or os.path.dirname(os.path.abspath(sys.argv[0]))
-    return [os.path.join(os.path.abspath(folder), "") for folder in given.split(os.pathsep)]
+    folders = os.environ.get(PROJECT) or os.path.dirname(os.path.abspath(sys.argv[0]))
+    return [os.path.join(os.path.abspath(folder), "") for folder in folders.split(os.pathsep)]
 
 
 def keep(hit: Hit) -> None:

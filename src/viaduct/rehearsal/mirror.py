@@ -43,8 +43,8 @@ class Mirror:
     linked: list[str] = field(default_factory=list)  # names of folders near by that are links to the user's own
     originals: dict[str, dict[str, State]] = field(default_factory=dict)  # targets of links: the states of files there
     _room: int = 0  # bytes that may be copied
-    _compared: int = 0
-    _seen: int = 0  # entries
+    _compared: int = 0  # files and folders whose states were read
+    _seen: int = 0  # entries that were mirrored
     _copies: dict[str, State] = field(default_factory=dict)  # copied files, and their states then
     _copied: int = 0  # bytes
 
@@ -54,11 +54,11 @@ class Mirror:
         return self.path_of(self.origin)
 
     def path_of(self, original: Path) -> Path:
-        """Return the mirrored path of an original."""
+        """Return the mirror's counterpart of a path."""
         return self.folder / original.relative_to("/")
 
     def set_up(self) -> None:
-        """Create the mirror."""
+        """Make the mirror: folders near by with their files, and links to all else on the way to them."""
         self.folder.mkdir(parents=True)
         self._room = min(ROOM, shutil.disk_usage(self.folder).free // 2)
         for path in self.near:
@@ -80,7 +80,8 @@ class Mirror:
         A parent is left out if it is the home folder or close to the root.
         """
         own = [self.origin, *([self.root] if self.root is not None else [])]
-        parents = [path.parent for path in own if len(path.parts) > 3 and not is_home(path.parent)]
+        home = Path(os.path.expanduser("~"))
+        parents = [path.parent for path in own if len(path.parts) > 3 and path.parent != home]
         return list(dict.fromkeys([*own, *parents]))
 
     def mirror(self, folder: Path) -> None:
@@ -89,8 +90,7 @@ class Mirror:
         while waiting:
             here = waiting.pop(0)
             inside = self.path_of(here)
-            found = [entry for entry in list_entries(here) if self.is_included(entry)]
-            for entry in found:
+            for entry in [entry for entry in list_entries(here) if self.is_included(entry)]:
                 to = inside / entry.name
                 self._seen += 1
                 if entry.is_dir(follow_symlinks=False):
@@ -104,7 +104,6 @@ class Mirror:
                         self.bring(entry, to)
 
     def is_included(self, entry: os.DirEntry[str]) -> bool:
-        """Return True if an entry is mirrored."""
         return entry.name not in LEFT_OUT and not self.holds_record(entry)
 
     def holds_record(self, entry: os.DirEntry[str]) -> bool:
@@ -113,30 +112,28 @@ class Mirror:
 
     def bring(self, entry: os.DirEntry[str], to: Path) -> None:
         """Copy a file where there is room, else link it. A link of the user to a mirrored path stays a link."""
-        aim = Path(os.path.realpath(entry.path))  # unlike Path.resolve, it does not fail at a circle of links
-        if (instead := self.overlaid(Path(entry.path))) is not None:
-            self.copy(instead, to)
-        elif entry.is_symlink() and self.is_mirrored(aim):
-            to.symlink_to(self.path_of(aim))
-        elif aim.is_file() and os.access(aim, os.R_OK) and self.has_room(entry):
-            self.copy(aim, to)
+        target = Path(os.path.realpath(entry.path))  # unlike Path.resolve, it does not fail at a circle of links
+        if (migrated := self.migrated_file(Path(entry.path))) is not None:
+            self.copy(migrated, to)
+        elif entry.is_symlink() and self.is_mirrored(target):
+            to.symlink_to(self.path_of(target))
+        elif target.is_file() and os.access(target, os.R_OK) and self.has_room(entry):
+            self.copy(target, to)
         else:
-            self.link(entry, aim, to)
+            self.link(entry, target, to)
 
     def copy(self, path: Path, to: Path) -> None:
-        """Copy a file, and store its state."""
+        """Copy a file, and store its state to notice if the script writes to it."""
         shutil.copy2(path, to)
         self._copies[str(to)] = read_state(to)
 
-    def overlaid(self, path: Path) -> Path | None:
-        """Return the small file of `tree` that takes a path's place; None if there is none. Large files are data, and
-        the same in both."""
+    def migrated_file(self, path: Path) -> Path | None:
+        """Return the small file of `tree` that replaces a file, else None; large ones are data, equal in both."""
         if self.tree is None or self.root is None or not path.is_relative_to(self.root):
             return None
-        instead = self.tree / path.relative_to(self.root)
-        if instead.is_symlink() or not instead.is_file():
-            return None
-        return instead if instead.stat().st_size <= SMALL else None
+        migrated = self.tree / path.relative_to(self.root)
+        is_small = migrated.is_file() and not migrated.is_symlink() and migrated.stat().st_size <= SMALL
+        return migrated if is_small else None
 
     def bring_added(self) -> None:
         """Copy small files that only `tree` has into folders of the mirror: modules that a migration has added."""
@@ -144,33 +141,36 @@ class Mirror:
             return
         for path in below(self.tree):
             to = self.path_of(self.root / path.relative_to(self.tree))
-            if path.is_file() and path.stat().st_size <= SMALL and not to.exists() and self.is_made(to.parent):
+            # Behind a link lies the user's own folder.
+            is_own = to.parent.is_dir() and Path(os.path.realpath(to.parent)).is_relative_to(self.folder)
+            if is_own and path.is_file() and path.stat().st_size <= SMALL and not to.exists():
                 self.copy(path, to)
 
-    def is_made(self, folder: Path) -> bool:
-        """Return True for a folder of the mirror itself, and False behind a link, where the user's own folder lies."""
-        return folder.is_dir() and Path(os.path.realpath(folder)).is_relative_to(self.folder)
-
-    def is_mirrored(self, aim: Path) -> bool:
+    def is_mirrored(self, target: Path) -> bool:
         """Return True if the target of a link exists and is mirrored."""
-        within = aim.is_relative_to(self.origin) or (self.root is not None and aim.is_relative_to(self.root))
-        return aim.exists() and within and not LEFT_OUT & {*aim.relative_to("/").parts}
+        is_within = target.is_relative_to(self.origin) or (self.root is not None and target.is_relative_to(self.root))
+        return target.exists() and is_within and not LEFT_OUT & {*target.relative_to("/").parts}
 
     def has_room(self, entry: os.DirEntry[str]) -> bool:
-        """Return True if an entry is copied, and count its bytes."""
-        size = entry.stat().st_size
-        if not is_copied(entry.name.lower(), size) or self._copied + size > self._room or self._seen > ENTRIES:
+        """Return True if an entry is to be copied, and count its bytes.
+
+        Copied are small files, Python sources, and files that look like results, which a script may overwrite.
+        """
+        size, name = entry.stat().st_size, entry.name.lower()
+        is_result = name.endswith((*RESULTS, *DATABASES)) or any(word in name for word in RESULT_WORDS)
+        is_copied = size <= SMALL or name.endswith(".py") or (is_result and size <= LARGE)
+        if not is_copied or self._copied + size > self._room or self._seen > ENTRIES:
             return False
         self._copied += size
         return True
 
-    def link(self, entry: os.DirEntry[str], aim: Path, to: Path) -> None:
+    def link(self, entry: os.DirEntry[str], target: Path, to: Path) -> None:
         """Link an entry to the original, and store the original's state."""
-        to.symlink_to(aim)
-        if aim.is_dir():
+        to.symlink_to(target)
+        if target.is_dir():
             self.linked.append(entry.name)
-        if aim.is_dir() or aim.is_file():
-            self.originals[str(aim)] = self.read_states(aim)
+        if target.is_dir() or target.is_file():
+            self.originals[str(target)] = self.read_states(target)
 
     def read_states(self, path: Path) -> dict[str, State]:
         """Return the state of a file, or of everything below a folder, until MAX_COMPARED is reached."""
@@ -197,17 +197,8 @@ class Mirror:
             folders.sort()
             for name in sorted(files):
                 path = Path(root) / name
-                if not path.is_symlink() and not self.is_unchanged(path):
+                if not path.is_symlink() and self._copies.get(str(path)) != read_state(path):
                     yield f"/{path.relative_to(self.folder)}", path
-
-    def is_unchanged(self, path: Path) -> bool:
-        """Return True if a copied file was not written to."""
-        return str(path) in self._copies and self._copies[str(path)] == read_state(path)
-
-
-def is_home(path: Path) -> bool:
-    """Return True for the user's home folder."""
-    return str(path) == os.path.expanduser("~")
 
 
 def is_full(folder: str) -> bool:
@@ -220,8 +211,7 @@ def is_full(folder: str) -> bool:
 
 
 def read_state(path: str | Path) -> State:
-    """Return a value that changes when a file is written or replaced, and not when it is read; of a folder, its
-    inode."""
+    """Return a value that changes when a file is written or replaced, not when it is read; of a folder, its inode."""
     found = os.stat(path)
     if stat.S_ISDIR(found.st_mode):
         return 0, 0, found.st_ino
@@ -229,7 +219,7 @@ def read_state(path: str | Path) -> State:
 
 
 def below(path: Path) -> Iterator[Path]:
-    """Yield a path and everything below it."""
+    """Yield a path and everything below it, without following links."""
     yield path
     for root, folders, files in os.walk(path):
         folders.sort()
@@ -243,9 +233,3 @@ def list_entries(folder: Path) -> list[os.DirEntry[str]]:
             return sorted(found, key=lambda entry: entry.name)
     except (PermissionError, FileNotFoundError):
         return []
-
-
-def is_copied(name: str, size: int) -> bool:
-    """Return True for small files, Python sources, and files that look like results, which a script may overwrite."""
-    looks = name.endswith((*RESULTS, *DATABASES)) or any(part in name for part in RESULT_WORDS)
-    return size <= SMALL or name.endswith(".py") or (looks and size <= LARGE)

@@ -1,7 +1,7 @@
 """Observations for a comparison: losses of each step, gradients of the first, weights at the end.
 
     RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1], "inputs": [3.2, 96.0],
-                                             "at": [13.2, 2.5]}, the last in seconds: a clock, and of the processor
+                                             "at": [13.2, 2.5]}; `at` is monotonic and process time in seconds
     RECORD/observed/rank-0/losses.npz        the same losses: "0 0" is the first of step 0
     RECORD/observed/rank-0/gradients.npz     of step 0, by parameter name
     RECORD/observed/rank-0/weights.npz       when the script ended or was stopped; buffers too
@@ -59,7 +59,7 @@ class Observation:
         self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as a backward pass leaves them
         self.trained: list[torch.Tensor] = []  # without an optimizer: the tensors that the last loss depends on
         self._inside = False  # a wrapped backward is running
-        self._look = Inspection() if plan.look else None
+        self._inspection = Inspection() if plan.look else None
         self._evaluations: list[str] = []
         self._roots = Roots(self._on_call, self._on_return)
 
@@ -71,14 +71,15 @@ class Observation:
         self._wrap_backward(torch.Tensor, "backward")
         self._wrap_backward(torch.autograd, "backward")
         self._wrap_scale(torch.amp.GradScaler)
-        if self._look:
-            self._look.start()
+        if self._inspection:
+            self._inspection.start()
 
     def close(self) -> None:
         """Remove the hooks on modules; backward and GradScaler stay wrapped."""
         self._roots.__exit__()
 
     def _on_call(self, module: nn.Module, args: Any) -> None:
+        """Remember a network that trains, when it is first called."""
         holder = unwrap_module(module)
         trains = any(parameter.requires_grad for parameter in holder.parameters())
         if trains and not any(holder is known for known in self.networks):
@@ -87,10 +88,10 @@ class Observation:
                 self.networks.append(holder)
                 if self.plan.shake and not self._steps:
                     perturb_network(holder)
-        if self._look:
-            self._look.record_inputs(holder, args)
+        if self._inspection:
+            self._inspection.record_inputs(holder, args)
             if trains:
-                self._look.record_network(type(holder).__name__, holder, module)
+                self._inspection.record_network(type(holder).__name__, holder, module)
 
     def _on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Record the fingerprint of a network's inputs, or of its output where gradients are off: an evaluation."""
@@ -105,6 +106,7 @@ class Observation:
             self._evaluations.append(json.dumps(fingerprint(output)))
 
     def _wrap_backward(self, owner: Any, name: str) -> None:
+        """Wrap a backward function, to record the losses that it is called for."""
         plain = getattr(owner, name)
 
         @functools.wraps(plain)
@@ -113,9 +115,10 @@ class Observation:
                 return plain(loss, *args, **kwargs)
             self._inside = True
             try:
-                self._losses += map(unscaled_loss, loss if isinstance(loss, (tuple, list)) else [loss])
-                if self._look:
-                    self._look.record_loss()
+                losses: Any = loss if isinstance(loss, (tuple, list)) else [loss]
+                self._losses += [getattr(scaled, _UNSCALED, scaled).detach() for scaled in losses]
+                if self._inspection:
+                    self._inspection.record_loss()
                 return plain(loss, *args, **kwargs)
             finally:
                 self._inside = False
@@ -123,6 +126,7 @@ class Observation:
         setattr(owner, name, backward)
 
     def _wrap_scale(self, scaler: Any) -> None:
+        """Wrap GradScaler.scale, so that a scaled loss knows its unscaled value."""
         plain = scaler.scale
 
         @functools.wraps(plain)
@@ -140,16 +144,16 @@ class Observation:
             self._optimizers.append(optimizer)
         if step:
             return
-        for name, parameter in self.named_tensors("parameters").items():
+        for name, parameter in self.named_tensors().items():
             if parameter.grad is not None and name not in self._gradients:
                 self._gradients[name] = as_array(parameter.grad)
 
-    def keep_gradients(self) -> None:
+    def record_gradients(self) -> None:
         """Record the gradients after a backward pass of the first step, in case no optimizer uses them."""
-        parameters = self.named_tensors("parameters").items()
+        parameters = self.named_tensors().items()
         self._raw_gradients |= {name: as_array(value.grad) for name, value in parameters if value.grad is not None}
 
-    def keep_function(
+    def record_function_gradients(
         self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor | None]
     ) -> None:
         """Record the loss, inputs and gradients of a function such as torch.autograd.grad.
@@ -158,7 +162,7 @@ class Observation:
         """
         self.trained = trained
         self._losses.append(loss.detach())
-        names = {id(value): name for name, value in self.named_tensors("parameters").items()}
+        names = {id(value): name for name, value in self.named_tensors().items()}
         for tensor, gradient in zip(trained, gradients, strict=False):
             if gradient is not None and id(tensor) in names:
                 self._raw_gradients[names[id(tensor)]] = as_array(gradient)
@@ -170,15 +174,14 @@ class Observation:
         at = (time.monotonic(), time.process_time())
         self._steps.append({"step": step, "losses": losses, "lr": rates, "inputs": self._inputs, "at": at})
         self._losses, self._inputs = [], []
-        if self._look:
-            self._look.finish_step(self._optimizers)
+        if self._inspection:
+            self._inspection.finish_step(self._optimizers)
 
-    def named_tensors(self, what: str) -> dict[str, torch.Tensor]:
-        """Return the "parameters", or with "everything" buffers too, by the names that the top of this file
-        explains."""
+    def named_tensors(self, with_buffers: bool = False) -> dict[str, torch.Tensor]:
+        """Return the parameters, and buffers, by the names that the top of this file explains."""
         tensors: dict[str, torch.Tensor] = {}
         for prefix, network in self._prefixes().items():
-            pairs = network.named_parameters() if what == "parameters" else parameters_and_buffers(network)
+            pairs = [*network.named_parameters(), *(network.named_buffers() if with_buffers else ())]
             tensors |= {prefix + name.replace("_orig_mod.", ""): value for name, value in pairs}
         return tensors | self._unnamed_parameters(tensors)
 
@@ -187,16 +190,16 @@ class Observation:
 
     def _unnamed_parameters(self, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return parameters that no network holds, by position: optimizer 0, group 0, the fourth."""
-        held = {id(value) for value in named.values()}
-        by_hand = {f"tensor.{number}": value for number, value in enumerate(self.trained) if id(value) not in held}
+        named_ids = {id(value) for value in named.values()}
         if not self._optimizers:
-            return by_hand
+            trained = enumerate(self.trained)
+            return {f"tensor.{number}": value for number, value in trained if id(value) not in named_ids}
         return {
             f"optimizer.{number}.{group}.{position}": value
             for number, optimizer in enumerate(self._optimizers)
             for group, parameters in enumerate(optimizer.param_groups)
             for position, value in enumerate(parameters["params"])
-            if id(value) not in held
+            if id(value) not in named_ids
         }
 
     def write(self, number: int) -> None:
@@ -208,11 +211,10 @@ class Observation:
         write_steps(folder, self._steps)
         (folder / EVALUATED).write_text("".join(line + "\n" for line in self._evaluations), encoding="utf-8")
         save_arrays(folder / "gradients.npz", self._gradients or self._raw_gradients)
-        save_arrays(
-            folder / "weights.npz", {name: as_array(value) for name, value in self.named_tensors("everything").items()}
-        )
-        if self._look:
-            self._look.write(folder, self._prefixes(), self._optimizers)
+        weights = {name: as_array(value) for name, value in self.named_tensors(with_buffers=True).items()}
+        save_arrays(folder / "weights.npz", weights)
+        if self._inspection:
+            self._inspection.write(folder, self._prefixes(), self._optimizers)
 
 
 def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
@@ -231,8 +233,10 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
 
 
 def fingerprint(value: Any) -> list[float]:
-    """Return two sums over each non-empty tensor: of its elements, weighted by their position so that another order
-    shows, and of their magnitudes. Of a large tensor every nth element is taken."""
+    """Return two sums over each non-empty tensor: of its elements, with weights by position, and of their magnitudes.
+
+    The weights make another order visible. Of a large tensor every nth element is taken.
+    """
     return [number for tensor in iterate_tensors(value) for number in compute_sums(tensor)]
 
 
@@ -259,10 +263,6 @@ def save_arrays(path: Path, arrays: Mapping[str, numpy.ndarray[Any, Any]]) -> No
                 numpy.save(file, numpy.asanyarray(array, order="C"), allow_pickle=False)
 
 
-def parameters_and_buffers(network: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    return [*network.named_parameters(), *network.named_buffers()]
-
-
 def unwrap_module(module: nn.Module) -> nn.Module:
     """Return the network inside DistributedDataParallel, DataParallel and torch.compile, however they nest."""
     import torch
@@ -280,17 +280,10 @@ def contains(outer: nn.Module, inner: nn.Module) -> bool:
     return any(module is inner for module in outer.modules())
 
 
-def unscaled_loss(loss: torch.Tensor) -> torch.Tensor:
-    """Return the loss before a GradScaler multiplied it, detached."""
-    unscaled: torch.Tensor = getattr(loss, _UNSCALED, loss)
-    return unscaled.detach()
-
-
 def as_array(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
     """Return a copy of a tensor as a dense array; bfloat16, which NumPy does not have, becomes float32."""
     import torch
 
-    plain = tensor.detach().to_dense() if tensor.layout is not torch.strided else tensor.detach()
-    plain = plain.cpu()
-    array: numpy.ndarray[Any, Any] = (plain.float() if plain.dtype is torch.bfloat16 else plain).numpy()
+    dense = (tensor.detach().to_dense() if tensor.layout is not torch.strided else tensor.detach()).cpu()
+    array: numpy.ndarray[Any, Any] = (dense.float() if dense.dtype is torch.bfloat16 else dense).numpy()
     return array.copy()

@@ -170,7 +170,7 @@ def find_folder(path: str) -> str:
 
 
 def choose_folders(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the folders to overlay so that all these paths are covered."""
+    """Return the outermost folders to overlay so that all paths are covered."""
     found = {find_folder(path) for path in paths if path} - {os.sep} - KERNELS_OWN
     return tuple(sorted(folder for folder in found if not is_below(folder, found)))
 
@@ -189,14 +189,13 @@ def check(result: int, what: str) -> None:
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    """Call mount(2)."""
+    """Call mount(2); raise OSError if it fails."""
     arguments = (os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode())
     check(_libc.mount(*arguments), f"mounting {kind or 'a folder'} at {target}")
 
 
 def make_namespace() -> None:
-    """Move this process into a new mount namespace; without the right to that, into a new user namespace too, in which
-    its user and group keep their ids."""
+    """Move this process into a new mount namespace, if need be with a new user namespace that keeps the ids."""
     if _libc.unshare(NEW_MOUNTS) != 0:
         user, group = os.getuid(), os.getgid()
         check(_libc.unshare(NEW_USER | NEW_MOUNTS), "making a mount namespace")

@@ -52,7 +52,7 @@ class Plan:
     origin: str = ""  # the folder in which the command was given
     replaces: str = ""  # the tree in whose place this side's files stand
     view: ViewName = "here"  # how the script sees the user's files
-    place: str = ""  # where the script sees its tree
+    place: str = ""  # the path at which the script sees its tree: `root`, or the mirror's counterpart
     module: str = ""  # name for `python -m`; `script` is its file
     language: str = "en"
     command: str = ""  # as the user gave it
@@ -60,14 +60,24 @@ class Plan:
 
     @property
     def project(self) -> str:
-        """Return the script's folder."""
+        """Return the folder of the script."""
         return str(Path(self.script).parent)
+
+    @property
+    def root(self) -> str:
+        """Return the folder of the project as the user knows it: the tree replaced, the own tree, or its folder."""
+        return self.replaces or self.tree or self.project
+
+    @property
+    def mirror(self) -> str:
+        """Return the folder below which a mirror reproduces the user's paths (`mirror.py`)."""
+        return os.path.join(self.record, "mirror")
 
     @property
     def main(self) -> str:
         """Return the file that is run: in a mirror without a second tree the mirror's copy, else the script."""
-        alone = self.view == "mirror" and not self.tree
-        return os.path.join(self.place, os.path.basename(self.script)) if alone else self.script
+        is_copy = self.view == "mirror" and not self.tree
+        return os.path.join(self.place, os.path.basename(self.script)) if is_copy else self.script
 
     @property
     def processes(self) -> int:
@@ -75,19 +85,19 @@ class Plan:
         return 1 if self.launches_itself else self.ranks
 
     def save(self) -> Path:
-        """Write the plan into its record."""
+        """Write the plan into its record; return the file."""
         path = Path(self.record) / FILE
         path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
         return path
 
 
 def load(path: str | Path) -> Plan:
-    """Read a plan."""
+    """Read a plan; raise BadRun if it cannot be read."""
     try:
-        read = json.loads(Path(path).read_text(encoding="utf-8"))
+        fields = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadRun(f"the plan of the rehearsal cannot be read: {path}: {error}.") from None
-    return Plan(**{**read, "arguments": tuple(read["arguments"]), "other_trees": tuple(read["other_trees"])})
+    return Plan(**{**fields, "arguments": tuple(fields["arguments"]), "other_trees": tuple(fields["other_trees"])})
 
 
 def current() -> Plan | None:
@@ -108,5 +118,5 @@ def rank() -> int:
     with suppress(ValueError, RuntimeError):  # another thread has just left the process group
         if group is not None and group.is_available() and group.is_initialized():
             return cast(int, group.get_rank())
-    said = os.environ.get("RANK") or os.environ.get("RANK_ID") or "0"
-    return int(said) if said.isdigit() else 0
+    variable = os.environ.get("RANK") or os.environ.get("RANK_ID") or "0"
+    return int(variable) if variable.isdigit() else 0

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,16 @@ class Printed:
 
     def __init__(self, record: str) -> None:
         self._folder = Path(record) / FOLDER
-        self._kept = 0
-        self._inside = False
+        self._characters = 0  # recorded so far
+        self._inside = False  # `record` is running, and may log itself
 
-    def keep(self, text: str) -> None:
+    def record(self, text: str) -> None:
         """Append a text to this process's file."""
-        if self._inside or not text or self._kept > MAX_CHARACTERS:
+        if self._inside or not text or self._characters > MAX_CHARACTERS:
             return
         self._inside = True
         try:
-            self._kept += len(text)
+            self._characters += len(text)
             self._folder.mkdir(exist_ok=True)
             with open(self._folder / f"{os.getpid()}.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps([rank(), text]) + "\n")
@@ -41,18 +42,16 @@ class Printed:
             self._inside = False
 
     def watch_stdout(self) -> None:
-        """Wrap stdout."""
+        """Wrap the `write` of stdout."""
         stream: Any = sys.stdout
         plain = stream.write
 
         def write(text: str) -> Any:
-            self.keep(text)
+            self.record(text)
             return plain(text)
 
-        try:
+        with suppress(AttributeError):  # a stream of the user's own whose attributes cannot be set
             stream.write = write
-        except AttributeError:  # a stream of the user's own that has no room for it
-            return
 
     def watch_logging(self) -> None:
         """Wrap the handling of log records from the user's files."""
@@ -61,7 +60,7 @@ class Printed:
 
         def handle(self_: logging.Logger, entry: logging.LogRecord) -> None:
             if limits.is_users(entry.pathname):
-                self.keep(f"{entry.getMessage()}\n")
+                self.record(f"{entry.getMessage()}\n")
             plain(self_, entry)
 
         logger.handle = handle
@@ -78,7 +77,7 @@ def install(plan: Plan) -> None:
 
 def read_lines(record: str) -> dict[int, list[str]]:
     """Return the non-empty lines of each rank; of several processes of a rank, those of the one with the most lines."""
-    found: dict[int, list[str]] = {}
+    longest: dict[int, list[str]] = {}
     for path in sorted((Path(record) / FOLDER).glob("*.jsonl")):
         by_rank: dict[int, str] = {}
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -86,6 +85,6 @@ def read_lines(record: str) -> dict[int, list[str]]:
             by_rank[number] = by_rank.get(number, "") + text
         for number, text in by_rank.items():
             lines = [line for line in text.replace("\r", "\n").splitlines() if line.strip()]
-            if len(lines) > len(found.get(number, [])):
-                found[number] = lines
-    return found
+            if len(lines) > len(longest.get(number, [])):
+                longest[number] = lines
+    return longest

@@ -51,43 +51,37 @@ def rehearse(plan: Plan, tell: Callable[[str], None]) -> Summary:
         end = run_ranks(plan, command, tell) if plan.processes > 1 else run_alone(plan, command)
     finally:
         wrote, changed = files.close()
-    tell_changed(changed, tell)
-    return make_summary(plan, end, wrote, changed)
-
-
-def tell_changed(changed: list[str], tell: Callable[[str], None]) -> None:
-    """Warn of files of the user that were changed while the script ran."""
     for path in changed[:SHOWN]:
         tell(f"ATTENTION: your own {path} was changed while the script ran; it is reached through a link.")
     if len(changed) > SHOWN:
         tell(f"ATTENTION: so were {len(changed) - SHOWN} more; summary.json names them.")
+    return make_summary(plan, end, wrote, changed)
 
 
 def run_alone(plan: Plan, command: list[str]) -> End:
-    """Run the script in one process."""
-    with open_terminal() as stdin:
-        return run_with(stdin, plan, command)
-
-
-def run_with(stdin: int, plan: Plan, command: list[str]) -> End:
-    """Run the script with a given stdin."""
-    process = subprocess.Popen(command, env=make_environment(plan), cwd=plan.work, stdin=stdin, start_new_session=True)
+    """Run the script in one process; a negative code of Popen, -N, becomes a shell's 128 + N for signal N."""
     bound = ""
-    try:
-        with forward_signals(process.pid) as signals:
-            code = wait(process, plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else None, signals)
-    except subprocess.TimeoutExpired:
-        print("viaduct rehearse: the process does not answer and is killed.", file=sys.stderr, flush=True)
-        code = 128 + signals[0] if signals else 1
-        bound = "" if signals else "time"
-    finally:
-        end_group(process.pid)
-        process.wait()
+    with open_terminal() as stdin:
+        environment = make_environment(plan)
+        process = subprocess.Popen(command, env=environment, cwd=plan.work, stdin=stdin, start_new_session=True)
+        try:
+            with forward_signals(process.pid) as signals:
+                code = wait(process, plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else None, signals)
+        except subprocess.TimeoutExpired:
+            print("viaduct rehearse: the process does not answer and is killed.", file=sys.stderr, flush=True)
+            code = 128 + signals[0] if signals else 1
+            bound = "" if signals else "time"
+        finally:
+            end_group(process.pid)
+            process.wait()
     return End(code if code >= 0 else 128 - code, interrupted=signals[0] if signals else 0, bound=bound)
 
 
 def wait(process: subprocess.Popen[Any], limit: float | None, signals: list[int]) -> int:
-    """Wait for a process; after a signal, at most `GRACE_S` longer."""
+    """Return a process's exit code; raise TimeoutExpired after `limit` seconds, None: no limit.
+
+    `signals` grows while this waits. After the first signal the limit is at most `GRACE_S` from then on.
+    """
     end = time.monotonic() + limit if limit is not None else None
     while True:
         with suppress(subprocess.TimeoutExpired):
@@ -100,36 +94,36 @@ def wait(process: subprocess.Popen[Any], limit: float | None, signals: list[int]
 
 
 def end_group(pid: int) -> None:
-    """Kill what is left of the script's process group."""
+    """Kill what is left of the script's process group; `pid` is its leader, which may have ended."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> End:
     """Run several ranks of the script."""
-    from viaduct.cluster.launch import quiet_import, threads
+    from viaduct.cluster.launch import limit_threads, quiet_import
 
     with quiet_import():
-        from viaduct.cluster.agent import conduct
+        from viaduct.cluster.agent import run_agent
         from viaduct.cluster.rendezvous import LocalRendezvous
 
-    def own(given: Mapping[str, str]) -> dict[str, str]:
-        return {**threads(plan.ranks), **rank_variables(plan, given)}
+    def make_variables(torchrun: Mapping[str, str]) -> dict[str, str]:
+        return {**limit_threads(plan.ranks), **rank_variables(plan, torchrun)}
 
     logs = Path(plan.record) / "ranks"
     here = os.getcwd()
     with replaced_environment(make_environment(plan)), Overdue(plan) as overdue:
         os.chdir(plan.work)
         try:
-            outcome = conduct(
+            outcome = run_agent(
                 command,
                 plan.ranks,
                 LocalRendezvous(uuid.uuid4().hex),
                 max_restarts=0,
                 log_dir=str(logs),
                 show_all=True,
-                own=own,
-                tell=tell,
+                get_variables=make_variables,
+                report=tell,
             )
         finally:
             os.chdir(here)
@@ -137,16 +131,15 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
         return End(128 + outcome.signal, interrupted=0 if outcome.by_ranks else outcome.signal)
     if not outcome.failures:
         return End(0)
-    heard = last_activity(
-        Path(plan.record)
-    )  # torch looks at its ranks ten times a second, and sees several ends at once
-    first = min(outcome.failures, key=lambda failure: heard.get(failure.rank, 0.0))
+    # torch polls its ranks ten times a second, and may see several ends at once: the rank that was silent first.
+    activity = last_activity(Path(plan.record))
+    first = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
     tell(f"rank {first.rank} ended with {first.exit_code}; the others are ended.")
     return End(first.exit_code if first.exit_code >= 0 else 128 - first.exit_code, rank=first.rank, bound=overdue.bound)
 
 
 class Overdue:
-    """Kills ranks that do not keep to their time themselves, as `run_alone` does with a process."""
+    """Kills ranks that run on after their time limit; `bound` is "time" then. `run_alone` does so with its process."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.bound = plan, ""
@@ -162,7 +155,7 @@ class Overdue:
         self._timer.cancel()
 
     def kill(self) -> None:
-        """Kill the ranks."""
+        """Kill the processes of this rehearsal."""
         self.bound = "time"
         print("viaduct rehearse: the ranks do not answer and are killed.", file=sys.stderr, flush=True)
         for pid in self.find_processes():
@@ -170,7 +163,7 @@ class Overdue:
                 os.kill(pid, signal.SIGKILL)
 
     def find_processes(self) -> list[int]:
-        """Return our descendants that have this rehearsal's plan."""
+        """Return the descendants of this process that belong to this rehearsal, by their environment."""
         mark = f"{VARIABLE}={Path(self.plan.record) / FILE}".encode()
         found = []
         for pid in [*iterate_processes(os.getpid())][1:]:

@@ -13,45 +13,44 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-WIDTH = 160  # bytes of a note, which is overwritten in place by one write: a reader never finds half of one
+WIDTH = 160  # bytes of a note: one write replaces the old one completely, so that a reader never finds half of it
 
 
 class Progress:
-    """The note of this process in one folder of the record; the file is created by the first `note`."""
+    """The progress file of this process in one folder of the record; the first `note` creates it."""
 
     def __init__(self, record: str, folder: str) -> None:
         self.folder = Path(record) / folder
         self._file, self._pid = -1, 0
 
-    def note(self, **said: Any) -> None:
+    def note(self, **values: Any) -> None:
         """Replace the progress file of this process."""
         if self._pid != os.getpid():  # the first one, or this process was forked
             self.folder.mkdir(exist_ok=True)
             self._pid = os.getpid()
             self._file = os.open(self.folder / f"{self._pid}.json", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.pwrite(self._file, json.dumps(said).ljust(WIDTH).encode(), 0)
+        os.pwrite(self._file, json.dumps(values).ljust(WIDTH).encode(), 0)
 
 
 def read(record: Path, folder: str) -> dict[str, dict[str, Any]]:
     """Return the progress of each process."""
-    found = {path.stem: path.read_text() for path in sorted((record / folder).glob("*.json"))}
-    return {pid: json.loads(text) for pid, text in found.items() if text.strip()}
+    texts = {path.stem: path.read_text() for path in sorted((record / folder).glob("*.json"))}
+    return {pid: json.loads(text) for pid, text in texts.items() if text.strip()}
 
 
 def gather_notes(record: Path) -> list[Mapping[str, Any]]:
-    """Return the note in `ended` of every process that viaduct started; the one in `alive`, with code None, where that
-    is missing."""
+    """Return the note in `ended` of each process that viaduct started, or else that in `alive`, with code None."""
     alive = {
-        pid: {"code": None, "stopped": False, "bound": "", "failure": "", **said}
-        for pid, said in read(record, "alive").items()
+        pid: {"code": None, "stopped": False, "bound": "", "failure": "", **note}
+        for pid, note in read(record, "alive").items()
     }
     return [*(alive | read(record, "ended")).values()]
 
 
 def last_activity(record: Path) -> dict[int, float]:
-    """Return when each rank was last heard of."""
-    found: dict[int, float] = {}
+    """Return the time of each rank's last note."""
+    times: dict[int, float] = {}
     for folder in ("alive", "ended"):  # a note in `ended` is later than the one in `alive`
-        for pid, said in read(record, folder).items():
-            found[said["rank"]] = (record / folder / f"{pid}.json").stat().st_mtime
-    return found
+        for pid, note in read(record, folder).items():
+            times[note["rank"]] = (record / folder / f"{pid}.json").stat().st_mtime
+    return times

@@ -21,16 +21,14 @@ from viaduct.path_errors import refuse_special_file
 from viaduct.rehearsal.plan import On, StageName
 from viaduct.scripts import notebook_runs
 
+# The stage of a script, torch or tf1, by the packages that it imports. A stage is the folder of stand-ins for one
+# framework: torch_stage/ or tf1_stage/.
 FRAMEWORKS: dict[str, StageName] = {
-    "torch": "torch",
-    **dict.fromkeys(PLUGINS, "torch"),
-    "torchvision": "torch",
-    "tensorflow": "tf1",
-    **dict.fromkeys(NPU.tensorflow_modules, "tf1"),
-    "keras": "tf1",
+    **dict.fromkeys(("torch", "torchvision", *PLUGINS), "torch"),
+    **dict.fromkeys(("tensorflow", "keras", *NPU.tensorflow_modules), "tf1"),
 }
 PROVIDED = {*PLUGINS, *NPU.tensorflow_modules, "horovod", "npu_device"}  # packages that the stages stand in for
-PIP = {
+PIP = {  # names on PyPI of packages that are imported under another name
     "cv2": "opencv-python",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
@@ -46,6 +44,7 @@ PIP = {
     "pycocotools": "pycocotools",
 }
 NOT_ON_PYPI = {"apex": "apex is no package of PyPI (that one is another): use torch.amp, or the card vendor's apex."}
+# Functions that start ranks, and names of functions that run a command, which may be one of LAUNCHER_WORDS.
 LAUNCHERS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.distributed.launcher"}
 STARTERS = {"run", "call", "check_call", "check_output", "Popen", "system"}
 LAUNCHER_WORDS = {"torchrun", "torch.distributed.run", "torch.distributed.launch"}  # as words of a command
@@ -82,19 +81,13 @@ class Project:
 
     @property
     def root(self) -> Path:
-        """Return the innermost folder that holds the script, the folders of its modules and all files that were
-        read."""
+        """Return the innermost folder that holds the script, its modules' folders and all files that were read."""
         beside = [source.path.parent for source in self.sources]
         return Path(os.path.commonpath([self.script.parent, *self.folders, *beside]))
 
     def imported_packages(self) -> set[str]:
-        """Return the top-level packages that the project imports."""
+        """Return the top-level names of all imports."""
         return {statement.module.partition(".")[0] for source in self.sources for statement in source.imports}
-
-    def called_names(self) -> set[str]:
-        """Return the names of methods and functions that are called, without what stands before the dot."""
-        calls = (node for source in self.sources for node in ast.walk(source.tree) if isinstance(node, ast.Call))
-        return {last_name(call.func) for call in calls}
 
 
 def read(script: Path) -> Project:
@@ -103,36 +96,34 @@ def read(script: Path) -> Project:
     Files other than the script that cannot be read are left out. At most FILES_LIMIT files are read.
     """
     sources: dict[Path, Source] = {}
-    layout = Layout(script)
+    search = ModuleSearch(script)
     waiting = [script]
     while waiting and len(sources) < FILES_LIMIT:
         path = waiting.pop()
-        if path in sources:
-            continue
-        if (source := read_source(path, path == script)) is None:
+        if path in sources or (source := read_source(path, path == script)) is None:
             continue
         sources[path] = source
-        waiting += [found for statement in source.imports for found in layout.find(statement.module)]
+        waiting += [found for statement in source.imports for found in search.find(statement.module)]
         waiting += [*relative_files(source), *started_files(source)]
-    return Project(script, list(sources.values()), sorted(layout.used))
+    return Project(script, list(sources.values()), sorted(search.used))
 
 
 def find_module(name: str) -> Path:
     """Return the file that `python -m NAME` runs here, without importing anything; raise BadValue if there is none."""
-    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    on_path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if not all(part.isidentifier() for part in name.split(".")):
         raise BadValue(f"{name!r} is no module's name.", "Write it as for `python -m`: pkg.train. Files go without -m.")
-    for folder in (os.getcwd(), *given):
+    for folder in (os.getcwd(), *on_path):
         base = Path(os.path.abspath(folder)).joinpath(*name.split("."))
         for path in (base / "__main__.py", base.with_suffix(".py")):
             if path.is_file() and (path.name != "__main__.py" or base.is_dir()):
                 return path.resolve()
-    if base.is_dir() or any(Path(folder, *name.split(".")).is_dir() for folder in (".", *given)):
+    if base.is_dir() or any(Path(folder, *name.split(".")).is_dir() for folder in (".", *on_path)):
         raise BadValue(f"{name!r} is a package without __main__.py.", "Name a module of it.")
     raise BadValue(f"there is no module {name!r} here or on PYTHONPATH.", "It is looked for as `python -m` does.")
 
 
-class Layout:
+class ModuleSearch:
     """Folders in which a script's modules may lie, by the usual project layouts.
 
     These are the script's folder, the one that holds its package, those on PYTHONPATH, the folder of the command, and
@@ -143,17 +134,17 @@ class Layout:
 
     def __init__(self, script: Path) -> None:
         self.script = script
-        self.used: set[Path] = set()
-        package = script.parent
+        self.used: set[Path] = set()  # folders in which modules were found, without the script's
+        package = script.parent  # becomes the folder that holds the outermost package around the script
         while (package / "__init__.py").is_file() and package.parent != package:
             package = package.parent
         self.package = package
         self.top = find_top(script)
         above = [folder for folder in (package, *package.parents) if folder.is_relative_to(self.top)]
-        given = [Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-        first = [script.parent, package, *given, Path.cwd().resolve(), *above]
-        folders = [folder for folder in dict.fromkeys(first) if folder.is_relative_to(self.top)]
-        self.folders = [*dict.fromkeys(each for folder in folders for each in (folder, folder / "src"))]
+        on_path = [Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        candidates = [script.parent, package, *on_path, Path.cwd().resolve(), *above]
+        inside = [folder for folder in candidates if folder.is_relative_to(self.top)]
+        self.folders = [*dict.fromkeys(path for folder in inside for path in (folder, folder / "src"))]
         self._below: list[Path] | None = None
 
     def find(self, module: str) -> list[Path]:
@@ -167,6 +158,7 @@ class Layout:
         return self._find_in(module, self.below())
 
     def _find_in(self, module: str, folders: list[Path]) -> list[Path]:
+        """Return a module's files in the first folder that has it, and note that folder as used."""
         for folder in folders:
             if found := list(local_files(module, folder)):
                 if folder != self.script.parent:
@@ -183,8 +175,7 @@ class Layout:
 
 
 def find_top(script: Path) -> Path:
-    """Return the innermost folder above a script that has one of MARKS; else the current folder if the script is below
-    it, else the script's folder."""
+    """Return the innermost folder above a script that has one of MARKS, else the current folder, else the script's."""
     for folder in script.parents:
         if any((folder / name).exists() for name in MARKS):
             return folder
@@ -192,31 +183,30 @@ def find_top(script: Path) -> Path:
     return here if script.is_relative_to(here) else script.parent
 
 
-def subfolders(folder: Path) -> Iterator[Path]:
+def subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder that are neither hidden nor links; nothing if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                    yield Path(entry.path)
+            return [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")]
     except OSError:
-        return
+        return []
 
 
 def is_importable(top: str) -> bool:
-    """Return True if a package of that name is installed."""
+    """Return True if a package is installed; it is not imported."""
     try:
         return importlib.util.find_spec(top) is not None
     except (ImportError, ValueError):
         return False
 
 
-def read_source(path: Path, must: bool) -> Source | None:
-    """Return a script or notebook, parsed; None if it cannot be read. With `must` raise BadValue instead."""
+def read_source(path: Path, required: bool) -> Source | None:
+    """Return a script or notebook, parsed; None if it cannot be read. With `required` raise BadValue instead."""
     try:
         refuse_special_file(path)
         tree = ast.parse(notebook_runs.read_source(path, path.read_bytes()), str(path))
     except (OSError, SyntaxError, ValueError, RecursionError) as error:
-        if must:
+        if required:
             reason = error.strerror if isinstance(error, OSError) else error
             raise BadValue(f"{str(path)!r} is not a Python script that can be read: {reason}.") from None
         return None
@@ -255,7 +245,7 @@ def local_files(module: str, folder: Path) -> Iterator[Path]:
 def relative_files(source: Source) -> Iterator[Path]:
     """Yield the files that relative imports refer to."""
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.ImportFrom) and node.level:
+        if isinstance(node, ast.ImportFrom) and 0 < node.level <= len(source.path.parents):
             folder = source.path.parents[node.level - 1]
             before = f"{node.module}." if node.module else ""
             for alias in node.names:
@@ -263,8 +253,10 @@ def relative_files(source: Source) -> Iterator[Path]:
 
 
 def started_files(source: Source) -> Iterator[Path]:
-    """Yield scripts that a file names in a string, relative to its folder or the current one: a launcher starts
-    them."""
+    """Yield scripts that a file names in a string, as commands that it starts do: "train.py".
+
+    Names are relative to its folder or the current one.
+    """
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
             for folder in (source.path.parent, Path.cwd()):
@@ -277,7 +269,14 @@ def last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-# Which stage
+def relative_sources(known: Project, root: Path) -> dict[str, Path]:
+    """Return the project's Python files by their paths below a folder; those elsewhere by their names."""
+    paths = [source.path.resolve() for source in known.sources]
+    folder = root.resolve()
+    return {(path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name): path for path in paths}
+
+
+# The stage of a script
 
 
 def stage_of(project: Project) -> StageName:
@@ -287,8 +286,8 @@ def stage_of(project: Project) -> StageName:
     Where both frameworks are imported, the stage is torch if the project calls `backward`, else tf1. Raise BadValue if
     none is imported.
     """
-    own = [source for source in project.sources if source.path == project.script]
-    for imports in (sure_imports(own), sure_imports(project.sources)):
+    script = [source for source in project.sources if source.path == project.script]
+    for imports in (sure_imports(script), sure_imports(project.sources)):
         if len(imports) == 1:
             return imports.pop()
     found = {FRAMEWORKS[name] for name in project.imported_packages() if name in FRAMEWORKS}
@@ -299,7 +298,8 @@ def stage_of(project: Project) -> StageName:
         )
     if len(found) == 1:
         return found.pop()
-    return "torch" if "backward" in project.called_names() else "tf1"
+    calls = (node for source in project.sources for node in ast.walk(source.tree) if isinstance(node, ast.Call))
+    return "torch" if any(last_name(call.func) == "backward" for call in calls) else "tf1"
 
 
 def sure_imports(sources: list[Source]) -> set[StageName]:
@@ -312,8 +312,7 @@ def sure_imports(sources: list[Source]) -> set[StageName]:
 
 
 def refuse_missing(project: Project, on: On) -> None:
-    """Raise BadValue with the packages that the project surely imports and that are not installed, and how to install
-    them."""
+    """Raise BadValue with packages that the project surely imports and that are not installed, and the pip command."""
     missing: dict[str, str] = {}
     for source in project.sources:
         for statement in source.imports:
@@ -339,23 +338,12 @@ def pip_line(names: dict[str, str] | list[str]) -> str:
     hints = [NOT_ON_PYPI[name] for name in names if name in NOT_ON_PYPI]
     if "tensorflow" in names and sys.version_info >= NO_TENSORFLOW:
         hints.append("TensorFlow 2.15 needs Python 3.11 or older.")
-    found = sorted({pip_name(name) for name in names if name not in NOT_ON_PYPI})
-    return " ".join([*(["pip install " + " ".join(found)] if found else []), *hints])
+    on_pypi = [name for name in names if name not in NOT_ON_PYPI]
+    packages = {f"'viaduct[{EXTRAS[name]}]'" if name in EXTRAS else PIP.get(name, name) for name in on_pypi}
+    return " ".join([*(["pip install " + " ".join(sorted(packages))] if packages else []), *hints])
 
 
-def pip_name(package: str) -> str:
-    """Return a package's name on PyPI."""
-    return f"'viaduct[{EXTRAS[package]}]'" if package in EXTRAS else PIP.get(package, package)
-
-
-# Its own launching
-
-
-def relative_sources(known: Project, root: Path) -> dict[str, Path]:
-    """Return the project's Python files by their paths below a folder; those elsewhere by their names."""
-    paths = [source.path.resolve() for source in known.sources]
-    folder = root.resolve()
-    return {(path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name): path for path in paths}
+# Ranks that a script launches itself
 
 
 def launch_line(project: Project) -> str:
@@ -369,8 +357,7 @@ def launch_line(project: Project) -> str:
 
 
 def is_torchrun(call: ast.Call) -> bool:
-    """Return True for `subprocess.run([sys.executable, "-m", "torch.distributed.run", …])` or such a command as one
-    string."""
+    """Return True for `subprocess.run([…, "-m", "torch.distributed.run", …])` or such a command as one string."""
     texts = [node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return any(LAUNCHER_WORDS & set(text.split()) for text in texts) and last_name(call.func) in STARTERS
 
@@ -389,7 +376,7 @@ def bound_names(tree: ast.Module) -> dict[str, str]:
 
 
 def dotted_name(node: ast.expr, names: dict[str, str]) -> str:
-    """Return an expression as a dotted name; empty if it is none."""
+    """Return an expression as a dotted name, by `names` from `bound_names`; of `f().a` only ".a", of `f()` nothing."""
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id)
     return f"{dotted_name(node.value, names)}.{node.attr}" if isinstance(node, ast.Attribute) else ""

@@ -1,10 +1,13 @@
 """Makes a process import the project's modules from its own tree, and records every project file that it executes.
 
+`carry` compares two trees, the original and the migrated project (`trees.py`). A process runs one of them: its own.
+A `position` is a file's path within a tree, a `counterpart` the file at that position in the own tree.
+
 RECORD/modules.jsonl has a line for each: {"name": "lib.net", "file": …, "position": "lib/net.py", "tree": "own",
 "sha256": …, "from_file": true, "pid": …}. The hash is that of the file's bytes. Bytecode caches of the own tree are not
-read: a stale one would run under the name of a file that has changed since. Code that was not loaded by our loader
-(`exec`, a loader of the script's own, bytecode without source) is compared with what its file compiles to; `from_file`
-is false where the two are not the same code.
+read: a stale one would run under the name of a file that has changed since. Code that `OwnLoader` did not load (`exec`,
+a loader of the script's own, bytecode without source) is compared with what its file compiles to; `from_file` is false
+where the two differ.
 """
 
 from __future__ import annotations
@@ -21,58 +24,70 @@ import runpy
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from viaduct.rehearsal import trees
-from viaduct.rehearsal.counters import compile_plain, open_counters
+from viaduct.rehearsal import counters, trees
+from viaduct.rehearsal.counters import Counters, compile_plain
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.trees import Trees
 from viaduct.scripts.notebook_runs import read_source
+from viaduct.scripts.runner import Script
 
 FILE = "modules.jsonl"
 OPENED = 64  # Python files, read by the script itself, that are remembered
-GENERATED = "__autograph_generated_file"  # source that TensorFlow generates from functions of files that are recorded
+GENERATED = "__autograph_generated_file"  # in the names of files that TensorFlow generates from recorded functions
+# Compiler flags of all `from __future__ import …`.
 FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
-_installed: list[Recorder] = []
+_installed: list[Recorder] = []  # this process's recorder; empty until `install`
 
 
-def install(plan: Plan) -> Recorder | None:
-    """Begin to record in this process and those that it forks, and return the recorder.
-
-    Return None, and do nothing, where no two trees are compared.
-    """
-    found = trees.trees_of_plan(plan)
-    if found is None or _installed:
-        return find_installed()
-    recorder = Recorder(plan, found)
+def install(plan: Plan) -> None:
+    """Begin to record in this process and those that it forks; do nothing where no two trees are compared."""
+    compared = trees.trees_of_plan(plan)
+    if compared is None or _installed:
+        return
+    recorder = Recorder(plan, compared)
     _installed.append(recorder)
     finder = OwnTree(recorder)
     sys.meta_path.insert(0, finder)
     wrap_spec_from_file(finder)
-    sys.path[:] = [found.counterpart(entry) if entry else entry for entry in sys.path]
+    sys.path[:] = [compared.counterpart(entry) if entry else entry for entry in sys.path]
     wrap_run_path(recorder)
     sys.addaudithook(recorder.audit)
-    return recorder
 
 
 def find_installed() -> Recorder | None:
-    """Return the recorder of this process."""
+    """Return the recorder of this process; None where none was installed."""
     return _installed[0] if _installed else None
+
+
+def compile_recorded(script: Script) -> Script:
+    """Return a script compiled by this process's recorder, so that its file is recorded and changed lines are counted.
+
+    Lines are counted by `counters.py`. The script's `file` becomes the path under which the script sees itself. Without
+    a recorder the script stays as it is.
+    """
+    recorder = find_installed()
+    if recorder is None:
+        return script
+    code = recorder.compile_file(script.file.read_bytes(), str(script.file), "__main__")
+    return replace(script, code=code, file=Path(recorder.trees.show(str(script.file))))
 
 
 class Recorder:
     """Compiles the project's files and records the files that are executed."""
 
-    def __init__(self, plan: Plan, known: Trees) -> None:
-        self.trees = known
+    def __init__(self, plan: Plan, compared: Trees) -> None:
+        self.trees = compared
         self._path = Path(plan.record) / FILE
-        self._counters = open_counters(plan.record)
+        self._counters = Counters(plan.record) if (Path(plan.record) / counters.FILE).exists() else None
         self._compiled: dict[int, CodeType] = {}  # code that `compile_file` returned, by id
         self._recorded: set[tuple[Any, ...]] = set()
-        self._opened: dict[str, tuple[str, CodeType | None]] = {}  # hash and code of the files that the script read
-        self._state = threading.local()
+        self._opened: dict[str, tuple[bytes, CodeType]] = {}  # content and code of the files that the script read
+        self._state = threading.local()  # `.busy`: the audit hook, or a read of ours, is running in this thread
 
     def compile_file(self, data: bytes, path: str, name: str) -> CodeType:
         """Compile the bytes of a project's file and record them."""
@@ -82,14 +97,6 @@ class Recorder:
         self._compiled[id(code)] = code
         self.record(name, path, hashlib.sha256(data).hexdigest(), True)
         return code
-
-    def load_main(self, path: Path) -> CodeType:
-        """Return the code of the script that is started, and record the file."""
-        return self.compile_file(path.read_bytes(), str(path), "__main__")
-
-    def show_main(self, path: Path) -> Path:
-        """Return the path under which the script sees itself."""
-        return Path(self.trees.show(str(path)))
 
     def record(self, name: str, path: str, digest: str, from_file: bool) -> None:
         """Record a file that was executed, once for each process and content."""
@@ -108,13 +115,13 @@ class Recorder:
             os.close(file)
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """Audit hook: examine code that is executed without our loader, and remember Python files that are opened."""
+        """Audit hook: examine code that OwnLoader did not load, and remember Python files that are opened."""
         if event not in ("exec", "open") or getattr(self._state, "busy", False):
             return
         self._state.busy = True
         try:
-            if event == "open":
-                self._remember(args[0], args[2])
+            if event == "open":  # its arguments are path, mode and flags
+                self._remember_file(args[0], args[2])
             elif isinstance(args[0], CodeType) and args[0].co_name == "<module>" and id(args[0]) not in self._compiled:
                 self._examine(args[0])
         finally:
@@ -128,7 +135,7 @@ class Recorder:
         finally:
             self._state.busy = False
 
-    def _remember(self, path: Any, flags: Any) -> None:
+    def _remember_file(self, path: Any, flags: Any) -> None:
         """Remember a Python file of the project that the script reads: its text may be handed to exec()."""
         if not isinstance(path, (str, bytes, os.PathLike)) or not isinstance(flags, int) or flags & os.O_WRONLY:
             return
@@ -139,9 +146,10 @@ class Recorder:
                 code = compile(data, "<string>", "exec", dont_inherit=True)
             except (OSError, SyntaxError, ValueError):
                 return
-            self._opened[name] = hashlib.sha256(data).hexdigest(), code
+            self._opened[name] = data, code
 
     def _examine(self, code: CodeType) -> None:
+        """Record the file of a module's code that is executed; `from_file` tells whether the file compiles to it."""
         file = code.co_filename
         if file == "<string>":
             self._examine_text(code)
@@ -150,16 +158,17 @@ class Recorder:
             try:
                 data = Path(path).read_bytes()
             except OSError:
-                if path.endswith(".py"):  # bytecode without its source; any other name was made up
+                if path.endswith(".py"):  # bytecode without its source; another name is not that of a file
                     self.record("", path, "", False)
                 return
             self.record("", path, hashlib.sha256(data).hexdigest(), is_same_code(data, file, code))
 
     def _examine_text(self, code: CodeType) -> None:
         """Record the file whose text is executed, as in `exec(open("settings.py").read())`."""
-        for path, (digest, known) in self._opened.items():
-            if known == code:
-                self.record("", path, digest, True)
+        inherits = code.co_flags & FUTURES  # exec() compiles a text with the `from __future__` imports around it
+        for path, (data, known) in self._opened.items():
+            if known == code or (inherits and is_same_code(data, "<string>", code)):
+                self.record("", path, hashlib.sha256(data).hexdigest(), True)
                 return
 
 
@@ -196,7 +205,6 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
         raise OSError("bytecode caches of the project are not used")
 
     def source_to_code(self, data: Any, path: Any, *, _optimization: int = -1) -> CodeType:  # type: ignore[override]
-        """Compile the source and record the file."""
         return self.recorder.compile_file(bytes(data), os.fspath(path), self.name)
 
 
@@ -213,15 +221,16 @@ class OwnTree(importlib.abc.MetaPathFinder):
         for finder in list(sys.meta_path):
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
-            where = own
+            search_path = own
             if finder is importlib.machinery.PathFinder and path is None:
-                where = [self.trees.counterpart(entry or os.getcwd()) for entry in sys.path]
-            spec = finder.find_spec(name, where, target)
+                search_path = [self.trees.counterpart(entry or os.getcwd()) for entry in sys.path]
+            spec = finder.find_spec(name, search_path, target)
             if spec is not None:
                 return self.own_spec(name, spec)
         return None
 
     def own_spec(self, name: str, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec:
+        """Return a spec that loads the own tree's file and records it; the same spec for files outside of the trees."""
         folders = spec.submodule_search_locations
         if spec.origin is None or not spec.has_location:
             if folders is not None and any(self.trees.counterpart(entry) != entry for entry in folders):
@@ -239,10 +248,10 @@ class OwnTree(importlib.abc.MetaPathFinder):
         else:
             return spec
         search = [self.trees.counterpart(entry) for entry in folders] if folders is not None else None
-        made = importlib.machinery.ModuleSpec(name, loader, origin=path, is_package=search is not None)
-        made.has_location = True
-        made.submodule_search_locations = search
-        return made
+        own = importlib.machinery.ModuleSpec(name, loader, origin=path, is_package=search is not None)
+        own.has_location = True
+        own.submodule_search_locations = search
+        return own
 
 
 def wrap_spec_from_file(finder: OwnTree) -> None:
@@ -259,16 +268,16 @@ def wrap_spec_from_file(finder: OwnTree) -> None:
 
 def wrap_run_path(recorder: Recorder) -> None:
     """Wrap the loading of code in runpy, so that a spawned process loads its script from the own tree."""
-    inner: Any = runpy
-    plain = inner._get_code_from_file
+    runpy_module: Any = runpy
+    plain = runpy_module._get_code_from_file
 
-    def own_code(*given: Any) -> Any:
-        *before, path = given
+    def own_code(*args: Any) -> Any:  # before Python 3.12 (name, path), and the result has the path too
+        *name, path = args
         own = recorder.trees.counterpart(os.fspath(path))
-        found = plain(*before, own)
-        if recorder.trees.side(own) != "own" or not os.fspath(own).endswith(".py"):
-            return found
-        code = recorder.compile_file(Path(own).read_bytes(), str(own), "__mp_main__")
-        return (code, own) if isinstance(found, tuple) else code
+        result = plain(*name, own)
+        if recorder.trees.side(own) != "own" or not own.endswith(".py"):
+            return result
+        code = recorder.compile_file(Path(own).read_bytes(), own, "__mp_main__")
+        return (code, own) if isinstance(result, tuple) else code
 
-    inner._get_code_from_file = own_code
+    runpy_module._get_code_from_file = own_code

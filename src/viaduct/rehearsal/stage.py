@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import random
 import re
 import warnings
 from pathlib import Path
 from typing import Protocol
 
 from viaduct.errors import BadValue
-from viaduct.rehearsal import guard, printing, seeds
+from viaduct.rehearsal import guard, printing
 from viaduct.rehearsal.plan import Plan, rank
 
-TORCH_SINCE = (2, 13)
-"""The first release in which a device can be registered from Python (torch._C._acc with hooks and a guard)."""
-
-
+TORCH_SINCE = (2, 13)  # the first release in which a device can be registered from Python (torch._C._acc)
 MNIST = "tensorflow.examples.tutorials.mnist.input_data"
 
 
@@ -46,8 +44,22 @@ def set_stage(plan: Plan, ours: bool) -> StepCounter:
     if plan.stage == "tf1":
         return set_tf1(plan, ours)
     counter = set_torch(plan, ours)
-    seeds.plant(own_seed(plan))
+    if (seed := own_seed(plan)) is not None:
+        plant_seeds(seed)
     return counter
+
+
+def plant_seeds(seed: int) -> None:
+    """Seed Python, NumPy and torch, before the script's first line; seeds that the script sets itself replace them.
+
+    The TensorFlow stage seeds its graphs itself (`tf1_stage/seeding.py`).
+    """
+    import numpy
+    import torch
+
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
 
 
 def own_seed(plan: Plan) -> int | None:
@@ -106,7 +118,11 @@ def set_tf1(plan: Plan, ours: bool) -> StepCounter:
     from viaduct.rehearsal.counting_tf1 import GraphCounter
 
     tf1_stage.need_tensorflow()
-    silence_deprecations()
+    from tensorflow.python.util import deprecation
+
+    # TensorFlow 2.15's hints at successors, which TensorFlow 1.15 on the card does not print.
+    deprecation._PRINT_DEPRECATION_WARNINGS = False
+    warnings.filterwarnings("ignore", message=r"`tf\.(layers|keras)\..*` is deprecated")
     tf1_stage.install(plan.on, seed=own_seed(plan))
     if plan.joined:
         from viaduct.rehearsal.tf1_stage import joining
@@ -119,11 +135,3 @@ def set_tf1(plan: Plan, ours: bool) -> StepCounter:
         tf_files.install(Path(plan.record) / "fake")
         importlib.import_module(MNIST).makes_up_missing = True  # type: ignore[attr-defined]
     return GraphCounter(plan, ours)
-
-
-def silence_deprecations() -> None:
-    """Silence TensorFlow 2.15's hints at successors; TensorFlow 1.15 on the card has none."""
-    from tensorflow.python.util import deprecation
-
-    deprecation._PRINT_DEPRECATION_WARNINGS = False
-    warnings.filterwarnings("ignore", message=r"`tf\.(layers|keras)\..*` is deprecated")

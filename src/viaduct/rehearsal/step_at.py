@@ -1,7 +1,7 @@
 """Steps at a place that the user names: `--step-at train.py:41`, or `--step-at update` for a function.
 
 A step ends when the statement of that line has been executed, or when the function returns and does not raise. A trace
-function observes this, which every Python call passes: the script becomes slower, but only where this option is given.
+function observes this. Python calls it at every function call, so that the script becomes slower.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
     found = [wanted] if wanted in found else found
     if len(found) != 1:
         some = f"{len(found)} files of the project are" if found else "no file of the project is"
-        raise BadValue(f"{FLAG} {text}: {some} called {name}.", *some_files(found or list(files)))
+        listed = ", ".join(sorted(found or files)[:6])
+        raise BadValue(f"{FLAG} {text}: {some} called {name}.", *([f"There are: {listed}."] if listed else []))
     path = files[found[0]]
     count = len(read_source(path, path.read_bytes()).decode("utf-8", errors="replace").splitlines())
     if not 1 <= line <= count:
@@ -102,14 +103,11 @@ def span_of(node: ast.stmt) -> tuple[int, int]:
 
 
 def walk(path: Path) -> Iterator[ast.AST]:
+    """Yield the AST nodes of a file; nothing if it cannot be parsed."""
     try:
         yield from ast.walk(parse_source(path))
     except (OSError, SyntaxError, ValueError):
         return
-
-
-def some_files(names: list[str]) -> list[str]:
-    return [f"There are: {', '.join(sorted(names)[:6])}."] if names else []
 
 
 class StepAt:
@@ -120,7 +118,7 @@ class StepAt:
         self._concerns: dict[CodeType, bool] = {}
 
     def start(self) -> None:
-        """Install the trace function."""
+        """Trace new calls, and the calls that run already."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:  # functions that run already, such as a module that is importing torch
             if self.concerns(frame.f_code):
@@ -130,7 +128,6 @@ class StepAt:
         threading.settrace(self._trace_call)
 
     def close(self) -> None:
-        """Remove the trace function."""
         sys.settrace(None)
         threading.settrace(None)
 
@@ -142,6 +139,7 @@ class StepAt:
         return known
 
     def _has_target(self, code: CodeType) -> bool:
+        """Return True if a code object is the target function, or has a line of the target statement."""
         if not limits.is_users(code.co_filename):
             return False
         if self.target.function:

@@ -149,7 +149,7 @@ def choose_exit_code(summary: Summary, plan: Plan) -> int:
 
 
 def read_losses(plan: Plan) -> list[list[float]]:
-    """Return the losses of rank 0 by step."""
+    """Return the losses of rank 0 by step; none where nothing was observed."""
     path = folder_of(plan.record, 0) / "steps.jsonl"
     if not path.exists():
         return []
@@ -181,10 +181,10 @@ def versions() -> Iterator[tuple[str, str]]:
 
 def describe_summary(summary: Summary, plan: Plan) -> list[str]:
     """Return the lines that the user sees at the end."""
-    megabytes = summary.peak_bytes / 2**20
+    megabytes, count = summary.peak_bytes / 2**20, len(summary.limits)
     lines = [
         f"{describe_steps(summary, plan)}, {summary.seconds:.1f} s, {megabytes:,.0f} MiB at most, "
-        f"{describe_limits(summary)}, exit code {summary.exit_code}."
+        f"{count or 'no'} limit{'s' if count > 1 else ''} met, exit code {summary.exit_code}."
     ]
     if len(summary.losses) > 1 and summary.losses[0] and summary.losses[-1]:
         lines.append(f"The loss went from {summary.losses[0][0]:.6g} to {summary.losses[-1][0]:.6g}.")
@@ -193,7 +193,7 @@ def describe_summary(summary: Summary, plan: Plan) -> list[str]:
 
 
 def describe_steps(summary: Summary, plan: Plan) -> str:
-    """Describe how many steps were taken."""
+    """Return `12 steps on 2 ranks, stopped there`."""
     if summary.steps == 0:
         return "no step was taken"
     counted = f"{summary.steps} step{'s' if summary.steps > 1 else ''}"
@@ -201,20 +201,13 @@ def describe_steps(summary: Summary, plan: Plan) -> str:
     return f"{counted}{ranks}, stopped there" if summary.stopped else counted + ranks
 
 
-def describe_limits(summary: Summary) -> str:
-    """Describe how many limits were met."""
-    count = len(summary.limits)
-    return "no limit met" if not count else f"{count} limit{'s' if count > 1 else ''} met"
-
-
 def format_location(hit: dict[str, Any]) -> str:
-    """Return FILE:LINE of a hit."""
+    """Return `train.py:12` for the line that met a limit."""
     location = hit["place"]
     return f"{Path(location['file']).name}:{location['line']}" if location else "somewhere"
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:

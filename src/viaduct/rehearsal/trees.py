@@ -19,8 +19,12 @@ from viaduct.rehearsal.plan import Plan
 
 Side = Literal["own", "other", "outside"]
 PACKAGES = ("site-packages", "dist-packages")
-_VIADUCT = os.path.dirname(os.path.realpath(viaduct.__file__))
-_STANDARD = os.path.realpath(sysconfig.get_paths()["stdlib"])
+_LIBRARY = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_OWN_FOLDERS = (  # of viaduct and of Python's standard library, under both of its names in a virtual environment
+    os.path.dirname(os.path.realpath(viaduct.__file__)),
+    os.path.realpath(sysconfig.get_paths()["stdlib"]),
+    os.path.join(sys.base_prefix, "lib", _LIBRARY),
+)
 
 
 @dataclass(frozen=True)
@@ -77,16 +81,16 @@ class Trees:
         spelling = os.path.abspath(path)
         if is_installed(spelling):
             return None
-        found = self._root(spelling) or self._root(os.path.realpath(path))
-        if found == self.own:
+        root = self._root(spelling) or self._root(os.path.realpath(path))
+        if root == self.own:
             return "own"
-        if found == self.place and found and is_within(spelling, found):  # an overlay shows the own tree's files there
-            return "own" if os.path.exists(self.own + spelling[len(found) :]) else "other"
-        return "other" if found in self.others else "outside"
+        if root == self.place and root and is_within(spelling, root):  # an overlay shows the own tree's files there
+            return "own" if os.path.exists(self.own + spelling[len(root) :]) else "other"
+        return "other" if root in self.others else "outside"
 
 
 def is_within(path: str, root: str) -> bool:
-    """Return True if a path lies in a folder."""
+    """Return True if a path is a folder or lies in it."""
     return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
@@ -95,16 +99,11 @@ def is_installed(path: str) -> bool:
     """Return True for files of installed packages, the standard library and viaduct itself."""
     if any(part in PACKAGES for part in path.split(os.sep)):
         return True
-    return is_within(path, _VIADUCT) or is_within(path, _STANDARD) or is_within(path, standard_beside(sys.base_prefix))
-
-
-def standard_beside(prefix: str) -> str:
-    return os.path.join(prefix, "lib", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    return any(is_within(path, folder) for folder in _OWN_FOLDERS)
 
 
 def trees_of_plan(plan: Plan) -> Trees | None:
     """Return the trees of a rehearsal; None outside of a comparison."""
     if not plan.tree:
         return None
-    mirror = os.path.join(plan.record, "mirror") if plan.view == "mirror" else ""
-    return Trees(plan.tree, plan.other_trees, mirror, plan.place)
+    return Trees(plan.tree, plan.other_trees, plan.mirror if plan.view == "mirror" else "", plan.place)

@@ -1,13 +1,17 @@
-"""The only place that makes pages: records come in, one self-contained HTML file goes out.
+"""HTML reports: a `Page` of parts comes in, one self-contained HTML file goes out.
 
     curves = Section("Curves", "", [LineChart("Loss", "step", "loss", [Series("training", steps, losses)])])
     page = Page("resnet50_cifar10", tiles=[Tile("top-1", "95.3 %")], sections=[curves])
     write_page(page, "runs/demo/report.html")
 
-A page is tiles and sections; a section is parts. Every part is one file here and one template of the same
-name, so a new kind of part is two files and a line below; one that needs a script
-brings a third.
+A page has tiles and sections, a section has parts. Each kind of part is a dataclass in a file here with a template of
+the same name (`line_chart.py`, `line_chart.html`), and a script where it needs one (`run_curves.js`). Only this package
+makes HTML; the one exception is the page of `viaduct serve` (handover/serving/page.py).
 """
+
+# Names are imported here for import by other packages.
+# ruff: noqa: F401
+# mypy: implicit-reexport
 
 from viaduct.reporting.bar_chart import BarChart
 from viaduct.reporting.callout import Callout, Remark
@@ -32,53 +36,3 @@ from viaduct.reporting.stacked_bars import BarGroup, StackedBars
 from viaduct.reporting.table import Table, Value
 from viaduct.reporting.tones import Tone
 from viaduct.reporting.virtual_table import Block, DataColumn, VirtualTable
-
-__all__ = [
-    "BarChart",
-    "BarGroup",
-    "BarSeries",
-    "Block",
-    "Callout",
-    "Code",
-    "Comment",
-    "DataColumn",
-    "DiffFile",
-    "DiffRow",
-    "DiffView",
-    "Facts",
-    "FlameGraph",
-    "FlameNode",
-    "GraphDrawing",
-    "GridImage",
-    "Heatmap",
-    "Histogram",
-    "HistogramPair",
-    "HistogramSteps",
-    "ImageGrid",
-    "ImageSheet",
-    "Level",
-    "LineChart",
-    "Link",
-    "NamedBars",
-    "Node",
-    "Page",
-    "ParallelPlot",
-    "Part",
-    "PlotAxis",
-    "Point",
-    "Remark",
-    "Roof",
-    "RunCurves",
-    "ScatterChart",
-    "Section",
-    "Series",
-    "Span",
-    "StackedBars",
-    "Table",
-    "Tile",
-    "Tone",
-    "Value",
-    "VirtualTable",
-    "render_page",
-    "write_page",
-]

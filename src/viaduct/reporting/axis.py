@@ -1,4 +1,4 @@
-"""Where an axis begins and ends, and which round numbers stand along it."""
+"""Axes of charts: their range, the positions of values along them, and ticks at round numbers."""
 
 from __future__ import annotations
 
@@ -17,95 +17,101 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 SMALLEST = 1e-305
 """A log axis ends here, and at the inverse: beyond it floats lose their digits, then their value."""
 UNITS = ((1e9, " G"), (1e6, " M"), (1, ""))
+"""Scale and suffix of tick labels, by the size of the largest tick."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A round number on an axis; `place` is 0 at the low end and 1 at the high end."""
+    """A labelled value on an axis; `position` is 0 at the low end and 1 at the high end."""
 
-    place: float
+    position: float
     label: str
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A span of values, straight or logarithmic."""
+    """A range of values on a linear or logarithmic scale."""
 
     low: float
     high: float
     log: bool = False
 
     def place(self, values: Floats) -> Floats:
-        """Say where values fall between 0 and 1; what has no place here (NaN, log of zero) is NaN."""
+        """Return positions from 0 (low) to 1 (high); NaN where a value has none (NaN, or no logarithm)."""
         if not self.log:
             return (values - self.low) / (self.high - self.low)
         logs = np.log10(values, where=values > 0, out=np.full_like(values, np.nan))
         return (logs - math.log10(self.low)) / (math.log10(self.high) - math.log10(self.low))
 
-    def ticks(self, most: int, whole: bool = False) -> list[Tick]:
-        """At most about `most` ticks; `whole` keeps half epochs off the axis."""
+    def ticks(self, count: int, integers: bool = False) -> list[Tick]:
+        """Return about `count` ticks at most; with `integers` none stands at half an epoch."""
         if self.log:
-            values = log_ticks(self.low, self.high, most)
-            labels = decade_labels(values)
+            values = choose_log_ticks(self.low, self.high, count)
+            labels = label_log_ticks(values)
         else:
-            values = even_ticks(self.low, self.high, most, whole)
-            labels = even_labels(values)
+            values = choose_linear_ticks(self.low, self.high, count, integers)
+            labels = label_linear_ticks(values)
         positions = self.place(np.asarray(values, float))
         return [Tick(float(position), label) for position, label in zip(positions, labels, strict=True)]
 
 
-def across(values: Floats) -> Axis:
-    """The horizontal axis: exactly as wide as the data, or with one value in its middle."""
-    low, high = span(values)
-    return Axis(low - 0.5, high + 0.5) if same(low, high) else Axis(low, high)
+def fit_x_axis(values: Floats) -> Axis:
+    """Return a horizontal axis exactly as wide as the data; a single value stands in its middle."""
+    low, high = find_range(values)
+    return Axis(low - 0.5, high + 0.5) if is_one_value(low, high) else Axis(low, high)
 
 
-def upward(values: Floats, log: bool = False) -> Axis:
-    """The vertical axis: a little air around the data, and zero where zero is near."""
-    low, high = span(values[values > 0] if log else values)
+def fit_y_axis(values: Floats, log: bool = False) -> Axis:
+    """Return a vertical axis with a margin around the data; a linear one begins at zero if zero is near."""
+    low, high = find_range(values[values > 0] if log else values)
     if log:
-        air = 2.0 if same(low, high) else 10 ** (0.04 * (math.log10(high) - math.log10(low)))
-        return Axis(max(low / air, SMALLEST), min(high * air, 1 / SMALLEST), log=True)
-    if same(low, high):
-        air = 0.05 * abs(low) or 1.0
-        return Axis(low - air, high + air)
-    air = 0.05 * (high - low)
-    return Axis(0.0 if 0 <= low < 0.3 * high else low - air, high + air)
+        factor = 2.0 if is_one_value(low, high) else 10 ** (0.04 * (math.log10(high) - math.log10(low)))
+        return Axis(max(low / factor, SMALLEST), min(high * factor, 1 / SMALLEST), log=True)
+    if is_one_value(low, high):
+        return Axis(*widen(low, high))
+    margin = 0.05 * (high - low)
+    return Axis(0.0 if 0 <= low < 0.3 * high else low - margin, high + margin)
 
 
-def span(values: Floats) -> tuple[float, float]:
-    """Return the smallest and largest value; 1 and 10 where there is none."""
+def find_range(values: Floats) -> tuple[float, float]:
+    """Return the smallest and largest value; 1 and 10 if there are none."""
     return (float(values.min()), float(values.max())) if values.size else (1.0, 10.0)
 
 
-def same(low: float, high: float) -> bool:
-    """True when ticks between the two could not be told apart in twelve digits."""
+def is_one_value(low: float, high: float) -> bool:
+    """Return True if ticks between the two could not be told apart in twelve digits."""
     return high - low <= 1e-9 * max(abs(low), abs(high))
 
 
-def even_ticks(low: float, high: float, most: int, whole: bool = False) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / most
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-    if whole:
+def widen(low: float, high: float) -> tuple[float, float]:
+    """Return a range around (nearly) one value: 5 % on both sides, or 1 around zero."""
+    margin = 0.05 * abs(low) or 1.0
+    return low - margin, high + margin
+
+
+def choose_linear_ticks(low: float, high: float, count: int, integers: bool = False) -> list[float]:
+    """Return multiples of 1, 2 or 5 times a power of ten."""
+    wanted_step = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(wanted_step))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= wanted_step * 0.999)
+    if integers:
         step = max(1.0, step)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round_off(multiple * step) for multiple in range(first, last + 1)]
+    return [float(f"{multiple * step:.12g}") for multiple in range(first, last + 1)]  # 0.3, not 0.30000000000000004
 
 
-def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Powers of ten; within two decades also 2 and 5 times them; within less than that, even steps."""
+def choose_log_ticks(low: float, high: float, count: int) -> list[float]:
+    """Return powers of ten; within two decades also 2 and 5 times them; where that gives under three, linear ticks."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     if last - first >= 2:
-        stride = math.ceil((last - first + 1) / most)
+        stride = math.ceil((last - first + 1) / count)
         return [10.0**exponent for exponent in range(first, last + 1, stride)]
     powers = [10.0**exponent for exponent in range(first - 1, last + 1)]
     inside = [value for power in powers for value in (power, 2 * power, 5 * power) if low <= value <= high]
-    return inside if len(inside) >= 3 else [value for value in even_ticks(low, high, most) if value > 0]
+    return inside if len(inside) >= 3 else [value for value in choose_linear_ticks(low, high, count) if value > 0]
 
 
-def even_labels(values: Sequence[float]) -> list[str]:
+def label_linear_ticks(values: Sequence[float]) -> list[str]:
     """Return labels with as many decimals as the step needs; millions and the very small in short forms."""
     step = values[1] - values[0] if len(values) > 1 else abs(values[0]) if values else 1.0
     largest = max(map(abs, values), default=0.0)
@@ -116,16 +122,11 @@ def even_labels(values: Sequence[float]) -> list[str]:
     return [f"{value / scale:,.{decimals}f}{suffix}" if value else "0" for value in values]
 
 
-def decade_labels(values: Sequence[float]) -> list[str]:
-    """Plain numbers while they are short, powers of ten beyond a thousandth and ten thousand."""
+def label_log_ticks(values: Sequence[float]) -> list[str]:
+    """Return plain numbers if all are within 0.001 and 10,000, else powers of ten, or a column of short numbers."""
     if all(1e-3 <= value <= 1e4 for value in values):
         return [f"{value:,.12g}" for value in values]
     exponents = [math.log10(value) for value in values]
     if all(abs(exponent - round(exponent)) < 1e-9 for exponent in exponents):
         return [write_power(round(exponent)) for exponent in exponents]
     return write_column(values)
-
-
-def round_off(value: float) -> float:
-    """Take away the crumbs of binary arithmetic: 0.30000000000000004 is 0.3."""
-    return float(f"{value:.12g}")

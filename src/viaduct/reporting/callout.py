@@ -1,4 +1,4 @@
-"""The answer of a page, before its evidence: one sentence in large letters, why it is so, what to do next."""
+"""The answer of a page above its evidence: a headline, its reasons, what to try next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from viaduct.reporting.links import Link
-from viaduct.reporting.tones import SIGNS, Tone
+from viaduct.reporting.tones import Tone
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Callout:
-    """`remarks` are read in order, those of one name under it together; links follow them."""
+    """A headline in the colour of its tone, remarks below it (those of one name together), then links."""
 
     template: ClassVar[str] = "callout.html"
 
@@ -29,17 +29,10 @@ class Callout:
     remarks: Sequence[Remark] = ()
     links: Sequence[Link] = ()
 
-    def drawing(self) -> Callout:
-        return self
-
     @property
-    def named(self) -> list[tuple[str, list[str]]]:
-        """Each name once, with all that is said under it."""
-        found: dict[str, list[str]] = {}
+    def texts_by_name(self) -> dict[str, list[str]]:
+        """Return the texts of the remarks under each name, in order."""
+        texts: dict[str, list[str]] = {}
         for remark in self.remarks:
-            found.setdefault(remark.name, []).append(remark.text)
-        return list(found.items())
-
-    @property
-    def sign(self) -> str:
-        return SIGNS[self.tone]
+            texts.setdefault(remark.name, []).append(remark.text)
+        return texts

@@ -1,4 +1,4 @@
-"""Text to be shown as it was written: a command, a diff, a log."""
+"""Preformatted text: a command, a diff, a log."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Code:
-    """Preformatted text, with an optional line above it that says what it is."""
+    """Preformatted text, with an optional caption above it."""
 
     template: ClassVar[str] = "code.html"
 
     text: str
     caption: str = ""
-
-    def drawing(self) -> Code:
-        return self

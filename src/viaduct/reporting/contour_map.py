@@ -1,7 +1,7 @@
-"""A quantity over two settings, from measurements at some places: bands of equal value, and the measurements as dots.
+"""Contour map of a quantity over two settings: measurements as dots, bands of similar value interpolated between them.
 
-Between measurements the value is their mean, weighted by the inverse square of their distance; where none is near, the
-chart stays empty. The bands are for the eye: what was measured are the dots.
+Between measurements the value is their mean, weighted by the inverse square of their distance. Where no measurement is
+near, the chart stays empty. Only the dots were measured; the bands are a guide for the eye.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 
 from viaduct.reporting.axis import Axis, Floats, Tick
 
-ACROSS, UP = 36, 24
-"""Cells of the field."""
+COLUMNS, ROWS = 36, 24
+"""Cells of the interpolated grid."""
 BANDS = 8
 REACH = 0.25
-"""Distance to the nearest measurement, as a share of the chart's side, beyond which nothing is drawn."""
+"""Distance to the nearest measurement, as a fraction of the chart's side, beyond which a cell stays empty."""
 
 
 @dataclass(frozen=True)
 class ContourAxis:
-    """An axis from `low` to `high`; with `names` its values are 0, 1, 2 …, which are called so."""
+    """An axis from `low` to `high`; with `names` it is categorical instead: value 0 is the first name, 1 the second."""
 
     label: str
     low: float
@@ -33,23 +33,22 @@ class ContourAxis:
     names: Sequence[str] = ()
 
     def axis(self) -> Axis:
-        """Return the axis with its range."""
         if self.names:
             return Axis(-0.5, len(self.names) - 0.5)
         return Axis(self.low, self.high, self.log)
 
     def ticks(self) -> list[Tick]:
-        """Return the ticks, or the names of choices."""
+        """Return ticks at round values, or one for each name."""
         axis = self.axis()
         if not self.names:
             return axis.ticks(6)
-        values = axis.place(np.arange(len(self.names), dtype=float))
-        return [Tick(float(value), name) for value, name in zip(values, self.names, strict=True)]
+        positions = axis.place(np.arange(len(self.names), dtype=float))
+        return [Tick(float(position), name) for position, name in zip(positions, self.names, strict=True)]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measured value at a place; `label` is what the pointer reads there."""
+    """A measured value at two settings; `label` is its tooltip."""
 
     x: float
     y: float
@@ -59,7 +58,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class ContourMap:
-    """Bands of a quantity over two axes. `best` is the position of the best measurement."""
+    """A quantity over two axes; `best` is the index of the best measurement in `points`."""
 
     template: ClassVar[str] = "contour_map.html"
 
@@ -72,11 +71,10 @@ class ContourMap:
     unit: str = ""
 
     def drawing(self) -> ContourDrawing:
-        positions = self.places()
+        positions = self.positions()
         values = np.array([point.value for point in self.points], float)
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         return ContourDrawing(
-            chart=self,
             x_ticks=self.x.ticks(),
             y_ticks=self.y.ticks(),
             cells=draw_cells(positions, values),
@@ -85,8 +83,8 @@ class ContourMap:
             high=f"{high:.4g}",
         )
 
-    def places(self) -> Floats:
-        """Return the measurements' places, 0 to 1 along both axes."""
+    def positions(self) -> Floats:
+        """Return the x and y of each measurement, 0 to 1 along both axes."""
         x = self.x.axis().place(np.array([point.x for point in self.points], float))
         y = self.y.axis().place(np.array([point.y for point in self.points], float))
         return np.stack([x, y], axis=1)
@@ -94,18 +92,19 @@ class ContourMap:
 
 @dataclass(frozen=True)
 class ContourCell:
-    """A rectangle of the field in shares of the chart, and how deep its colour is."""
+    """A rectangle of one band: position and size as fractions of the chart, from its top left corner."""
 
     x: float
     y: float
     width: float
     height: float
-    tint: float
+    opacity: float
 
 
 @dataclass(frozen=True)
 class ContourDrawing:
-    chart: ContourMap
+    """`dots` are x, y (fractions from the top left corner) and label; `low` and `high` the range of the quantity."""
+
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
     cells: Sequence[ContourCell]
@@ -113,42 +112,29 @@ class ContourDrawing:
     low: str
     high: str
 
-    @property
-    def gutter(self) -> int:
-        """Characters of the longest label of the vertical axis."""
-        return max((len(tick.label) for tick in self.y_ticks), default=1)
 
-    @property
-    def summary(self) -> str:
-        """Return the text for screen readers."""
-        return f"{len(self.dots)} measurements, {self.chart.quantity} from {self.low} to {self.high}"
-
-
-def draw_cells(places: Floats, values: Floats) -> list[ContourCell]:
-    """Return the rectangles of the field; neighbours of one band in a row are one rectangle."""
+def draw_cells(positions: Floats, values: Floats) -> list[ContourCell]:
+    """Return the rectangles of the bands; neighbouring cells of one band in a row are one rectangle."""
     if len(values) < 3 or values.max() == values.min():
         return []
-    bands = find_bands(places, values)
+    bands = find_bands(positions, values)
     cells = []
-    for row in range(UP):
-        edges = [0, *(np.flatnonzero(np.diff(bands[row])) + 1), ACROSS]
+    for row in range(ROWS):
+        edges = [0, *(np.flatnonzero(np.diff(bands[row])) + 1), COLUMNS]
         for begin, end in pairwise(edges):
             if bands[row, begin] >= 0:
-                tint = 0.06 + 0.74 * bands[row, begin] / (BANDS - 1)
-                cells.append(
-                    ContourCell(
-                        begin / ACROSS, 1 - (row + 1) / UP, (end - begin) / ACROSS, 1 / UP, round(float(tint), 3)
-                    )
-                )
+                opacity = round(float(0.06 + 0.74 * bands[row, begin] / (BANDS - 1)), 3)
+                left, width = begin / COLUMNS, (end - begin) / COLUMNS
+                cells.append(ContourCell(left, 1 - (row + 1) / ROWS, width, 1 / ROWS, opacity))
     return cells
 
 
-def find_bands(places: Floats, values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Return the band of every cell, 0 to BANDS - 1 from the lowest row up; -1 where no measurement is near."""
-    x, y = np.meshgrid((np.arange(ACROSS) + 0.5) / ACROSS, (np.arange(UP) + 0.5) / UP)
-    squares = (x[..., None] - places[:, 0]) ** 2 + (y[..., None] - places[:, 1]) ** 2
-    weights = 1 / (squares + 1e-4)
+def find_bands(positions: Floats, values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """Return the band of every cell, 0 to BANDS - 1, row 0 at the bottom; -1 where no measurement is near."""
+    x, y = np.meshgrid((np.arange(COLUMNS) + 0.5) / COLUMNS, (np.arange(ROWS) + 0.5) / ROWS)
+    squared_distances = (x[..., None] - positions[:, 0]) ** 2 + (y[..., None] - positions[:, 1]) ** 2
+    weights = 1 / (squared_distances + 1e-4)
     field = (weights * values).sum(-1) / weights.sum(-1)
-    share = (field - values.min()) / (values.max() - values.min())
-    bands = np.clip((share * BANDS).astype(np.int64), 0, BANDS - 1)
-    return np.where(squares.min(-1) <= REACH**2, bands, -1)
+    fractions = (field - values.min()) / (values.max() - values.min())
+    bands = np.clip((fractions * BANDS).astype(np.int64), 0, BANDS - 1)
+    return np.where(squared_distances.min(-1) <= REACH**2, bands, -1)

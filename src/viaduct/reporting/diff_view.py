@@ -1,6 +1,6 @@
-"""Files before and after, side by side: what changed within a line is marked, remarks stand under their lines.
+"""Files before and after, side by side: changes within a line are marked, remarks stand under their lines.
 
-All files of a page are one part, so that one filter serves them all. Style and script travel with the part.
+All files are one part, so that one filter (diff_view.js) serves them all.
 """
 
 from __future__ import annotations
@@ -10,18 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from markupsafe import Markup
-
-from viaduct.reporting.page import own_file
-
 RowKind = Literal["same", "changed", "removed", "added"]
 OPEN_FILES = 20
-"""So many files are unfolded at first; a browser lays out a thousand of them slowly."""
+"""Files that are unfolded at first; a browser lays out a thousand of them slowly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A remark on a line: `group` and `state` are what the filter offers, `sign` goes with the colour of `tone`."""
+    """A remark on a line. `group` (a rule) and `state` (what became of the finding) are offered as filters."""
 
     text: str
     group: str
@@ -32,7 +28,10 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """A side is pieces of text with their marks; a row without numbers has no lines, only comments on the file."""
+    """One line before (`left`) and after (`right`), as pieces of text and whether each is marked as changed.
+
+    `old` and `new` are line numbers. A row without them has no line, only comments on the whole file.
+    """
 
     kind: RowKind
     old: int | None = None
@@ -44,15 +43,18 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True)
 class DiffFile:
-    """`rows` may hold numbers: so many lines are left out there."""
+    """One file; a number among `rows` stands for that many unchanged lines, which are left out."""
 
     name: str
     rows: Sequence[DiffRow | int]
     note: str = ""
 
     @property
-    def comments(self) -> list[Comment]:
-        return [comment for row in self.rows if isinstance(row, DiffRow) for comment in row.comments]
+    def counts(self) -> str:
+        """Return how many comments the file has of each state: `1 advice, 3 changed`."""
+        rows = [row for row in self.rows if isinstance(row, DiffRow)]
+        states = Counter(comment.state for row in rows for comment in row.comments)
+        return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
 
 
 @dataclass(frozen=True)
@@ -60,53 +62,6 @@ class DiffView:
     """Side-by-side differences of files, with comments."""
 
     template: ClassVar[str] = "diff_view.html"
+    unfolded: ClassVar[int] = OPEN_FILES
 
     files: Sequence[DiffFile]
-
-    def drawing(self) -> DiffDrawing:
-        return DiffDrawing([draw_file(file, index < OPEN_FILES) for index, file in enumerate(self.files)])
-
-
-@dataclass(frozen=True)
-class FileDrawing:
-    """One file as the template needs it."""
-
-    name: str
-    note: str
-    unfolded: bool
-    counts: str
-    rows: Sequence[DiffRow | int]
-
-
-@dataclass(frozen=True)
-class DiffDrawing:
-    """All files as the template needs them."""
-
-    files: Sequence[FileDrawing]
-
-    @property
-    def style(self) -> Markup:
-        return own_file("diff_view.css")
-
-    @property
-    def groups(self) -> list[str]:
-        return sorted({comment.group for comment in self.comments})
-
-    @property
-    def states(self) -> list[str]:
-        return list(dict.fromkeys(sorted(comment.state for comment in self.comments)))
-
-    @property
-    def comments(self) -> list[Comment]:
-        rows = [row for file in self.files for row in file.rows if isinstance(row, DiffRow)]
-        return [comment for row in rows for comment in row.comments]
-
-    @staticmethod
-    def is_gap(row: DiffRow | int) -> bool:
-        return isinstance(row, int)
-
-
-def draw_file(file: DiffFile, unfolded: bool) -> FileDrawing:
-    states = Counter(comment.state for comment in file.comments)
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    return FileDrawing(file.name, file.note, unfolded, counts, file.rows)

@@ -11,7 +11,7 @@ from viaduct.reporting.table import write_cell
 
 @dataclass(frozen=True)
 class Facts:
-    """A definition list; the order is the mapping's own."""
+    """A definition list, in the order of the mapping."""
 
     template: ClassVar[str] = "facts.html"
 
@@ -22,5 +22,5 @@ class Facts:
         return {name: write_cell(value) for name, value in self.values.items()}
 
     def record(self) -> dict[str, object]:
-        """The same for page scripts, which draw it in the details of a row."""
+        """Return the list as JSON data, from which virtual_table.js draws it in the details of a row."""
         return {"kind": "facts", "values": self.drawing()}

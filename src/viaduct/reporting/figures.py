@@ -1,4 +1,4 @@
-"""How a number is written for a reader: few digits, thousands set apart, no noise behind the point."""
+"""Format numbers for a reader: few digits, thousands separators, no noise behind the decimal point."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def is_missing(value: object) -> bool:
 
 
 def is_number(value: object) -> TypeGuard[SupportsFloat]:
-    """True for Python's and numpy's numbers; a bool is an answer, not a number."""
-    if isinstance(value, (float, str)):  # most of a table; asking the protocol takes fifty times as long
+    """Return True for Python's and NumPy's numbers, but not for bool."""
+    if isinstance(value, (float, str)):  # most cells of a table; isinstance of a protocol takes fifty times as long
         return isinstance(value, float)
     return isinstance(value, SupportsFloat) and not isinstance(value, (bool, np.bool_))
 
@@ -35,7 +35,7 @@ def write_share(share: float) -> str:
 
 
 def write_power(exponent: int) -> str:
-    """Ten to the power, as people write it: 10⁻⁵."""
+    """Return a power of ten: 10⁻⁵."""
     return "10" + str(exponent).translate(SUPERSCRIPTS)
 
 
@@ -51,24 +51,27 @@ def write_scientific(value: float, digits: int = 3) -> str:
 
 
 def write_column(values: Sequence[float]) -> list[str]:
-    """Write numbers that stand under each other with the same number of decimals."""
-    finite = [abs(value) for value in values if math.isfinite(value) and value]
-    if all(float(value).is_integer() for value in finite) and max(finite, default=0) < 1e15:
+    """Write the numbers of a column with the same number of decimals, or all in scientific form.
+
+    The largest number gets four significant digits and the smallest three, less the zeros at the end of all of them.
+    """
+    sizes = [abs(value) for value in values if math.isfinite(value) and value]
+    if all(float(size).is_integer() for size in sizes) and max(sizes, default=0) < 1e15:
         return [write_fixed(value, 0) for value in values]
-    if min(finite) < 1e-4 or max(finite) >= 1e7:
+    if min(sizes) < 1e-4 or max(sizes) >= 1e7:
         return [write_scientific(value) for value in values]
-    most = max(decimals_shown(max(finite), 4), decimals_shown(min(finite), 3))
-    needed = [len(f"{value:.{most}f}".rstrip("0").partition(".")[2]) for value in finite]
-    return [write_fixed(value, max(needed)) for value in values]
+    decimals = max(count_decimals(max(sizes), 4), count_decimals(min(sizes), 3))
+    needed = max(len(f"{size:.{decimals}f}".rstrip("0").partition(".")[2]) for size in sizes)
+    return [write_fixed(value, needed) for value in values]
 
 
 def write_fixed(value: float, decimals: int) -> str:
-    return f"{value:,.{decimals}f}" if math.isfinite(value) else write_infinite(value)
-
-
-def write_infinite(value: float) -> str:
+    """Return a number with so many decimals, or a sign for NaN and infinity."""
+    if math.isfinite(value):
+        return f"{value:,.{decimals}f}"
     return MISSING if math.isnan(value) else "∞" if value > 0 else "−∞"
 
 
-def decimals_shown(value: float, significant: int) -> int:
+def count_decimals(value: float, significant: int) -> int:
+    """Return the decimals that a number needs to show so many significant digits."""
     return max(0, significant - 1 - math.floor(math.log10(value)))

@@ -1,8 +1,8 @@
-"""Nested times as rows of boxes, outermost on top: the modules of a network and what each takes of a step.
+"""Flame graph: nested times as rows of boxes, outermost on top, such as the modules of a network within a step.
 
 Each box is as wide as its share. A click or Enter widens a box to the whole drawing, Escape goes back; the arrow keys
-walk along the tree. The same figures stand in a table under it. Boxes too narrow to be seen even after a zoom are
-joined, so that a network of thousands of operators stays one page.
+move along the tree. A table under it has the same figures. Boxes too narrow to be seen are joined, so that the page
+stays small for a network of thousands of operators.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from markupsafe import Markup
-
 from viaduct.reporting.figures import write_fixed, write_share
 from viaduct.reporting.line_chart import COLOURS
-from viaduct.reporting.page import own_file
 
 MOST_BOXES = 1200
 MOST_ROWS = 400
-"""Rows of the table, the largest boxes."""
+"""Rows of the table, which has the largest boxes."""
 DEEPEST = 24
+"""Levels below the root that are drawn."""
 SMALLEST = 1 / 5000
-"""Share below which boxes of one parent are joined, at first."""
+"""Share of the root below which boxes of one parent are joined; doubled until at most MOST_BOXES remain."""
 
 
 @dataclass(frozen=True)
 class FlameNode:
-    """A box: `value` holds its children's values and what it takes itself. `colour` None: that of its parent."""
+    """A box. `value` includes the values of its children. `colour` is an index; None: the colour of its parent."""
 
     name: str
     value: float
@@ -38,7 +36,7 @@ class FlameNode:
 
 @dataclass(frozen=True)
 class FlameGraph:
-    """`root` is the whole; `legend` names the colours that its nodes use."""
+    """The tree under `root`; `legend` names the colours that its nodes use."""
 
     template: ClassVar[str] = "flame_graph.html"
 
@@ -54,45 +52,36 @@ class FlameGraph:
         while len(boxes) > MOST_BOXES:
             smallest *= 2
             boxes = self.flatten(smallest)
-        return FlameDrawing(self, boxes)
+        return FlameDrawing(boxes)
 
     def flatten(self, smallest: float) -> list[FlameBox]:
-        """Return all boxes, parents before children, without those narrower than `smallest`."""
+        """Return all boxes, parents before children; those narrower than `smallest` are joined with their siblings."""
         total = self.root.value
         if total <= 0:
             return []
-        boxes: list[FlameBox] = []
-        pending = [(self.root, -1, 0, 0.0, 0)]
-        while pending:
-            node, parent, depth, left, colour = pending.pop()
-            own = colour if node.colour is None else node.colour % COLOURS
-            boxes.append(self.make_box(node, parent, depth, left, own, total))
-            index, edge = len(boxes) - 1, left
-            below = []
-            for child in join_small(node.children, smallest * total) if depth < DEEPEST else ():
-                below.append((child, index, depth + 1, edge, own))
-                edge += child.value / total
-            pending += reversed(below)
-        return boxes
-
-    def make_box(self, node: FlameNode, parent: int, depth: int, left: float, colour: int, total: float) -> FlameBox:
         unit = f"\N{NO-BREAK SPACE}{self.unit}" if self.unit else ""
-        return FlameBox(
-            name=node.name,
-            parent=parent,
-            depth=depth,
-            left=min(left, 1.0),
-            width=node.value / total,
-            colour=colour,
-            amount=write_amount(node.value) + unit,
-            share=write_share(node.value / total),
-            note=node.note,
-        )
+        boxes: list[FlameBox] = []
+        pending = [(self.root, -1, 0, 0.0, 0)]  # node, index of its parent's box, depth, left edge, parent's colour
+        while pending:
+            node, parent, depth, left, parent_colour = pending.pop()
+            colour = parent_colour if node.colour is None else node.colour % COLOURS
+            width = node.value / total
+            amount = write_amount(node.value) + unit
+            boxes.append(
+                FlameBox(node.name, parent, depth, min(left, 1.0), width, colour, amount, write_share(width), node.note)
+            )
+            index, child_left = len(boxes) - 1, left
+            children = []
+            for child in join_small(node.children, smallest * total) if depth < DEEPEST else ():
+                children.append((child, index, depth + 1, child_left, colour))
+                child_left += child.value / total
+            pending += reversed(children)
+        return boxes
 
 
 @dataclass(frozen=True)
 class FlameBox:
-    """One drawn frame."""
+    """One drawn box; `parent` is an index into the boxes, -1 for the root; `left` and `width` are shares."""
 
     name: str
     parent: int
@@ -111,14 +100,9 @@ class FlameBox:
 
 @dataclass(frozen=True)
 class FlameDrawing:
-    """Flame graph as the template needs it."""
+    """Boxes as the template needs them."""
 
-    graph: FlameGraph
     boxes: Sequence[FlameBox]
-
-    @property
-    def style(self) -> Markup:
-        return own_file("flame_graph.css")
 
     @property
     def rows(self) -> int:
@@ -126,7 +110,7 @@ class FlameDrawing:
 
     @property
     def table(self) -> list[FlameBox]:
-        """The largest boxes, in the order of the tree."""
+        """Return the largest boxes, in the order of the tree."""
         if len(self.boxes) <= MOST_ROWS:
             return list(self.boxes)
         limit = sorted((box.width for box in self.boxes), reverse=True)[MOST_ROWS - 1]
@@ -134,7 +118,7 @@ class FlameDrawing:
 
 
 def join_small(children: Sequence[FlameNode], smallest: float) -> Iterator[FlameNode]:
-    """Yield the children in their order, and at the end those that are too small as one."""
+    """Yield the children in their order, then one node for all that are too small; those without time are left out."""
     small = [child for child in children if 0 < child.value < smallest]
     yield from (child for child in children if child.value >= max(smallest, 1e-300))
     if small:
@@ -142,5 +126,6 @@ def join_small(children: Sequence[FlameNode], smallest: float) -> Iterator[Flame
 
 
 def write_amount(value: float) -> str:
+    """Return a number with the fewer decimals, the larger it is."""
     size = abs(value)
     return write_fixed(value, 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3 if size >= 0.1 else 4)

@@ -1,8 +1,7 @@
-"""The confusion matrix: rows are the truth, columns what was predicted, colour the share of its row.
+"""Confusion matrix: rows are the true classes, columns the predicted ones, colour is the share of a row.
 
-Up to twenty classes it is a table with its numbers in the cells. Beyond that it is an image with one pixel
-a cell (a table of 1000 classes would be a million cells), a read-out under the pointer, and the largest
-mistakes in words.
+Up to twenty classes it is a table with the counts in its cells. Beyond that it is an image with one pixel for each cell
+(a table of 1000 classes would have a million cells), a read-out under the pointer and a list of the largest confusions.
 """
 
 from __future__ import annotations
@@ -14,15 +13,18 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.data.png import Bytes as Pixels
+from viaduct.data.png import encode_png
 from viaduct.reporting.axis import Floats
 from viaduct.reporting.figures import write_count, write_share
-from viaduct.reporting.png import Pixels, data_uri, encode_png
+from viaduct.reporting.links import data_uri
 
-MOST_IN_CELLS = 20
-MOST_IN_WORDS = 10
+MAX_TABLE_CLASSES = 20
+MAX_LISTED_CONFUSIONS = 10
 DEEP = 0.7
-INK = (52, 124, 200)
-"""The image's blue, which shows on white and on near-black; its opacity carries the value."""
+"""Tint from which on the number in a cell is white."""
+BLUE = (52, 124, 200)
+"""Colour of the image, visible on white and on near-black; its opacity carries the value."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +44,20 @@ class Heatmap:
 
     def drawing(self) -> HeatmapDrawing:
         counts = np.asarray(self.counts, dtype=np.float64).reshape(len(self.labels), len(self.labels))
-        shares = row_shares(counts)
-        small = len(self.labels) <= MOST_IN_CELLS
+        sums = counts.sum(axis=1, keepdims=True)
+        shares = np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0)
+        if len(self.labels) <= MAX_TABLE_CLASSES:
+            return HeatmapDrawing(rows=draw_rows(self.labels, counts, shares))
         return HeatmapDrawing(
-            title=self.title,
-            labels=self.labels,
-            rows=draw_rows(self.labels, counts, shares) if small else [],
-            image="" if small else data_uri(encode_png(paint(shares))),
-            mistakes=[] if small else largest_mistakes(self.labels, counts, shares),
-            data=None if small else interaction_data(self.labels, counts),
+            image=data_uri(encode_png(draw_image(shares))),
+            confusions=list_confusions(self.labels, counts, shares),
+            data=interaction_data(self.labels, counts),
         )
 
 
 @dataclass(frozen=True)
 class HeatCell:
-    """One drawn cell."""
+    """One cell of the table; `tint` is the opacity of its colour, `sentence` its tooltip."""
 
     count: str
     tint: float
@@ -64,31 +65,22 @@ class HeatCell:
     diagonal: bool
 
     @property
-    def kind(self) -> str:
-        """Classes of the style sheet; on deep ground the number is written white."""
+    def css_classes(self) -> str:
         return " ".join(["diagonal"] * self.diagonal + ["deep"] * (self.tint >= DEEP))
 
 
 @dataclass(frozen=True)
 class HeatmapDrawing:
-    """Heatmap as the template needs it."""
+    """Heatmap as the template needs it: `rows` of the table, or the other three for many classes."""
 
-    title: str
-    labels: Sequence[str]
-    rows: Sequence[Sequence[HeatCell]]
-    image: str
-    mistakes: Sequence[str]
-    data: dict[str, object] | None
-
-
-def row_shares(counts: Floats) -> Floats:
-    """Each row over its sum; a class that never occurred has a row of zeros."""
-    sums = counts.sum(axis=1, keepdims=True)
-    return np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0)
+    rows: Sequence[Sequence[HeatCell]] = ()
+    image: str = ""
+    confusions: Sequence[str] = ()
+    data: dict[str, object] | None = None
 
 
 def draw_rows(labels: Sequence[str], counts: Floats, shares: Floats) -> list[list[HeatCell]]:
-    tints = tint(shares)
+    tints = compute_tints(shares)
     return [
         [
             HeatCell(
@@ -110,28 +102,28 @@ def describe_cell(labels: Sequence[str], counts: Floats, shares: Floats, true: i
     return f"{labels[true]} {what}: {count} of {total} ({write_share(shares[true, predicted])})"
 
 
-def tint(shares: Floats) -> Floats:
-    """How much ink a share gets: its root, which lifts rare mistakes out of the background."""
+def compute_tints(shares: Floats) -> Floats:
+    """Return the opacity of each cell: the root of its share, which makes rare confusions visible."""
     return np.sqrt(shares)
 
 
-def paint(shares: Floats) -> Pixels:
-    """One pixel a cell, always the same blue and more or less of it."""
+def draw_image(shares: Floats) -> Pixels:
+    """Return an RGBA image with one pixel for each cell, always of the same blue."""
     pixels = np.empty((*shares.shape, 4), np.uint8)
-    pixels[..., :3] = INK
-    pixels[..., 3] = np.round(255 * tint(shares))
+    pixels[..., :3] = BLUE
+    pixels[..., 3] = np.round(255 * compute_tints(shares))
     return pixels
 
 
-def largest_mistakes(labels: Sequence[str], counts: Floats, shares: Floats) -> list[str]:
-    """Return the most frequent confusions."""
-    mistakes = counts * (1 - np.eye(len(labels)))
-    order = np.argsort(-mistakes, axis=None, kind="stable")[:MOST_IN_WORDS]
-    pairs = [(int(flat) // len(labels), int(flat) % len(labels)) for flat in order]
-    return [describe_cell(labels, counts, shares, *pair) for pair in pairs if mistakes[pair] > 0]
+def list_confusions(labels: Sequence[str], counts: Floats, shares: Floats) -> list[str]:
+    """Describe the most frequent confusions."""
+    confusions = counts * (1 - np.eye(len(labels)))
+    order = np.argsort(-confusions, axis=None, kind="stable")[:MAX_LISTED_CONFUSIONS]
+    cells = [(int(flat) // len(labels), int(flat) % len(labels)) for flat in order]
+    return [describe_cell(labels, counts, shares, *cell) for cell in cells if confusions[cell] > 0]
 
 
 def interaction_data(labels: Sequence[str], counts: Floats) -> dict[str, object]:
-    """Only the cells that are not zero, by `row * classes + column`: most of a large matrix is empty."""
+    """Return what page.js needs for the read-out: cells that are not zero by `row * classes + column`, and row sums."""
     cells = {int(flat): int(counts.flat[flat]) for flat in np.flatnonzero(counts)}
     return {"labels": list(labels), "sums": counts.sum(axis=1).astype(int).tolist(), "cells": cells}

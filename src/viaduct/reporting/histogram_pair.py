@@ -1,7 +1,6 @@
-"""Two histograms over one range, laid over each other: the first a filled shape, the second a line.
+"""Two histograms over one range, drawn over each other: the first as a filled shape, the second as a line.
 
-Counts are drawn by the logarithm of one more than themselves: after a ReLU half of all values are zero, and a straight
-scale would show that one bar and nothing else.
+Heights are log(1 + count): after a ReLU half of all values are zero, and a linear scale would show that bar alone.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from viaduct.reporting.axis import Floats
 from viaduct.reporting.figures import write_count
 
 
 @dataclass(frozen=True)
 class HistogramPair:
-    """Bins of equal width from `low` to `high`; both sides have as many."""
+    """Counts of bins of equal width from `low` to `high`, the same number of bins for both histograms."""
 
     template: ClassVar[str] = "histogram_pair.html"
     beside: ClassVar[str] = "shapes"
@@ -36,20 +34,16 @@ class HistogramPair:
             raise ValueError(f"histogram {self.title!r} has {len(self.left)} bins against {len(self.right)}.")
 
     def drawing(self) -> HistogramDrawing:
-        most = max(*self.left, *self.right, 0, 0)
-        left, right = (heights(side, most) for side in (self.left, self.right))
-        empty = not most
-        middle = (self.low + self.high) / 2
+        largest = max([*self.left, *self.right], default=0)
         return HistogramDrawing(
-            self,
-            area="" if empty else f"M0 1000V{outline(left)}V1000Z",
-            line="" if empty else f"M0 {outline(right)}",
-            ticks=[f"{value:.4g}" for value in (self.low, middle, self.high)],
-            most=write_count(most),
+            area=f"M0 1000V{draw_outline(self.left, largest)}V1000Z" if largest else "",
+            line=f"M0 {draw_outline(self.right, largest)}" if largest else "",
+            ticks=[f"{value:.4g}" for value in (self.low, (self.low + self.high) / 2, self.high)],
+            most=write_count(largest),
         )
 
     def record(self) -> dict[str, object]:
-        """The same for page scripts, which draw it in the details of a row."""
+        """Return the histograms as JSON data, from which virtual_table.js draws them in the details of a row."""
         return {
             "kind": "histograms",
             "title": self.title,
@@ -62,21 +56,16 @@ class HistogramPair:
 
 @dataclass(frozen=True)
 class HistogramDrawing:
-    pair: HistogramPair
+    """SVG paths of the two histograms (empty where there are no values), labels below them, the largest count."""
+
     area: str
     line: str
     ticks: Sequence[str]
     most: str
 
 
-def heights(counts: Sequence[int], most: int) -> Floats:
-    """Distance from the top, 0 to 1000."""
-    scaled: Floats = 1000 - 1000 * np.log1p(np.asarray(counts, float)) / np.log1p(max(1, most))
-    return scaled
-
-
-def outline(tops: Floats) -> str:
-    """Steps along the tops of the bins, from where the pen already stands at the left."""
-    width = 1000 / len(tops)
-    steps = [f"{top:.0f}H{(position + 1) * width:.1f}" for position, top in enumerate(tops)]
-    return "V".join(steps)
+def draw_outline(counts: Sequence[int], largest: int) -> str:
+    """Return the tops of the bins as the rest of an SVG path in a square of 1000, begun at its left edge."""
+    tops = 1000 - 1000 * np.log1p(np.asarray(counts, float)) / np.log1p(largest)
+    width = 1000 / len(counts)
+    return "V".join(f"{top:.0f}H{(position + 1) * width:.1f}" for position, top in enumerate(tops))

@@ -1,6 +1,7 @@
-"""One distribution at several steps, drawn behind each other: how the values of a parameter move while it is trained.
+"""Histograms of one quantity at several steps, drawn behind each other: how a parameter's values move in training.
 
-The earliest stands at the back, the newest in front. Each shape has its own height: what is seen is where values lie.
+The earliest stands at the back, the newest in front. Each is scaled to the same height: heights of two steps cannot be
+compared, only where their values lie.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from viaduct.reporting.axis import is_one_value, widen
 from viaduct.reporting.figures import write_count, write_scientific
 
 OVERLAP = 2.2
-"""Height of a shape, in distances between two of them."""
+"""Height of a shape, in units of the distance between the feet of two neighbours."""
 NARROWEST = 1 / 60
 """Width of a shape whose values are all equal, as a share of the drawing."""
 
@@ -45,7 +47,7 @@ class HistogramSteps:
     def drawing(self) -> StepsDrawing:
         low = min((histogram.low for histogram in self.histograms), default=0.0)
         high = max((histogram.high for histogram in self.histograms), default=0.0)
-        left, right = widen(low, high)
+        left, right = widen(low, high) if is_one_value(low, high) else (low, high)
         distance = 1000 / (len(self.histograms) - 1 + OVERLAP)
         shapes = [
             draw_shape(histogram, left, right, (index + OVERLAP) * distance, OVERLAP * distance)
@@ -53,7 +55,7 @@ class HistogramSteps:
         ]
         ticks = write_ends([left, left / 2 + right / 2, right])
         values = f"from {ticks[0]} to {ticks[2]}" if (left, right) == (low, high) else f"all {low:.4g}"
-        return StepsDrawing(self.title, shapes, ticks, self.describe(values))
+        return StepsDrawing(shapes, ticks, self.describe(values))
 
     def describe(self, values: str) -> str:
         if not self.histograms:
@@ -67,22 +69,15 @@ class HistogramSteps:
 
 @dataclass(frozen=True)
 class StepsDrawing:
-    title: str
+    """SVG paths of the histograms, three labels below them, and a description, which screen readers read, too."""
+
     shapes: Sequence[str]
     ticks: Sequence[str]
     summary: str
 
 
-def widen(low: float, high: float) -> tuple[float, float]:
-    """Return the ends of the axis; values that are all equal stand in its middle."""
-    if high - low > 1e-9 * max(abs(low), abs(high)):
-        return low, high
-    air = 0.05 * abs(low) or 1.0
-    return low - air, high + air
-
-
 def write_ends(values: Sequence[float]) -> list[str]:
-    """Write evenly spaced values with a digit more than tells them apart, the very small and large by powers."""
+    """Write evenly spaced values with one digit more than tells them apart, very small and large ones in powers."""
     largest = max(map(abs, values))
     if not 1e-3 <= largest < 1e9:
         return [write_scientific(value) for value in values]
@@ -96,9 +91,9 @@ def draw_shape(histogram: Histogram, left: float, right: float, base: float, hei
     if end - begin < NARROWEST:
         middle = min(max((begin + end) / 2, NARROWEST / 2), 1 - NARROWEST / 2)
         begin, end = middle - NARROWEST / 2, middle + NARROWEST / 2
-    most, width = max(1, *histogram.counts), (end - begin) / len(histogram.counts)
+    largest, width = max(1, *histogram.counts), (end - begin) / len(histogram.counts)
     corners = [
-        f"V{base - height * count / most:.0f}H{1000 * (begin + (index + 1) * width):.0f}"
+        f"V{base - height * count / largest:.0f}H{1000 * (begin + (index + 1) * width):.0f}"
         for index, count in enumerate(histogram.counts)
     ]
     return f"M0 {base:.0f}H{1000 * begin:.0f}{''.join(corners)}V{base:.0f}H1000"

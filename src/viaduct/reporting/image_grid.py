@@ -1,4 +1,4 @@
-"""Images side by side with what was said of each, the mistaken ones framed and named as such."""
+"""Grid of images with captions; those that are marked (wrong predictions) have a red frame and a word."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from viaduct.reporting.png import Pixels, check_pixels, data_uri, encode_png
+from viaduct.data.png import Bytes as Pixels
+from viaduct.data.png import check_pixels, encode_png
+from viaduct.reporting.links import data_uri
 
 SMALL = 128
-"""Below this many pixels a side, an image is enlarged with its pixels left square."""
+"""Pixels; an image with both sides below is enlarged, its pixels left square."""
 
 
 @dataclass(frozen=True, eq=False)
 class GridImage:
-    """Pixels of shape (height, width, 3), uint8; a marked one gets a red frame and the grid's word."""
+    """Pixels of shape (height, width, 3 or 4), uint8; a marked image gets a red frame and the grid's `mark`."""
 
     pixels: Pixels
     caption: str = ""
@@ -26,7 +28,7 @@ class GridImage:
 
 @dataclass(frozen=True)
 class ImageGrid:
-    """Images in reading order; `mark` is the word on the marked ones, for those who do not see red."""
+    """Images in reading order; `mark` is the word on the marked ones, for readers who do not see red."""
 
     template: ClassVar[str] = "image_grid.html"
 
@@ -34,12 +36,14 @@ class ImageGrid:
     caption: str = ""
     mark: str = "wrong"
 
-    def drawing(self) -> GridDrawing:
-        return GridDrawing(self.caption, self.mark, [draw_image(image) for image in self.images])
+    def drawing(self) -> list[ImageDrawing]:
+        return [draw_image(image) for image in self.images]
 
 
 @dataclass(frozen=True)
 class ImageDrawing:
+    """One image as the template needs it; `source` is a data URI."""
+
     source: str
     caption: str
     marked: bool
@@ -49,15 +53,6 @@ class ImageDrawing:
     @property
     def small(self) -> bool:
         return max(self.width, self.height) < SMALL
-
-
-@dataclass(frozen=True)
-class GridDrawing:
-    """Images as the template needs them."""
-
-    caption: str
-    mark: str
-    images: Sequence[ImageDrawing]
 
 
 def draw_image(image: GridImage) -> ImageDrawing:

@@ -1,4 +1,4 @@
-"""An image that lies beside the page, as large as there is room, and links to its earlier versions."""
+"""An image that is a file of its own, drawn as large as there is room, with links to its earlier versions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 from viaduct.reporting.links import Link, check_nearby
 
 SMALL = 400
-"""Below this many pixels across, a sheet is enlarged."""
+"""Pixels across below which a sheet is enlarged, its pixels left square."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,4 @@ class ImageSheet:
 
     @property
     def small(self) -> bool:
-        """Return True if it is enlarged, with its pixels left square."""
         return self.width < SMALL
-
-    def drawing(self) -> ImageSheet:
-        return self

@@ -1,8 +1,7 @@
-"""Lines over a common axis, drawn here as SVG; the page's script adds the read-out under the pointer and the button for
-the other scale.
+"""Line chart as SVG; page.js adds the read-out under the pointer and the button that switches between scales.
 
-Coordinates are shares of the plot (0 to 100 %, and 0 to 1000 inside paths), so that one drawing fits any
-width with letters and strokes at their own size.
+Coordinates are relative to the plot (0 to 100 %, and 0 to 1000 inside paths), so that a drawing fits any width while
+letters and strokes keep their size.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from viaduct.reporting.axis import Axis, Floats, Tick, across, upward
+from viaduct.reporting.axis import Axis, Floats, Tick, fit_x_axis, fit_y_axis
 from viaduct.reporting.thinning import thin
 
 COLOURS = 6
-"""How many `--line-…` colours page.css has; the seventh series is the first colour again, dashed."""
+"""Number of `--line-…` colours in page.css; the seventh series has the first colour again, dashed."""
 LARGEST = 1e300
-"""Beyond it differences overflow; a loss this high has left the chart anyway. Below its inverse, a value is 0."""
+"""Values beyond it are treated as not finite, since differences of them overflow; below its inverse, as 0."""
 DECADES = 100.0
-"""Largest over smallest value above zero from which on a chart opens with a log scale."""
-WORTH_A_BUTTON = 10.0
-"""The same ratio from which on the other scale is offered."""
+"""Ratio of the largest to the smallest positive value above which a chart opens with a log scale."""
+OTHER_SCALE_RATIO = 10.0
+"""The same ratio above which a chart has both scales and a button to switch."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,8 @@ class Series:
 class LineChart:
     """Lines of one quantity.
 
-    `log_y` None: a log scale where the values span decades and none is negative, and a button for the other scale.
-    True: a log scale, which leaves out what is not above zero and says so. False: always linear (shares, speeds).
+    `log_y` None: a log scale if the values span decades and none is negative, with a button for the other scale.
+    True: a log scale, with a note that counts the values not above zero, which it leaves out. False: a linear scale.
     `unit` stands behind the name of the axis and in the read-out.
     """
 
@@ -62,23 +61,22 @@ class LineChart:
 
     def drawing(self) -> ChartDrawing:
         lines = [read_points(series) for series in self.series]
-        x = join([line.x[line.present] for line in lines])
-        y = join([line.y[line.present] for line in lines])
-        y = join([y, np.array(self.includes, dtype=np.float64)]) if y.size else y
-        horizontal = across(x)
-        complete = bool((x == np.round(x)).all())
+        x = concatenate([line.x[line.present] for line in lines])
+        y = concatenate([line.y[line.present] for line in lines])
+        y = np.append(y, self.includes) if y.size else y
+        x_axis = fit_x_axis(x)
+        integers = bool((x == np.round(x)).all())
         scales = choose_scales(y, self.log_y)
         return ChartDrawing(
-            chart=self,
-            x_ticks=horizontal.ticks(7, complete) if x.size else [],
-            views=[draw_view(lines, horizontal, y, log) for log in scales],
-            data=interaction_data(lines, horizontal, [upward(y, log) for log in scales], self.unit),
+            x_ticks=x_axis.ticks(7, integers) if x.size else [],
+            views=[draw_view(lines, x_axis, y, log) for log in scales],
+            data=interaction_data(lines, x_axis, [fit_y_axis(y, log) for log in scales], self.unit),
         )
 
 
 @dataclass(frozen=True)
 class Points:
-    """A series as arrays; `present` marks the points that are finite."""
+    """A series as arrays, where every value without a place on the chart is NaN."""
 
     name: str
     x: Floats
@@ -91,13 +89,13 @@ class Points:
         return np.isfinite(self.y)
 
     def on_scale(self, log: bool) -> Points:
-        """The same points, without those that a log scale cannot show."""
+        """Return the same points; on a log scale those not above zero are NaN."""
         return Points(self.name, self.x, np.where(self.y > 0, self.y, np.nan), self.dots) if log else self
 
 
 @dataclass(frozen=True)
 class LineDrawing:
-    """One series as the template needs it: its stroke, and dots for isolated points."""
+    """One series as the template needs it: an SVG path, and dots for isolated points."""
 
     name: str
     colour: int
@@ -109,17 +107,12 @@ class LineDrawing:
 
 @dataclass(frozen=True)
 class ChartView:
-    """The chart on one of its scales."""
+    """The chart on a linear or log scale."""
 
     log: bool
     y_ticks: Sequence[Tick]
     lines: Sequence[LineDrawing]
     note: str
-
-    @property
-    def gutter(self) -> int:
-        """Room for the longest label of the vertical axis, in characters."""
-        return max((len(tick.label) for tick in self.y_ticks), default=1)
 
     @property
     def summary(self) -> str:
@@ -130,9 +123,8 @@ class ChartView:
 
 @dataclass(frozen=True)
 class ChartDrawing:
-    """The first of the views is shown; the script has a button for a second."""
+    """The chart on each of its scales; the first view is shown, the script has a button for the second."""
 
-    chart: LineChart
     x_ticks: Sequence[Tick]
     views: Sequence[ChartView]
     data: dict[str, object]
@@ -141,114 +133,111 @@ class ChartDrawing:
     def lines(self) -> Sequence[LineDrawing]:
         return self.views[0].lines
 
-    @property
-    def y_name(self) -> str:
-        return f"{self.chart.y_label} ({self.chart.unit})" if self.chart.unit else self.chart.y_label
 
-
-def join(arrays: Sequence[Floats]) -> Floats:
+def concatenate(arrays: Sequence[Floats]) -> Floats:
+    """Concatenate any number of arrays, none included."""
     return np.concatenate(arrays) if arrays else np.empty(0)
 
 
 def read_points(series: Series) -> Points:
-    """Turn everything without a place on the chart into NaN; a point without x is dropped."""
+    """Turn y values without a place on the chart into NaN, and drop points without x."""
     x, y = np.array(series.x, dtype=np.float64), np.array(series.y, dtype=np.float64)
     y[~(np.abs(y) < LARGEST)] = np.nan
     y[np.abs(y) < 1 / LARGEST] = 0
-    placed = np.abs(x) < LARGEST
-    return Points(series.name, x[placed], y[placed], series.dots)
+    has_x = np.abs(x) < LARGEST
+    return Points(series.name, x[has_x], y[has_x], series.dots)
 
 
 def choose_scales(y: Floats, log_y: bool | None) -> list[bool]:
-    """True for a log scale; the first is shown, the second offered. A negative value has no logarithm to be shown."""
+    """Return the scales of the chart, the one shown first in front; True is a log scale."""
     if log_y is not None:
         return [log_y]
-    above = y[y > 0]
-    if not above.size or (y < 0).any() or above.max() <= WORTH_A_BUTTON * above.min():
+    positive = y[y > 0]
+    if not positive.size or (y < 0).any() or positive.max() <= OTHER_SCALE_RATIO * positive.min():
         return [False]
-    spans_decades = bool(above.max() > DECADES * above.min())
+    spans_decades = bool(positive.max() > DECADES * positive.min())
     return [spans_decades, not spans_decades]
 
 
-def draw_view(lines: Sequence[Points], horizontal: Axis, y: Floats, log: bool) -> ChartView:
-    vertical = upward(y, log)
+def draw_view(lines: Sequence[Points], x_axis: Axis, y: Floats, log: bool) -> ChartView:
+    """Draw all lines on one scale; `y` are the values that the vertical axis covers."""
+    y_axis = fit_y_axis(y, log)
     shown = [line.on_scale(log) for line in lines]
     return ChartView(
         log=log,
-        y_ticks=vertical.ticks(7) if any(line.present.any() for line in shown) else [],
-        lines=[draw_line(position, line, horizontal, vertical) for position, line in enumerate(shown)],
-        note=name_gaps(join([line.y for line in lines]), log),
+        y_ticks=y_axis.ticks(7) if any(line.present.any() for line in shown) else [],
+        lines=[draw_line(index, line, x_axis, y_axis) for index, line in enumerate(shown)],
+        note=describe_gaps(concatenate([line.y for line in lines]), log),
     )
 
 
-def name_gaps(y: Floats, log: bool) -> str:
-    """Say what is missing from the lines, and why."""
-    lost = int((~np.isfinite(y)).sum())
-    parts = [f"{count(lost)} NaN or infinite"] if lost else []
+def describe_gaps(y: Floats, log: bool) -> str:
+    """Return a sentence on the values that are missing from the lines; empty if there are none."""
+    not_finite = int((~np.isfinite(y)).sum())
+    parts = [f"{count_values(not_finite)} NaN or infinite"] if not_finite else []
     if log:
-        zeros, below = int((y == 0).sum()), int((y < 0).sum())
-        parts += [f"{count(zeros)} zero"] if zeros else []
-        parts += [f"{count(below)} negative"] if below else []
-    scale = ", which a log scale cannot show" if len(parts) > bool(lost) else ""
+        zeros, negative = int((y == 0).sum()), int((y < 0).sum())
+        parts += [f"{count_values(zeros)} zero"] if zeros else []
+        parts += [f"{count_values(negative)} negative"] if negative else []
+    scale = ", which a log scale cannot show" if len(parts) > bool(not_finite) else ""
     return f"Gaps in the lines: {', '.join(parts)}{scale}." if parts else ""
 
 
-def count(values: int) -> str:
-    return f"{values:,} {'value is' if values == 1 else 'values are'}"
+def count_values(count: int) -> str:
+    return f"{count:,} {'value is' if count == 1 else 'values are'}"
 
 
-def draw_line(position: int, line: Points, horizontal: Axis, vertical: Axis) -> LineDrawing:
+def draw_line(index: int, line: Points, x_axis: Axis, y_axis: Axis) -> LineDrawing:
+    """Draw one series; `index` gives its colour."""
     kept = thin(line.y)
-    x, y = horizontal.place(line.x[kept]), 1 - vertical.place(line.y[kept])
-    stretches = [np.array([index]) for run in unbroken(y) for index in run] if line.dots else unbroken(y)
-    dots = [(float(x[run[0]]), float(y[run[0]])) for run in stretches if len(run) == 1]
+    x, y = x_axis.place(line.x[kept]), 1 - y_axis.place(line.y[kept])
+    stretches = split_at_gaps(y)
+    if line.dots:
+        stretches = [np.array([point]) for stretch in stretches for point in stretch]
     return LineDrawing(
         name=line.name,
-        colour=position % COLOURS,
-        dashed=position // COLOURS % 2 == 1,
-        path="".join(draw_stroke(x[run], y[run]) for run in stretches if len(run) > 1),
-        dots=dots,
-        summary=describe(line),
+        colour=index % COLOURS,
+        dashed=index // COLOURS % 2 == 1,
+        path="".join(draw_path(x[stretch], y[stretch]) for stretch in stretches if len(stretch) > 1),
+        dots=[(float(x[stretch[0]]), float(y[stretch[0]])) for stretch in stretches if len(stretch) == 1],
+        summary=describe_line(line),
     )
 
 
-def unbroken(y: Floats) -> list[Floats]:
-    """Split positions at every value that is not finite; the gaps themselves are left out."""
+def split_at_gaps(y: Floats) -> list[Floats]:
+    """Return the indices of each stretch of finite values."""
     finite = np.isfinite(y)
     edges = np.flatnonzero(np.diff(finite)) + 1
-    return [run for run in np.split(np.arange(len(y)), edges) if len(run) and finite[run[0]]]
+    return [stretch for stretch in np.split(np.arange(len(y)), edges) if len(stretch) and finite[stretch[0]]]
 
 
-def draw_stroke(x: Floats, y: Floats) -> str:
-    corners = [f"{across * 1000:.1f} {down * 1000:.1f}" for across, down in zip(x, y, strict=True)]
-    return "M" + "L".join(corners)
+def draw_path(x: Floats, y: Floats) -> str:
+    """Return the line through points, given as fractions of the plot, as an SVG path in a square of 1000."""
+    return "M" + "L".join(f"{1000 * right:.1f} {1000 * down:.1f}" for right, down in zip(x, y, strict=True))
 
 
-def describe(line: Points) -> str:
+def describe_line(line: Points) -> str:
     values = line.y[line.present]
     if not values.size:
         return "no data"
     return f"{values.size} points from {values.min():.4g} to {values.max():.4g}, last {values[-1]:.4g}"
 
 
-def interaction_data(
-    lines: Sequence[Points], horizontal: Axis, verticals: Sequence[Axis], unit: str
-) -> dict[str, object]:
-    """Return the thinned points and axes that the script needs to answer a pointer."""
+def interaction_data(lines: Sequence[Points], x_axis: Axis, y_axes: Sequence[Axis], unit: str) -> dict[str, object]:
+    """Return the thinned points and the axes, from which the script makes the read-out under the pointer."""
     return {
-        "x": [horizontal.low, horizontal.high],
-        "views": [{"y": [vertical.low, vertical.high], "log": vertical.log} for vertical in verticals],
+        "x": [x_axis.low, x_axis.high],
+        "views": [{"y": [axis.low, axis.high], "log": axis.log} for axis in y_axes],
         "unit": unit,
         "series": [{"name": line.name, **thin_points(line)} for line in lines],
     }
 
 
 def thin_points(line: Points) -> dict[str, list[float | None]]:
-    """Points as JSON can say them: it has no NaN, and no reader needs the eighth digit."""
+    """Return the thinned points for JSON: None for NaN, seven digits of y, ten of x."""
     kept = thin(line.y)
+    x: list[float | None] = [
+        int(value) if value.is_integer() else float(f"{value:.10g}") for value in line.x[kept].tolist()
+    ]
     y = [float(f"{value:.7g}") if np.isfinite(value) else None for value in line.y[kept]]
-    return {"x": [shorten(value) for value in line.x[kept]], "y": y}
-
-
-def shorten(value: float) -> float:
-    return int(value) if float(value).is_integer() else float(f"{value:.10g}")
+    return {"x": x, "y": y}

@@ -1,16 +1,18 @@
-"""Addresses a page may name: a place on itself, or a file that lies beside it. Nothing further away."""
+"""Addresses in a page: a place on the page itself, a file in its folder or below, or content as a data URI."""
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import dataclass
 
 NEARBY = re.compile(r"#[\w-]+|[\w-][\w.-]*(/[\w-][\w.-]*)*", re.ASCII)
+"""`#place`, or a relative path of which no part begins with a dot."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """Words to click on, and where they lead: `#rows-57`, `drift.csv`."""
+    """A link and its text; the address is of the page itself or beside it: `#rows-57`, `drift.csv`."""
 
     text: str
     address: str
@@ -19,9 +21,16 @@ class Link:
         check_nearby(self.address)
 
     def record(self) -> dict[str, object]:
+        """Return the link as JSON data, from which virtual_table.js draws it in the details of a row."""
         return {"kind": "link", "text": self.text, "address": self.address}
 
 
 def check_nearby(address: str) -> None:
+    """Raise ValueError if an address leads away from the page and its folder."""
     if not NEARBY.fullmatch(address):
         raise ValueError(f"a page links to itself (#place) or to a file beside it, not to {address!r}.")
+
+
+def data_uri(content: bytes, media_type: str = "image/png") -> str:
+    """Return content as a data URI."""
+    return f"data:{media_type};base64,{base64.b64encode(content).decode('ascii')}"

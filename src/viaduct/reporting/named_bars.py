@@ -1,6 +1,6 @@
-"""Small numbers by name, as bars on one log scale: which layer differs, and by how much.
+"""Bars of small numbers by name on one log scale, such as the difference of each layer.
 
-A value of 0 is not a short bar: it has none, and the word `equal`.
+A value of 0 has no bar, but the word `equal`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from viaduct.reporting.figures import write_power, write_scientific
 
 @dataclass(frozen=True)
 class BarSeries:
-    """A value a name: None: there is none; 0: equal; infinite: without a measure. `bad`: places beyond a limit."""
+    """One value for each name: None: there is none; 0: equal; not finite: no measure.
+
+    `bad` are the indices of values beyond a limit.
+    """
 
     name: str
     values: Sequence[float | None]
@@ -40,17 +43,17 @@ class NamedBars:
 
     def drawing(self) -> NamedBarsDrawing:
         values = [value for series in self.series for value in series.values if is_measured(value)]
-        low, high = decades(values)
+        low, high = enclosing_decades(values)
         rows = [
             (name, [draw_bar(number, series, index, low, high) for number, series in enumerate(self.series)])
             for index, name in enumerate(self.names)
         ]
-        return NamedBarsDrawing(self, rows, write_power(low), write_power(high), has_bars=bool(values))
+        return NamedBarsDrawing(rows, write_power(low), write_power(high), has_bars=bool(values))
 
 
 @dataclass(frozen=True)
 class NamedBar:
-    """One drawn bar."""
+    """One drawn bar; `series` is the index of its series, `length` from 0 to 1."""
 
     series: int
     text: str
@@ -60,9 +63,8 @@ class NamedBar:
 
 @dataclass(frozen=True)
 class NamedBarsDrawing:
-    """Bars as the template needs them."""
+    """Bars of each name, one for each series, and the ends of the scale."""
 
-    chart: NamedBars
     rows: Sequence[tuple[str, Sequence[NamedBar | None]]]
     low: str
     high: str
@@ -73,15 +75,16 @@ def is_measured(value: float | None) -> bool:
     return value is not None and math.isfinite(value) and value > 0
 
 
-def decades(values: Sequence[float | None]) -> tuple[int, int]:
-    """The powers of ten around all bars; the shortest still has a length."""
+def enclosing_decades(values: Sequence[float | None]) -> tuple[int, int]:
+    """Return the exponents of the powers of ten around all values; the lower is below the smallest value."""
     logs = [math.log10(value) for value in values if value]
     low = math.ceil(min(logs)) - 1 if logs else -1
     return low, max(math.ceil(max(logs)), low + 1) if logs else 0
 
 
-def draw_bar(number: int, series: BarSeries, place: int, low: int, high: int) -> NamedBar | None:
-    value, bad = series.values[place], place in series.bad
+def draw_bar(number: int, series: BarSeries, index: int, low: int, high: int) -> NamedBar | None:
+    """Draw the value at `index` of a series on a scale from 10^low to 10^high."""
+    value, bad = series.values[index], index in series.bad
     if value is None:
         return None
     if value == 0:

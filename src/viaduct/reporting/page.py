@@ -1,4 +1,4 @@
-"""A page as a record, and its one way onto the disk."""
+"""A page as a dataclass, its rendering to HTML, and writing it to a file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from markupsafe import Markup
 from viaduct import __version__
 from viaduct.atomic_files import write_file
 from viaduct.path_errors import refuse_replacing_special_file
-from viaduct.reporting.png import data_uri
+from viaduct.reporting.links import data_uri
 from viaduct.reporting.texts import dump_visible, offer_breaks, show_hidden
+from viaduct.reporting.tones import SIGNS
 
 CONTENTS_FROM = 4
-"""A page with this many sections opens with a list of them."""
+"""Number of sections from which on a page has a table of contents."""
 
 ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
@@ -34,16 +35,18 @@ ICON = (
 
 
 class Part(Protocol):
-    """Anything a section can hold: a template of this room, and the drawing which that template reads."""
+    """Anything that a section can hold.
+
+    Its template reads `part`, the object itself, and `drawing`: what the part's method `drawing()` returned, if it has
+    one. It may also have a class attribute `beside` (see `Section.groups`) and a script with the template's name.
+    """
 
     template: ClassVar[str]
-
-    def drawing(self) -> object: ...
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A headline number; `good` says whether it is what was hoped for, None that nobody can say."""
+    """A headline number; `good` says whether it is as hoped, None that this cannot be said."""
 
     label: str
     value: str
@@ -61,33 +64,33 @@ class Section:
 
     @property
     def groups(self) -> list[list[Part]]:
-        """Neighbours of one kind, or that say they belong `beside` each other: the page may set them side by side."""
+        """Return runs of neighbouring parts that may be laid side by side: of one kind, or of one `beside`."""
         return [list(group) for _, group in groupby(self.parts, lambda part: getattr(part, "beside", part.template))]
 
 
 @dataclass(frozen=True)
 class Page:
-    """Everything on one page; the file it becomes needs nothing but a browser."""
+    """Everything on one page."""
 
     title: str
     subtitle: str = ""
     tiles: Sequence[Tile] = ()
     sections: Sequence[Section] = ()
     lead: Sequence[Part] = ()
-    """What stands above the tiles: the answer."""
+    """Parts above the tiles: the answer of the page."""
     language: str = "en"
     verb: str = ""
-    """Which verb made it, said in its head, where a verb replaces only its own pages."""
+    """The verb that made the page, written into its `generator` tag; some verbs replace only their own pages."""
     kind: str = ""
     """What the page is, beside its title: `training report`."""
     version: str = ""
-    """Version of a page that is served while it changes: its script (live.js) asks for newer ones. Empty: a file."""
+    """Version of a page that is served while it changes; its script (live.js) asks for newer ones. Empty: a file."""
     ended: bool = False
-    """True for the last version of a page that was served."""
+    """True for the last version of a served page."""
 
     @property
     def full_title(self) -> str:
-        """The title as the browser's tab shows it."""
+        """Return the title as the browser's tab shows it."""
         return f"{self.title}: {self.kind}" if self.kind else self.title
 
     @property
@@ -98,21 +101,21 @@ class Page:
 def render_page(page: Page) -> str:
     """Return the page as HTML."""
     return (
-        templates()
+        make_environment()
         .get_template("page.html")
         .render(
             page=page,
             contents=len(page.sections) >= CONTENTS_FROM,
             icon=data_uri(ICON, "image/svg+xml"),
-            style=own_file("page.css"),
-            script=scripts(page),
+            style=read_asset("page.css"),
+            script=join_scripts(page),
             version=__version__,
         )
     )
 
 
 def write_page(page: Page, path: str | os.PathLike[str]) -> None:
-    """Write the page whole or not at all: a reader never meets half of it, a failure leaves the old one."""
+    """Write the page atomically: a reader never sees half of it, a failure leaves the old one."""
     target = Path(path)
     refuse_replacing_special_file(target)
     html = render_page(page)
@@ -121,7 +124,8 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> None:
 
 
 @cache
-def templates() -> Environment:
+def make_environment() -> Environment:
+    """Return the jinja environment of the templates in this package."""
     environment = Environment(
         loader=PackageLoader("viaduct.reporting", "."),
         autoescape=True,
@@ -134,17 +138,18 @@ def templates() -> Environment:
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.policies["json.dumps_function"] = dump_visible
     environment.filters["breaks"] = offer_breaks
+    environment.globals |= {"read_asset": read_asset, "signs": SIGNS}
     return environment
 
 
-def scripts(page: Page) -> Markup:
-    """The page's own script, and those of the parts that bring one and are on this page."""
+def join_scripts(page: Page) -> Markup:
+    """Return the script of every page, those of the parts on this page, and that of a served page."""
     names = dict.fromkeys(part.template.removesuffix(".html") for part in page.parts)
-    own = [f"{name}.js" for name in names if files("viaduct.reporting").joinpath(f"{name}.js").is_file()]
+    of_parts = [f"{name}.js" for name in names if files("viaduct.reporting").joinpath(f"{name}.js").is_file()]
     live = ["live.js"] if page.version else []
-    return Markup("").join(map(own_file, ["page.js", *own, *live]))
+    return Markup("").join(map(read_asset, ["page.js", *of_parts, *live]))
 
 
-def own_file(name: str) -> Markup:
-    """Text that ships with this room, and may therefore enter the page unescaped."""
+def read_asset(name: str) -> Markup:
+    """Return a style or script of this package, which enters the page unescaped."""
     return Markup(files("viaduct.reporting").joinpath(name).read_text(encoding="utf-8"))

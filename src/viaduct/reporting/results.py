@@ -1,11 +1,11 @@
-"""docs/results.md, made from the JSON files in docs/results/: no figure without the command that made it.
+"""Make docs/results.md from the JSON files in docs/results/, so that each figure has the command that measured it.
 
     python -m viaduct.reporting.results docs          write docs/results.md anew
-    python -m viaduct.reporting.results docs --check  exit 1 if it is not what the JSON files say
+    python -m viaduct.reporting.results docs --check  exit 1 if it differs from what they give
 
-A file is what a command wrote: `RUN/summary.json` of a training run (kind "training"), or the output of a script
-in benchmarks/ (kind "benchmark": rows of name, value, unit and ratio). Each holds the command, the commit, the
-machine, the date and the raw samples. Added by hand, where they help: `note`, `title` (instead of the recipe's name)
+A file is what a command wrote: `RUN/summary.json` of a training run (kind "training"), or the output of `viaduct bench`
+or of a script in benchmarks/ (kind "benchmark", with `columns` and `rows`). Each holds the command, the commit, the
+machine, the date and the raw samples. Optional fields are added by hand: `note`, `title` (instead of the recipe's name)
 and `against`, the file of the training run that this one is to be compared with, epoch by epoch.
 """
 
@@ -28,7 +28,7 @@ Each row links the file with its command, commit, machine and raw samples.
 
 
 def read_results(folder: Path) -> dict[str, dict[str, Any]]:
-    """File name -> its record; a file without its proof is refused."""
+    """Return the record of each file by its name; raise BadData if one lacks a required field."""
     results = {}
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text())
@@ -42,12 +42,13 @@ def read_results(folder: Path) -> dict[str, dict[str, Any]]:
 def render(results: dict[str, dict[str, Any]]) -> str:
     trainings = {name: record for name, record in results.items() if record["kind"] == "training"}
     benchmarks = {name: record for name, record in results.items() if record["kind"] == "benchmark"}
-    duels = [(results[record["against"]], record) for record in trainings.values() if "against" in record]
-    parts = [*(duel_part(*duel) for duel in duels), *(benchmark_part(n, r) for n, r in benchmarks.items())]
-    return "\n".join([HEAD, *training_part(trainings), *parts])
+    pairs = [(results[record["against"]], record) for record in trainings.values() if "against" in record]
+    comparisons = [render_comparison(first, second) for first, second in pairs]
+    rendered_benchmarks = [render_benchmark(name, record) for name, record in benchmarks.items()]
+    return "\n".join([HEAD, *render_trainings(trainings), *comparisons, *rendered_benchmarks])
 
 
-def training_part(results: dict[str, dict[str, Any]]) -> list[str]:
+def render_trainings(results: dict[str, dict[str, Any]]) -> list[str]:
     if not results:
         return []
     columns = [
@@ -55,14 +56,14 @@ def training_part(results: dict[str, dict[str, Any]]) -> list[str]:
         *("images/s", "precision", "machine", "date"),
     ]
     rows = [training_row(name, record) for name, record in results.items()]
-    notes = [f"- {title(record)}: {record['note']}\n" for record in results.values() if record.get("note")]
-    return ["## Training runs\n", table(columns, rows), "".join(notes)]
+    notes = [f"- {find_title(record)}: {record['note']}\n" for record in results.values() if record.get("note")]
+    return ["## Training runs\n", render_table(columns, rows), "".join(notes)]
 
 
 def training_row(name: str, record: dict[str, Any]) -> list[str]:
     minutes, best = record["minutes"], record["best"] or record["final"]
     return [
-        f"[{title(record)}](results/{name})",
+        f"[{find_title(record)}](results/{name})",
         f"{100 * record['final']['top1']:.2f}",
         f"{100 * best['top1']:.2f}",
         f"{record['epochs']:.0f}",
@@ -75,39 +76,39 @@ def training_row(name: str, record: dict[str, Any]) -> list[str]:
     ]
 
 
-def title(record: dict[str, Any]) -> str:
+def find_title(record: dict[str, Any]) -> str:
     return str(record.get("title", record["recipe"]))
 
 
-def duel_part(first: dict[str, Any], second: dict[str, Any]) -> str:
-    """Accuracy against epoch and against minutes of two runs, and when the second passes the first's last."""
+def render_comparison(first: dict[str, Any], second: dict[str, Any]) -> str:
+    """Return accuracy and minutes of two runs by epoch, and when the second comes close to the first's final one."""
     names = [record["recipe"] for record in (first, second)]
-    curves = [{round(e["epoch"]): e for e in record["samples"]["evaluations"]} for record in (first, second)]
-    rows = []
-    for epoch in sorted(set(curves[0]) | set(curves[1])):
-        cells = [duel_cells(record, curve.get(epoch)) for record, curve in zip((first, second), curves, strict=True)]
-        rows.append([str(epoch), *cells[0], *cells[1]])
-    columns = ["epoch", f"{names[0]} top-1 %", "minutes", f"{names[1]} top-1 %", "minutes"]
+    rows: dict[int, list[str]] = {}
+    for index, record in enumerate((first, second)):
+        for evaluation in record["samples"]["evaluations"]:
+            epoch = round(evaluation["epoch"])
+            cells = rows.setdefault(epoch, [str(epoch), "", "", "", ""])
+            cells[1 + 2 * index] = f"{100 * evaluation['top1']:.2f}"
+            cells[2 + 2 * index] = f"{minutes_at(record, evaluation):.1f}"
+    table = render_table(
+        ["epoch", f"{names[0]} top-1 %", "minutes", f"{names[1]} top-1 %", "minutes"],
+        [rows[epoch] for epoch in sorted(rows)],
+    )
     machine = f"{second['machine']['description']}, {first['date']} and {second['date']}"
-    return f"## {names[1]} against {names[0]}\n\n{machine}. {arrival(first, second)}\n\n{table(columns, rows)}"
-
-
-def duel_cells(record: dict[str, Any], evaluation: dict[str, Any] | None) -> list[str]:
-    if evaluation is None:
-        return ["", ""]
-    return [f"{100 * evaluation['top1']:.2f}", f"{minutes_at(record, evaluation):.1f}"]
+    return f"## {names[1]} against {names[0]}\n\n{machine}. {describe_arrival(first, second)}\n\n{table}"
 
 
 def minutes_at(record: dict[str, Any], evaluation: dict[str, Any]) -> float:
-    """Return the minutes of training without evaluations and checkpoints, in proportion to the steps."""
+    """Return the minutes of training until an evaluation, in proportion to the steps, without evaluations before it."""
     return float(record["minutes"]["training"] * evaluation["step"] / record["steps"])
 
 
-def arrival(first: dict[str, Any], second: dict[str, Any], within: float = 0.002) -> str:
-    """When the second run comes within 0.2 points of the first's final accuracy."""
-    aim = first["final"]["top1"] - within
-    goal = f"{100 * first['final']['top1']:.2f} % less {100 * within:.1f} points"
-    reached = next((e for e in second["samples"]["evaluations"] if e["top1"] >= aim), None)
+def describe_arrival(first: dict[str, Any], second: dict[str, Any], within: float = 0.002) -> str:
+    """Say when the second run comes within 0.2 points of the first's final accuracy."""
+    final = first["final"]["top1"]
+    goal = f"{100 * final:.2f} % less {100 * within:.1f} points"
+    evaluations = second["samples"]["evaluations"]
+    reached = next((evaluation for evaluation in evaluations if evaluation["top1"] >= final - within), None)
     if reached is None:
         return f"The second does not reach the first's {goal}; its best is {100 * second['best']['top1']:.2f} %."
     epochs, minutes = reached["epoch"] / first["epochs"], minutes_at(second, reached) / first["minutes"]["training"]
@@ -117,35 +118,35 @@ def arrival(first: dict[str, Any], second: dict[str, Any], within: float = 0.002
     )
 
 
-def benchmark_part(name: str, record: dict[str, Any]) -> str:
+def render_benchmark(name: str, record: dict[str, Any]) -> str:
     head = f"## {record['title']}\n\n`{record['command']}` on {record['machine']['description']}, {record['date']}"
     columns = record["columns"]
     rows = [[str(row.get(column, "")) for column in columns] for row in record["rows"]]
     notes = "\n\n".join(line for line in (record.get("note", ""), list_repeats(record), list_starts(record)) if line)
-    return f"{head} ([file](results/{name})).\n\n{notes}\n\n{table(columns, rows)}"
+    return f"{head} ([file](results/{name})).\n\n{notes}\n\n{render_table(columns, rows)}"
 
 
 def list_repeats(record: dict[str, Any]) -> str:
-    """Return the single measurements of a `viaduct bench --repeat N`."""
+    """Return the single measurements of `viaduct bench --repeat N`; empty for anything else."""
     runs = record.get("runs", [])
     if record.get("verb") != "bench" or len(runs) < 2:
         return ""
     ours = ", ".join(f"{run['ms_per_step']:.2f}" for run in runs)
-    peers = [f"{times_each(peer['runs'])} {peer['variant']}" for peer in record["peers"]]
+    peers = []
+    for peer in record["peers"]:
+        ratios = ", ".join(f"{run['ours_is']:.3f}x" for run in peer["runs"])
+        peers.append(f"{ratios} {peer['variant']}")
     return f"Each of {len(runs)} measurements, everything built anew: {'; '.join([f'{ours} ms a step', *peers])}."
 
 
 def list_starts(record: dict[str, Any]) -> str:
-    """Return the start-up times of a `viaduct bench --starts`, by variant."""
-    head, *lines = record.get("starts_told") or [""]
-    return "\n".join([head, "", *(f"- {line.strip()}" for line in lines)]) if head else ""
+    """Return the start-up times of `viaduct bench --starts`, a line for each variant; empty for anything else."""
+    heading, *lines = record.get("starts_told") or [""]
+    return "\n".join([heading, "", *(f"- {line.strip()}" for line in lines)]) if heading else ""
 
 
-def times_each(runs: list[dict[str, Any]]) -> str:
-    return ", ".join(f"{run['ours_is']:.3f}x" for run in runs)
-
-
-def table(columns: list[str], rows: list[list[str]]) -> str:
+def render_table(columns: list[str], rows: list[list[str]]) -> str:
+    """Return a Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 

@@ -1,8 +1,8 @@
-"""Many points over a common axis, each with a tone: small dots for what is well, other shapes for what is not.
+"""Scatter chart with a logarithmic vertical axis; each point has a tone, which gives its colour and shape.
 
-All points of a tone are one path of strokes without length, whose caps are the marks; five thousand points are then
-five elements, and need no script to be seen. On a logarithmic axis zero has its own line at the foot, and what is not
-finite has one at the head, since both are answers and neither may be left out.
+All points of a tone are one SVG path of strokes without length, whose round caps are the dots: five thousand points are
+then five elements. A logarithmic axis has no place for zero, NaN and infinity, but they are results too: zeros stand on
+a line of their own at the foot of the chart, values that are not finite on one at its head.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from viaduct.reporting.axis import Axis, Floats, Tick, across, upward
+from viaduct.reporting.axis import Axis, Floats, Tick, fit_x_axis, fit_y_axis
+from viaduct.reporting.line_chart import draw_path
 from viaduct.reporting.tones import SIGNS, TONES, Tone
 
 MARGIN = 0.08
-"""Share of the height that the line of zeros, or that of what is not finite, takes."""
+"""Fraction of the height for the line of zeros, and as much for the line of values that are not finite."""
 CLOSEST_LEVELS = 0.035
+"""Distance, as a fraction of the height, below which two levels share one label."""
 MOST_SPANS = 60
-REACH = (1e-140, 1e140)
-LETTER = 0.0105
-"""Width of a letter as a share of a chart on a desk; a name that does not fit there is left out."""
-LETTER_ON_PHONE = 0.027
+"""With more spans than this, none is drawn."""
+DRAWN_SIZES = (1e-140, 1e140)
+"""Values beyond are drawn at these ends, since a log axis could not span them."""
+LETTER_WIDTH, LETTER_WIDTH_ON_PHONE = 0.0105, 0.027
+"""Width of a letter as a fraction of the chart, on a desktop and on a phone."""
 MOST_LETTERS = 40
+"""Letters of the mark's label; the middle of a longer one is left out."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """`address` is where a click leads, `#rows-57`; `y` may be zero, infinite or NaN."""
+    """One point. `y` may be zero, infinite or NaN; a click leads to `address`, such as `#rows-57`."""
 
     x: float
     y: float
@@ -37,12 +41,12 @@ class Point:
     label: str
     address: str = ""
     text: str = ""
-    """What the read-out says behind the label; empty: the value of y."""
+    """What the read-out shows behind the label; empty: the value of y."""
 
 
 @dataclass(frozen=True)
 class Roof:
-    """A line through some corners, as the limits of a roofline are; its label stands at the last or first corner."""
+    """A line through some corners, such as the limits of a roofline; its label stands at the last or first corner."""
 
     label: str
     corners: Sequence[tuple[float, float]]
@@ -68,7 +72,10 @@ class Span:
 
 @dataclass(frozen=True)
 class ScatterChart:
-    """`marked` is the position of the one point that the page is about."""
+    """Points, levels and roofs over named spans of the horizontal axis.
+
+    `marked` is the index of the point that the page is about, `mark` its label.
+    """
 
     template: ClassVar[str] = "scatter_chart.html"
 
@@ -78,30 +85,32 @@ class ScatterChart:
     points: Sequence[Point]
     levels: Sequence[Level] = ()
     spans: Sequence[Span] = ()
-    names: Sequence[tuple[Tone, str]] = ()  # the legend
+    names: Sequence[tuple[Tone, str]] = ()
+    """The legend: what each tone means."""
     marked: int | None = None
     mark: str = ""
     roofs: Sequence[Roof] = ()
     log_x: bool = False
-    """A log scale across, too: every x, and every corner of a roof, is above zero."""
+    """A log scale for x too; every x, and every corner of a roof, is then above zero."""
 
     def drawing(self) -> ScatterDrawing:
         x = np.array([point.x for point in self.points], float)
-        y = within_reach(np.array([point.y for point in self.points], float))
+        y = clip_sizes(np.array([point.y for point in self.points], float))
         corners = np.array([corner for roof in self.roofs for corner in roof.corners], float).reshape(-1, 2)
         levels = np.concatenate([np.array([level.y for level in self.levels], float), corners[:, 1]])
         frame = Frame.around(np.concatenate([x, corners[:, 0]]), y, levels, self.log_x)
-        positions = np.stack([frame.horizontal.place(x), 1 - frame.place(y)], axis=1)
+        positions = np.stack([frame.x_axis.place(x), 1 - frame.place(y)], axis=1)
         present = {point.tone for point in self.points}
+        y_ticks = [Tick(frame.squeeze(tick.position), tick.label) for tick in frame.y_axis.ticks(7)] if x.size else []
         return ScatterDrawing(
             chart=self,
-            x_ticks=frame.horizontal.ticks(7, whole=not self.log_x) if x.size else [],
-            y_ticks=[Tick(frame.squeeze(tick.place), tick.label) for tick in frame.vertical.ticks(7)] if x.size else [],
+            x_ticks=frame.x_axis.ticks(7, integers=not self.log_x) if x.size else [],
+            y_ticks=y_ticks,
             frame=frame,
-            strokes=[(tone, strokes(positions, self.points, tone)) for tone in reversed(TONES) if tone in present],
+            strokes=[(tone, draw_dots(positions, self.points, tone)) for tone in reversed(TONES) if tone in present],
             legend=[(tone, SIGNS[tone], name) for tone, name in self.names if tone in present],
-            levels=separate_labels([(frame.level(level.y), level.label) for level in self.levels]),
-            spans=named_spans(self.spans, frame.horizontal),
+            levels=merge_close_levels([(frame.place_level(level.y), level.label) for level in self.levels]),
+            spans=place_spans(self.spans, frame.x_axis),
             mark=tuple(positions[self.marked]) if self.marked is not None else None,
             data=interaction_data(self.points, positions),
             roofs=[draw_roof(roof, frame) for roof in self.roofs],
@@ -110,40 +119,41 @@ class ScatterChart:
 
 @dataclass(frozen=True)
 class Frame:
-    """Both axes, and whether the foot and the head of the chart are set apart for zero and for what is not finite."""
+    """Both axes, and whether the chart has a line for zeros (at the foot) and one for values that are not finite."""
 
-    horizontal: Axis
-    vertical: Axis
-    foot: bool
-    head: bool
+    x_axis: Axis
+    y_axis: Axis
+    has_zeros: bool
+    has_not_finite: bool
 
     @classmethod
     def around(cls, x: Floats, y: Floats, levels: Floats, log_x: bool = False) -> Frame:
-        finite = y[np.isfinite(y) & (y > 0)]
-        vertical = upward(np.concatenate([finite, levels[levels > 0]]), log=True)
-        return cls(
-            upward(x, log=True) if log_x else across(x), vertical, bool((y == 0).any()), bool((~np.isfinite(y)).any())
-        )
+        """Return the frame that fits the points and the levels above zero."""
+        finite = np.isfinite(y)
+        x_axis = fit_y_axis(x, log=True) if log_x else fit_x_axis(x)
+        y_axis = fit_y_axis(np.concatenate([y[finite & (y > 0)], levels[levels > 0]]), log=True)
+        return cls(x_axis, y_axis, bool((y == 0).any()), bool((~finite).any()))
 
-    def squeeze(self, place: float) -> float:
-        low, high = MARGIN * self.foot, 1 - MARGIN * self.head
-        return low + place * (high - low)
+    def squeeze(self, height: float) -> float:
+        """Return a height on the vertical axis (0 to 1) as a height in the chart, between the two lines."""
+        low, high = MARGIN * self.has_zeros, 1 - MARGIN * self.has_not_finite
+        return low + height * (high - low)
 
     def place(self, y: Floats) -> Floats:
-        inner = self.vertical.place(np.where(np.isfinite(y), y, np.nan))
+        """Return the height of each value in the chart, from 0 to 1."""
         low, high = self.squeeze(0), self.squeeze(1)
-        placed = low + inner * (high - low)
-        placed[y == 0] = low / 2
-        placed[~np.isfinite(y)] = (1 + high) / 2
-        return placed
+        heights = low + self.y_axis.place(np.where(np.isfinite(y), y, np.nan)) * (high - low)
+        heights[y == 0] = low / 2
+        heights[~np.isfinite(y)] = (1 + high) / 2
+        return heights
 
-    def level(self, y: float) -> float:
-        return self.squeeze(float(self.vertical.place(np.array([y]))[0]))
+    def place_level(self, y: float) -> float:
+        return self.squeeze(float(self.y_axis.place(np.array([y]))[0]))
 
 
 @dataclass(frozen=True)
 class RoofDrawing:
-    """A roof as a path in a square of 1000, and where its label stands."""
+    """A roof as an SVG path in a square of 1000, and the position of its label."""
 
     label: str
     path: str
@@ -154,7 +164,11 @@ class RoofDrawing:
 
 @dataclass(frozen=True)
 class ScatterDrawing:
-    """Points as the template needs them."""
+    """Points as the template needs them; positions are fractions of the chart.
+
+    `strokes`: tone and SVG path; `legend`: tone, sign, meaning; `levels`: height and label; `spans`: left edge, width,
+    name (empty: it does not fit) and whether the name fits on a phone; `mark`: x and y of the marked point.
+    """
 
     chart: ScatterChart
     x_ticks: Sequence[Tick]
@@ -170,19 +184,19 @@ class ScatterDrawing:
 
     @property
     def gutter(self) -> int:
-        """Room for the longest label of the vertical axis, in characters."""
-        edge = ["NaN, ∞"] if self.frame.head else []
-        return max(map(len, [*(tick.label for tick in self.y_ticks), *edge]), default=1)
+        """Return the characters of the longest label of the vertical axis."""
+        not_finite = ["NaN, ∞"] if self.frame.has_not_finite else []
+        return max(map(len, [*(tick.label for tick in self.y_ticks), *not_finite]), default=1)
 
     @property
     def mark_text(self) -> str:
-        """The label of the marked point; the middle of one that is too long for the chart is left out."""
-        text, side = self.chart.mark, MOST_LETTERS // 2
-        return text if len(text) <= MOST_LETTERS else f"{text[:side]}…{text[-side:]}"
+        """Return the label of the marked point, shortened to MOST_LETTERS and the `…`."""
+        text, half = self.chart.mark, MOST_LETTERS // 2
+        return text if len(text) <= MOST_LETTERS else f"{text[:half]}…{text[-half:]}"
 
     @property
     def short_mark(self) -> str:
-        """Return the mark's short form for a phone: `origin` of `origin: layer3.0.bn2`."""
+        """Return the label for a phone: `origin` of `origin: layer3.0.bn2`."""
         return self.chart.mark.partition(":")[0]
 
     @property
@@ -193,63 +207,56 @@ class ScatterDrawing:
         return f"{len(tones)} points: {', '.join(parts)}" if parts else f"{len(tones)} points"
 
 
-def within_reach(values: Floats) -> Floats:
-    """Sizes; those that an axis could not span any more are drawn at its ends."""
+def clip_sizes(values: Floats) -> Floats:
+    """Return absolute values; those that are finite and not zero are clipped to what an axis can span."""
     sizes = np.abs(values)
-    measured = np.isfinite(sizes) & (sizes > 0)
-    sizes[measured] = sizes[measured].clip(*REACH)
+    has_logarithm = np.isfinite(sizes) & (sizes > 0)
+    sizes[has_logarithm] = sizes[has_logarithm].clip(*DRAWN_SIZES)
     return sizes
 
 
 def draw_roof(roof: Roof, frame: Frame) -> RoofDrawing:
     corners = np.array(roof.corners, float)
-    x, y = frame.horizontal.place(corners[:, 0]), 1 - frame.place(corners[:, 1])
-    path = "M" + "L".join(f"{1000 * across:.1f} {1000 * down:.1f}" for across, down in zip(x, y, strict=True))
-    position = -1 if roof.labelled_at_end else 0
-    return RoofDrawing(roof.label, path, float(x[position]), float(y[position]), roof.labelled_at_end)
+    x, y = frame.x_axis.place(corners[:, 0]), 1 - frame.place(corners[:, 1])
+    end = -1 if roof.labelled_at_end else 0
+    return RoofDrawing(roof.label, draw_path(x, y), float(x[end]), float(y[end]), roof.labelled_at_end)
 
 
-def strokes(places: Floats, points: Sequence[Point], tone: Tone) -> str:
-    """A move and a stroke of no length for every point of a tone."""
-    corners = [index for index, point in zip(places.tolist(), points, strict=True) if point.tone == tone]
-    return "".join(f"M{x * 1000:.1f} {y * 1000:.1f}h0" for x, y in corners)
+def draw_dots(positions: Floats, points: Sequence[Point], tone: Tone) -> str:
+    """Return an SVG path with a stroke of no length at each point of a tone."""
+    of_tone = [position for position, point in zip(positions.tolist(), points, strict=True) if point.tone == tone]
+    return "".join(f"M{x * 1000:.1f} {y * 1000:.1f}h0" for x, y in of_tone)
 
 
-def separate_labels(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Merge the labels of levels that are too close; the label stands at the first of them."""
-    kept: list[tuple[float, str]] = []
-    for position, label in sorted(levels):
-        if kept and position - kept[-1][0] < CLOSEST_LEVELS:
-            kept[-1] = (kept[-1][0], f"{kept[-1][1]}, {label}")
+def merge_close_levels(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Merge levels that are too close to have a label each; the lowest of them stands for all."""
+    merged: list[tuple[float, str]] = []
+    for height, label in sorted(levels):
+        if merged and height - merged[-1][0] < CLOSEST_LEVELS:
+            merged[-1] = (merged[-1][0], f"{merged[-1][1]}, {label}")
         else:
-            kept.append((position, label))
-    return kept
+            merged.append((height, label))
+    return merged
 
 
-def named_spans(spans: Sequence[Span], horizontal: Axis) -> list[tuple[float, float, str, bool]]:
-    """Start, width and name of each span, and whether a phone has room for the name.
-
-    A name that would not fit is left out, and so are too many spans.
-    """
+def place_spans(spans: Sequence[Span], x_axis: Axis) -> list[tuple[float, float, str, bool]]:
+    """Return the spans as `ScatterDrawing.spans` describes them; none if there are too many."""
     if len(spans) > MOST_SPANS:
         return []
-    edges = horizontal.place(np.array([[span.low, span.high] for span in spans], float).reshape(-1, 2)).clip(0, 1)
-    return [
-        (
-            low,
-            high - low,
-            span.label if high - low > LETTER * (len(span.label) + 1) else "",
-            high - low > LETTER_ON_PHONE * (len(span.label) + 1),
-        )
-        for (low, high), span in zip(edges.tolist(), spans, strict=True)
-    ]
+    edges = x_axis.place(np.array([[span.low, span.high] for span in spans], float).reshape(-1, 2)).clip(0, 1)
+    placed = []
+    for (low, high), span in zip(edges.tolist(), spans, strict=True):
+        width, letters = high - low, len(span.label) + 1
+        name = span.label if width > LETTER_WIDTH * letters else ""
+        placed.append((low, width, name, width > LETTER_WIDTH_ON_PHONE * letters))
+    return placed
 
 
-def interaction_data(points: Sequence[Point], places: Floats) -> dict[str, object]:
-    """Return position, label and link of each point, for the script that answers a pointer."""
+def interaction_data(points: Sequence[Point], positions: Floats) -> dict[str, object]:
+    """Return position, label and link of each point, from which the script makes the read-out under the pointer."""
     return {
-        "x": [round(x, 4) for x in places[:, 0].tolist()],
-        "y": [round(y, 4) for y in places[:, 1].tolist()],
+        "x": [round(x, 4) for x in positions[:, 0].tolist()],
+        "y": [round(y, 4) for y in positions[:, 1].tolist()],
         "value": [float(f"{point.y:.4g}") if np.isfinite(point.y) else str(point.y) for point in points],
         "tone": [TONES.index(point.tone) for point in points],
         "label": [point.label for point in points],

@@ -1,7 +1,8 @@
-"""Bars made of layers, side by side: the phases of each step, or of each rank. Several groups share one scale.
+"""Stacked bars: the phases of each step, or of each rank. Groups of bars share one scale; one group is shown at a time.
 
 Where there are more bars than a screen has room for, neighbours are drawn as one bar: their mean, with a mark at the
-longest of them. Bars far beyond all others are cut at the top, marked, and named under the chart.
+longest of them. Bars far longer than the others are cut at the top, marked with a triangle, and the longest is named
+under the chart.
 """
 
 from __future__ import annotations
@@ -12,27 +13,26 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from markupsafe import Markup
 
 from viaduct.reporting.axis import Axis, Floats, Tick
 from viaduct.reporting.line_chart import COLOURS
-from viaduct.reporting.page import own_file
 
 MOST_BARS = 180
 MOST_GROUPS = 32
 SPACED = 90
-"""Bars up to which there is air between them."""
+"""Bars up to which there are gaps between them."""
 MOST_LABELS = 10
 STRIDES = (1, 2, 5, 10, 20)
-FAR_BEYOND = 4.0
-"""Times the 95th percentile from which on a bar is cut."""
+"""Distances between labelled bars; the smallest that leaves at most MOST_LABELS is taken."""
+OUTLIER_RATIO = 4.0
+"""If the longest bar is more than so many times the 95th percentile, the axis ends a quarter above that percentile."""
 
 
 @dataclass(frozen=True)
 class BarGroup:
-    """Bars that are shown together, such as the steps of one rank: a label a bar, and a row of values a layer.
+    """Bars that are shown together, such as the steps of one rank.
 
-    A value that is None was not measured.
+    There is one label for each bar and one row of values for each layer; None: not measured.
     """
 
     name: str
@@ -42,7 +42,7 @@ class BarGroup:
 
 @dataclass(frozen=True)
 class StackedBars:
-    """`layers` are named from the bottom up; `group_label` stands before the choice of a group."""
+    """`layers` are the names of the layers from the bottom up; `group_label` stands before the choice of a group."""
 
     template: ClassVar[str] = "stacked_bars.html"
 
@@ -62,21 +62,30 @@ class StackedBars:
                 raise ValueError(f"group {group.name!r} has {len(group.labels)} labels for other numbers of values.")
 
     def drawing(self) -> StackedDrawing:
-        gathered = [gather(group) for group in self.groups[:MOST_GROUPS]]
-        sums = np.concatenate([bars.heights for bars in gathered]) if gathered else np.empty(0)
-        axis = Axis(0.0, find_top(sums))
-        views = [draw_group(bars, axis) for bars in gathered]
-        return StackedDrawing(self, axis.ticks(6) if sums.size else [], views, axis.high)
+        joined = [join_neighbours(group) for group in self.groups[:MOST_GROUPS]]
+        heights = np.concatenate([bars.heights for bars in joined]) if joined else np.empty(0)
+        axis = Axis(0.0, find_top(heights))
+        views = [draw_group(bars, axis) for bars in joined]
+        return StackedDrawing(self, axis.ticks(6) if heights.size else [], views, axis.high)
 
 
 @dataclass(frozen=True)
-class GatheredBars:
-    """The bars that are drawn of a group, each of one or more neighbours."""
+class DrawnBars:
+    """The bars that are drawn for a group, each standing for one or more neighbours."""
 
     group: BarGroup
-    first: Sequence[int]  # position of the first neighbour of each bar, and at the end the number of all
-    means: Floats  # layers x bars; NaN where nothing was measured
-    longest: Floats  # the longest neighbour of each bar
+    edges: Sequence[int]  # index of the first neighbour of each drawn bar, and at the end the number of all
+    means: Floats  # layers x drawn bars; NaN where nothing was measured
+    longest: Floats  # height of the longest neighbour of each drawn bar
+
+    @property
+    def count(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def are_joined(self) -> bool:
+        """Return True if drawn bars stand for several neighbours."""
+        return len(self.group.labels) > self.count
 
     @property
     def heights(self) -> Floats:
@@ -84,14 +93,18 @@ class GatheredBars:
         return heights
 
     def label(self, bar: int) -> str:
-        first, last = self.first[bar], self.first[bar + 1] - 1
+        """Return the label of a drawn bar: that of its neighbour, or of its first and last one."""
+        first, last = self.edges[bar], self.edges[bar + 1] - 1
         labels = self.group.labels
         return labels[first] if first == last else f"{labels[first]}–{labels[last]}"
 
 
 @dataclass(frozen=True)
 class GroupView:
-    """One group of bars as the template and the script need it."""
+    """One group of bars as the template and the script need it.
+
+    `paths` are SVG paths by layer, `marks` one path for the longest neighbours, `cuts` the x of bars cut at the top.
+    """
 
     name: str
     paths: Sequence[str]
@@ -113,28 +126,18 @@ class StackedDrawing:
     top: float
 
     @property
-    def style(self) -> Markup:
-        return own_file("stacked_bars.css")
-
-    @property
-    def gutter(self) -> int:
-        """Room for the longest label of the vertical axis, in characters."""
-        return max((len(tick.label) for tick in self.y_ticks), default=1)
-
-    @property
-    def y_name(self) -> str:
-        return f"{self.chart.y_label} ({self.chart.unit})" if self.chart.unit else self.chart.y_label
-
-    @property
     def legend(self) -> list[tuple[int, str]]:
+        """Return the colour and the name of each layer."""
         return [(index % COLOURS, name) for index, name in enumerate(self.chart.layers)]
 
     @property
     def left_out(self) -> int:
+        """Return the number of groups beyond MOST_GROUPS."""
         return len(self.chart.groups) - len(self.views)
 
     @property
     def data(self) -> dict[str, object]:
+        """Return what the script needs for the read-out and for the choice of a group."""
         return {
             "layers": list(self.chart.layers),
             "unit": self.chart.unit,
@@ -143,8 +146,8 @@ class StackedDrawing:
         }
 
 
-def gather(group: BarGroup) -> GatheredBars:
-    """Join neighbours until the bars fit a screen."""
+def join_neighbours(group: BarGroup) -> DrawnBars:
+    """Join neighbours evenly into at most MOST_BARS bars."""
     values = np.array(group.layers, dtype=np.float64).reshape(len(group.layers), len(group.labels))
     values[~(np.abs(values) < 1e300)] = np.nan
     count = len(group.labels)
@@ -154,7 +157,7 @@ def gather(group: BarGroup) -> GatheredBars:
     for bar, (low, high) in enumerate(pairwise(edges)):
         means[:, bar] = [mean_of_finite(row) for row in values[:, low:high]]
     longest = np.maximum.reduceat(sums, edges[:-1]) if count else np.empty(0)
-    return GatheredBars(group, edges.tolist(), means, longest)
+    return DrawnBars(group, edges.tolist(), means, longest)
 
 
 def mean_of_finite(values: Floats) -> float:
@@ -163,31 +166,31 @@ def mean_of_finite(values: Floats) -> float:
 
 
 def find_top(heights: Floats) -> float:
-    """Return the end of the axis: the longest bar, unless it would press all others to the ground."""
+    """Return the upper end of the axis: just above the longest bar, or lower if outliers would flatten all others."""
     if not heights.size or heights.max() <= 0:
         return 1.0
     usual = float(np.percentile(heights, 95))
-    return 1.25 * usual if 0 < usual * FAR_BEYOND < heights.max() else 1.06 * float(heights.max())
+    return 1.25 * usual if 0 < usual * OUTLIER_RATIO < heights.max() else 1.06 * float(heights.max())
 
 
-def draw_group(bars: GatheredBars, axis: Axis) -> GroupView:
-    count = len(bars.first) - 1
+def draw_group(bars: DrawnBars, axis: Axis) -> GroupView:
+    count = bars.count
     slot = 1000 / count if count else 1000.0
     width = min(slot * (0.8 if count <= SPACED else 1.0), 120.0)
     left = np.arange(count) * slot + (slot - width) / 2
     levels = np.vstack([np.zeros(count), np.nancumsum(bars.means, axis=0)])
     positions = 1000 * (1 - axis.place(levels).clip(0, 1))
-    joined = len(bars.group.labels) > count
     cut = np.flatnonzero(bars.heights > axis.high)
+    labels = bars.group.labels
     return GroupView(
         name=bars.group.name,
         paths=[draw_layer(left, width, low, high) for low, high in pairwise(positions)],
-        marks=draw_marks(left, width, bars.longest, axis) if joined else "",
+        marks=draw_marks(left, width, bars.longest, axis) if bars.are_joined else "",
         cuts=[float((left[bar] + width / 2) / 1000) for bar in cut],
-        x_ticks=label_bars(bars, count),
-        note=write_note(bars, count, cut.tolist(), axis.high),
-        summary=summarise(bars, count),
-        data=interaction_data(bars, count, joined),
+        x_ticks=label_bars(bars),
+        note=write_note(bars, cut.tolist(), axis.high),
+        summary=f"{len(labels):,} bars, the longest {float(bars.longest.max()):,.4g}" if count else "no data",
+        data=interaction_data(bars),
     )
 
 
@@ -206,47 +209,41 @@ def draw_marks(left: Floats, width: float, longest: Floats, axis: Axis) -> str:
     return "".join(f"M{x:.1f} {y:.1f}h{width:.1f}" for x, y in zip(left.tolist(), heights, strict=True))
 
 
-def label_bars(bars: GatheredBars, count: int) -> list[Tick]:
+def label_bars(bars: DrawnBars) -> list[Tick]:
     """Return some labels under the bars, evenly spaced."""
-    stride = next(step for step in STRIDES if step * MOST_LABELS >= count)
-    return [Tick((bar + 0.5) / count, bars.group.labels[bars.first[bar]]) for bar in range(0, count, stride)]
+    count = bars.count
+    stride = next(stride for stride in STRIDES if stride * MOST_LABELS >= count)
+    return [Tick((bar + 0.5) / count, bars.group.labels[bars.edges[bar]]) for bar in range(0, count, stride)]
 
 
-def write_note(bars: GatheredBars, count: int, cut: list[int], top: float) -> str:
-    """Say what neighbours share a bar, and what reaches beyond the chart."""
+def write_note(bars: DrawnBars, cut: list[int], top: float) -> str:
+    """Return sentences on neighbours that are joined, and on bars and marks beyond the top of the chart."""
     parts = []
-    if len(bars.group.labels) > count:
+    if bars.are_joined:
         parts.append(
-            f"Each bar is the mean of about {len(bars.group.labels) / count:.0f} neighbours; "
+            f"Each bar is the mean of about {len(bars.group.labels) / bars.count:.0f} neighbours; "
             "the stroke above it marks the longest of them."
         )
         if bars.longest.max() > top:
             parts.append(f"Strokes at the upper edge lie beyond it, up to {bars.longest.max():,.4g}.")
     if cut:
         longest = max(cut, key=lambda bar: float(bars.heights[bar]))
-        which = "1 bar reaches" if len(cut) == 1 else f"{len(cut)} bars reach"
+        subject = "1 bar reaches" if len(cut) == 1 else f"{len(cut)} bars reach"
         parts.append(
-            f"{which} beyond the chart (▲), the longest at {bars.label(longest)}: {bars.heights[longest]:,.4g}."
+            f"{subject} beyond the chart (▲), the longest at {bars.label(longest)}: {bars.heights[longest]:,.4g}."
         )
     return " ".join(parts)
 
 
-def summarise(bars: GatheredBars, count: int) -> str:
-    """Say what somebody hears who cannot see the bars."""
-    if not count:
-        return "no data"
-    return f"{len(bars.group.labels):,} bars, the longest {float(bars.longest.max()):,.4g}"
-
-
-def interaction_data(bars: GatheredBars, count: int, joined: bool) -> dict[str, object]:
-    """Return what the script needs to answer a pointer."""
+def interaction_data(bars: DrawnBars) -> dict[str, object]:
+    """Return what the script needs for the read-out under the pointer."""
     return {
         "name": bars.group.name,
-        "labels": [bars.label(bar) for bar in range(count)],
-        "layers": [[round_off(value) for value in layer] for layer in bars.means.tolist()],
-        "longest": [round_off(value) for value in bars.longest.tolist()] if joined else [],
+        "labels": [bars.label(bar) for bar in range(bars.count)],
+        "layers": [[round_for_json(value) for value in layer] for layer in bars.means.tolist()],
+        "longest": [round_for_json(value) for value in bars.longest.tolist()] if bars.are_joined else [],
     }
 
 
-def round_off(value: float) -> float | None:
+def round_for_json(value: float) -> float | None:
     return float(f"{value:.5g}") if np.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""A table that sorts when its headings are clicked; the order given is the order shown first."""
+"""A table that sorts when its headings are clicked; rows are shown first in the order given."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy as np
 from viaduct.reporting.figures import MISSING, is_missing, is_number, write_column
 
 QUANTITY = re.compile(r"([-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)\s?([%×°\w/]*)", re.IGNORECASE)
-"""A number and perhaps its unit, already written by the caller: `95.3 %`, `1,204 img/s`."""
-SENTENCE = 28
-"""Letters of a cell from which on the rows of its table become cards on a phone."""
-NARROW = 5
-"""Columns from which on they do where there is text."""
-FEW = 8
-"""Rows up to which a table of many numbers does too; more of them are compared down their columns, and scroll."""
+"""Text of a number and perhaps its unit: `95.3 %`, `1,204 img/s`."""
+LONG_TEXT, TEXT_COLUMNS, NUMBER_COLUMNS, FEW_ROWS = 28, 5, 6, 8
+"""On a phone, rows become cards (see `TableDrawing.stacks`).
+
+This happens if a cell has LONG_TEXT letters, if a table with text has TEXT_COLUMNS columns, or if one with any content
+has NUMBER_COLUMNS columns and at most FEW_ROWS rows. Other tables scroll sideways.
+"""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A cell with words of its own that sorts as a number: `equal`, which is a difference of 0."""
+    """A cell that shows a text and sorts as a number: `equal`, which is a difference of 0."""
 
     text: str
     number: float
@@ -37,7 +37,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of numbers, text or None; NaN and None are missing, and sort last whichever way one sorts."""
+    """Rows of numbers, text or None; NaN and None are missing, and sort last in either direction."""
 
     template: ClassVar[str] = "table.html"
 
@@ -56,7 +56,7 @@ class Table:
         return TableDrawing(self.caption, columns, cells)
 
     def record(self) -> dict[str, object]:
-        """The same for page scripts, which draw it in the details of a row."""
+        """Return the table as JSON data, from which virtual_table.js draws it in the details of a row."""
         rows = [[cell if isinstance(cell, str) else write_cell(cell) for cell in row] for row in self.rows]
         return {"kind": "table", "caption": self.caption, "columns": list(self.columns), "rows": rows}
 
@@ -71,10 +71,8 @@ class Cell:
 
     @property
     def order(self) -> str:
-        """The number as the page's script reads it."""
-        if self.number is None:
-            return ""
-        return repr(self.number).replace("inf", "Infinity")
+        """Return the number to sort by in JavaScript's spelling; empty if there is none."""
+        return "" if self.number is None else repr(self.number).replace("inf", "Infinity")
 
 
 @dataclass(frozen=True)
@@ -96,21 +94,22 @@ class TableDrawing:
 
     @property
     def stacks(self) -> bool:
-        """Return True if a phone has no room for these columns side by side, nor are they numbers to scroll along."""
+        """Return True if rows become cards on a phone."""
         texts = [cell.text for column in self.columns if not column.numeric for cell in column.cells]
-        longest = max(map(len, texts), default=0)
-        many = len(self.columns) > NARROW and len(self.rows) <= FEW
-        wide = longest >= SENTENCE or (bool(texts) and len(self.columns) >= NARROW) or many
-        return len(self.columns) > 1 and wide
+        columns = len(self.columns)
+        return columns > 1 and (
+            any(len(text) >= LONG_TEXT for text in texts)
+            or (bool(texts) and columns >= TEXT_COLUMNS)
+            or (columns >= NUMBER_COLUMNS and len(self.rows) <= FEW_ROWS)
+        )
 
 
 def draw_column(name: str, values: Sequence[object]) -> Column:
-    """Sort and align by number only if everything present is one; a word among numbers makes text of all."""
+    """Return the column; it is numeric (sorts and aligns so) only if all values that are not missing are numbers."""
     present = [value for value in values if not is_missing(value)]
     numbers = read_numbers(present)
     orders: list[float] | list[None] = numbers or [None] * len(present)
-    plain = [value for value in present if not isinstance(value, Value)]
-    uniform = bool(numbers) and len(plain) == len(present) and all(map(is_number, plain))
+    uniform = bool(numbers) and all(is_number(value) and not isinstance(value, Value) for value in present)
     texts = write_column(numbers) if uniform else map(write_cell, present)
     written = iter([Cell(*pair) for pair in zip(texts, orders, strict=True)])
     cells = [Cell(MISSING, missing=True) if is_missing(value) else next(written) for value in values]
@@ -118,6 +117,7 @@ def draw_column(name: str, values: Sequence[object]) -> Column:
 
 
 def write_cell(value: object) -> str:
+    """Return a value as it is shown where it does not share a column's number of decimals."""
     if isinstance(value, Value):
         return value.text
     if is_missing(value):
@@ -128,12 +128,11 @@ def write_cell(value: object) -> str:
 
 
 def read_numbers(values: Sequence[object]) -> list[float]:
-    """The values as numbers, or nothing at all if one is not a number or their units differ."""
+    """Return the values, or the numbers in their texts; an empty list if one has no number or the units differ."""
     numbers = [float(value) for value in values if is_number(value)]
     if len(numbers) == len(values):
         return numbers
     matches = [QUANTITY.fullmatch(value) if isinstance(value, str) else None for value in values]
-    found = [match for match in matches if match]
-    if len(found) < len(values) or len({match[2] for match in found}) > 1:
+    if not all(matches) or len({match[2] for match in matches if match}) > 1:
         return []
-    return [float(match[1].replace(",", "").replace("−", "-")) for match in found]
+    return [float(match[1].replace(",", "").replace("−", "-")) for match in matches if match]

@@ -1,7 +1,7 @@
-"""Fewer points for the same image: of every stretch of a line, keep its lowest, its highest and its gap.
+"""Thin the points of a line that has more of them than a screen has columns.
 
-A screen has some 1500 columns, so a run of 100,000 steps draws the same line from 1500 points; taking every
-sixtieth would lose the spikes, which are what people look for.
+Of every stretch of neighbouring points, the lowest, the highest and the first gap (NaN) are kept, so that the line
+looks the same. Taking every sixtieth point would lose the spikes, which are what people look for.
 """
 
 from __future__ import annotations
@@ -13,19 +13,15 @@ MOST_POINTS = 1500
 
 
 def thin(y: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.intp]:
-    """Return the positions to keep, in order; both ends are always among them."""
+    """Return the indices to keep, at most `most`, in order; both ends are always among them."""
     if len(y) <= most:
         return np.arange(len(y))
     kept_per_stretch = 2 if np.isfinite(y).all() else 3
-    stretches = np.array_split(np.arange(len(y)), most // kept_per_stretch - 1)
     kept = {0, len(y) - 1}
-    for stretch in stretches:
-        kept.update(int(position) for position in landmarks(y, stretch))
+    for stretch in np.array_split(np.arange(len(y)), most // kept_per_stretch - 1):
+        finite = np.isfinite(y[stretch])
+        values, gaps = stretch[finite], stretch[~finite]
+        if values.size:
+            kept |= {int(values[np.argmin(y[values])]), int(values[np.argmax(y[values])])}
+        kept.update(gaps[:1].tolist())
     return np.array(sorted(kept))
-
-
-def landmarks(y: npt.NDArray[np.float64], stretch: npt.NDArray[np.intp]) -> list[np.intp]:
-    finite = np.isfinite(y[stretch])
-    solid, holes = stretch[finite], stretch[~finite]
-    extremes = [solid[np.argmin(y[solid])], solid[np.argmax(y[solid])]] if solid.size else []
-    return extremes + list(holes[:1])

@@ -1,4 +1,4 @@
-"""The few moods a thing on a page can be in, each with a sign, since a colour alone reaches not every eye."""
+"""Tones: colours of a judgement on a page, each with a sign for readers who do not see the colour."""
 
 from __future__ import annotations
 

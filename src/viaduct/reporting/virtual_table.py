@@ -1,7 +1,7 @@
-"""A table of thousands of rows: sorted by any column, filtered by words and by kind, with details for each row.
+"""A table of thousands of rows that can be sorted by any column, searched and filtered, with details for each row.
 
-The rows travel as compact JSON, column by column, and the script keeps only those in sight in the page. The first rows
-are also written as HTML: they are what one sees first, and all that one sees where scripts are off.
+The rows are stored as compact JSON, column by column, and the script keeps only those in view in the page. The first
+rows are also written as HTML: they are visible before the script has run, and the only ones where scripts are off.
 """
 
 from __future__ import annotations
@@ -18,30 +18,29 @@ from viaduct.reporting.links import check_nearby
 from viaduct.reporting.tones import SIGNS, Tone
 
 WRITTEN_ROWS = 30
-"""How many rows are in the page without its script."""
+"""Rows that are written as HTML."""
 IDENTIFIER = re.compile(r"[a-z][a-z0-9]*")
 DIGITS = 9
-"""Of a measure: enough to sort by, and to tell a cosine of 0.99999999 from 1."""
+"""Significant digits of a number in the JSON: enough to tell a cosine of 0.99999999 from 1."""
 
 
 class Block(Protocol):
-    """Part of a row's details that can be written as JSON and drawn by the script."""
+    """Part of a row's details; its `record` is JSON data with a `kind`, which virtual_table.js draws."""
 
     def record(self) -> dict[str, object]: ...
 
 
 @dataclass(frozen=True)
 class DataColumn:
-    """One column, top to bottom. Numbers (None: not there; NaN and infinite: shown as such) or text.
+    """One column of numbers (None: missing; NaN and infinity are shown) or text.
 
-    `orders` are what to sort by where the text says it badly (shapes by their size); `tones` give texts of a column
-    their colour and sign; a column with `choose` has a filter above the table; `width` is in letters. Text of a column
-    that `wraps` breaks into a few lines, and such a column takes what width is left.
+    `width` is in letters, `note` the tooltip of the heading. `orders` are numbers to sort by instead of the text
+    (shapes by their size). `tones` give texts their colour and sign. A column with `choose` has a filter above the
+    table. The text of a column that `wraps` breaks into a few lines, and such a column takes the width that is left.
+    With `decimals`, all numbers have that many, and thousands separators.
 
-    `decimals` writes all numbers of a column with so many, and thousands set apart.
-
-    Where not all columns have room, those with a `keep` are shown, 1 before 2 and so on, as far as they fit; the others
-    are behind a button, and in the details of a row.
+    Where not all columns fit, those with a `keep` are shown in its order, 1 first, as far as there is room (0: not
+    shown). The others are behind a button, and in the details of a row.
     """
 
     name: str
@@ -57,17 +56,16 @@ class DataColumn:
 
     @cached_property
     def numeric(self) -> bool:
-        """Return True if the column holds numbers."""
         return all(value is None or is_number(value) for value in self.values)
 
 
 @dataclass(frozen=True)
 class VirtualTable:
-    """`name` makes the address of a row: `#rows-57`. The first `pinned` columns stay in sight when scrolled sideways.
+    """Columns of equal length. `name` is the prefix of a row's address: `#rows-57`.
 
-    `download` is a file beside the page with the same rows under one line of headings. The details of a row are all its
-    cells, and the blocks given for it here. `order` is the order in which the rows are shown first, by their numbers;
-    None: as they came.
+    The first `pinned` columns stay in view when scrolled sideways. `download` is a file beside the page with the same
+    rows under one line of headings. The details of a row are all its cells and its blocks in `details`. `order` lists
+    the indices of the rows in the order shown first; None: as given.
     """
 
     template: ClassVar[str] = "virtual_table.html"
@@ -93,7 +91,7 @@ class VirtualTable:
 
     @property
     def height(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.columns[0].values) if self.columns else 0
 
     def drawing(self) -> VirtualDrawing:
@@ -106,40 +104,34 @@ class VirtualTable:
             "columns": list(map(column_record, self.columns)),
         }
         return VirtualDrawing(
-            self,
             written=list(zip(*texts, strict=True)),
             data=data if self.order is None else {**data, "order": list(self.order)},
             details={row: [block.record() for block in blocks] for row, blocks in self.details.items()},
         )
 
+    @property
+    def width(self) -> str:
+        """Return the width in CSS; without it the columns' widths would change with the rows in view."""
+        letters = sum(column.width for column in self.columns)
+        return f"calc({letters} * var(--letter) + {len(self.columns) * 1.25}rem)"
+
+    @property
+    def headings(self) -> list[list[str]]:
+        """Return the words of each heading, so that MeanRelativeError may break between them."""
+        return [re.split(r"(?<=[a-z])(?=[A-Z])", column.name) for column in self.columns]
+
 
 @dataclass(frozen=True)
 class VirtualDrawing:
-    """Table as the template needs it."""
+    """The rows written as HTML, the JSON data of all rows, and that of the details by row."""
 
-    table: VirtualTable
     written: Sequence[Sequence[str]]
     data: dict[str, object]
     details: dict[int, list[dict[str, object]]]
 
-    @property
-    def width(self) -> str:
-        """A table of fixed columns has to be told its width, or its columns follow whatever rows are in sight."""
-        letters = sum(column.width for column in self.table.columns)
-        return f"calc({letters} * var(--letter) + {len(self.table.columns) * 1.25}rem)"
-
-    @property
-    def headings(self) -> list[list[str]]:
-        """The words of each heading, so that MeanRelativeError may break where a word ends."""
-        return [re.split(r"(?<=[a-z])(?=[A-Z])", column.name) for column in self.table.columns]
-
-    def sign(self, column: int, text: str) -> tuple[Tone, str] | None:
-        tone = self.table.columns[column].tones.get(text)
-        return (tone, SIGNS[tone]) if tone else None
-
 
 def column_record(column: DataColumn) -> dict[str, Any]:
-    """Text is sent once and then by number, for a table repeats most of its words."""
+    """Return a column as JSON data; each distinct text is listed once, and cells are indices (`places`) of the list."""
     record: dict[str, Any] = {"name": column.name, "choose": column.choose, "width": column.width, "keep": column.keep}
     if column.wraps:
         record["wraps"] = True
@@ -149,7 +141,7 @@ def column_record(column: DataColumn) -> dict[str, Any]:
             record["decimals"] = column.decimals
         return record
     words = list(dict.fromkeys(write_value(value) for value in column.values))
-    index = {name: position for position, name in enumerate(words)}
+    index = {text: position for position, text in enumerate(words)}
     record |= {"words": words, "places": [index[write_value(value)] for value in column.values]}
     if column.orders is not None:
         record["orders"] = [number_record(value) for value in column.orders]
@@ -159,7 +151,7 @@ def column_record(column: DataColumn) -> dict[str, Any]:
 
 
 def number_record(value: object) -> float | str | None:
-    """A number as JSON can say it: what is not finite goes as text, whole numbers without a point."""
+    """Return a number for JSON: NaN and infinity as text, integers without a decimal point."""
     if value is None or not is_number(value):
         return None
     number = float(value)
@@ -169,7 +161,7 @@ def number_record(value: object) -> float | str | None:
 
 
 def write_value(value: object, decimals: int | None = None) -> str:
-    """Return a value as virtual_table.js shows it: six decimals, or powers of ten where all would be zeros."""
+    """Return a value as virtual_table.js shows it: six decimals, or scientific if it is very small or large."""
     if value is None:
         return MISSING
     if not is_number(value):
@@ -182,5 +174,5 @@ def write_value(value: object, decimals: int | None = None) -> str:
     if isinstance(value, int) or (number.is_integer() and abs(number) < 1e6):
         return f"{number:.0f}" if number else "0"
     if not 1e-3 <= abs(number) < 1e6:
-        return re.sub(r"e([+-])0*(?=\d)", lambda found: "e" + found[1].strip("+"), f"{number:.3e}")
+        return re.sub(r"e\+?(-?)0*(?=\d)", r"e\1", f"{number:.3e}")  # 1.5e-7 as in JavaScript, not 1.5e-07
     return f"{number:.6f}"

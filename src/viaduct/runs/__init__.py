@@ -4,5 +4,6 @@
     diff_runs(first, second)                   # runs/differences.py
     trace_lineage(run, listing.runs)           # runs/lineage.py
 
-Reads files only, and needs no torch. A run may be another process's, half-written, or damaged.
+All of it reads files only and needs no torch, but for `search/` and `watching.py`. A run may belong to another process,
+or be half-written or damaged.
 """

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import operator
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -25,9 +25,10 @@ LARGEST_FIRST = {"top1", "best", "last", "images_per_s", "began", "changed", "st
 MEASURES = {"top1": max, "best": max, "last": max, "loss": min, "images_per_s": max}
 """Measures that `best --by` takes, and whether the largest or the smallest value is the best."""
 SYNTHETIC_DATA = "synthetic"
-"""Fingerprint and name of data that are noise."""
+"""Fingerprint and name of the data of `--data synthetic`, which are noise."""
 MAX_LISTED_NAMES = 3
 """Names that a message lists before it is cut."""
+COMPARISONS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,15 @@ class Condition:
 
     field: str
     sign: str
-    text: str
+    operand: str
 
     def holds(self, run: RunFacts) -> bool:
         """Return True if a run fulfils the condition."""
         value = read_field(run, self.field)
-        if self.sign in ("=", "==", "!="):
-            return is_equal(value, self.text) is not (self.sign == "!=")
-        bound, number = read_number(self.text), read_number(value)
-        if bound is None or number is None:
-            return False
-        return {">": number > bound, "<": number < bound, ">=": number >= bound, "<=": number <= bound}[self.sign]
+        if self.sign not in COMPARISONS:
+            return is_equal(value, self.operand) is not (self.sign == "!=")
+        bound, number = read_number(self.operand), read_number(value)
+        return bound is not None and number is not None and bool(COMPARISONS[self.sign](number, bound))
 
 
 def looks_like_condition(text: str) -> bool:
@@ -64,8 +63,8 @@ def parse_conditions(texts: list[str], runs: list[RunFacts]) -> list[Condition]:
             )
         condition = Condition(*match.groups())
         check_field(condition.field, runs, "--filter")
-        if condition.sign in ("<", ">", "<=", ">=") and read_number(condition.text) is None:
-            raise BadValue(f"--filter {text!r} compares with {condition.text!r}, which is no number.")
+        if condition.sign in COMPARISONS and read_number(condition.operand) is None:
+            raise BadValue(f"--filter {text!r} compares with {condition.operand!r}, which is no number.")
         conditions.append(condition)
     return conditions
 
@@ -95,11 +94,11 @@ def is_equal(value: Any, text: str) -> bool:
     number, wanted = read_number(value), read_number(text)
     if number is not None and wanted is not None:
         return number == wanted
-    spelled = str(value).lower() if isinstance(value, bool) else str(value)
-    return fnmatchcase(spelled, text)
+    return fnmatchcase(str(value).lower() if isinstance(value, bool) else str(value), text)
 
 
 def read_number(value: Any) -> float | None:
+    """Return a value, or the number that a text spells; None for a bool and anything else."""
     if isinstance(value, bool):
         return None
     try:
@@ -112,20 +111,16 @@ def sort_runs(runs: list[RunFacts], field: str) -> list[RunFacts]:
     """Return runs in the order of a field, those without a value last; a minus sign before it reverses the order."""
     name = field.removeprefix("-")
     check_field(name, runs, "--sort")
-    known = [run for run in runs if read_field(run, name) is not None]
-    known.sort(key=order_key(name), reverse=(name in LARGEST_FIRST) is not field.startswith("-"))
-    return [*known, *(run for run in runs if read_field(run, name) is None)]
 
-
-def order_key(name: str) -> Callable[[RunFacts], tuple[int, float, str]]:
-    """Return a sort key for a field: numbers by value, then texts by spelling."""
-
-    def key(run: RunFacts) -> tuple[int, float, str]:
+    def sort_key(run: RunFacts) -> tuple[int, float, str]:
+        """Order numbers by value, then texts by spelling."""
         value = read_field(run, name)
         number = read_number(value)
         return (1, 0.0, str(value)) if number is None else (0, number, "")
 
-    return key
+    known = [run for run in runs if read_field(run, name) is not None]
+    known.sort(key=sort_key, reverse=(name in LARGEST_FIRST) is not field.startswith("-"))
+    return [*known, *(run for run in runs if read_field(run, name) is None)]
 
 
 @dataclass(frozen=True)
@@ -134,11 +129,10 @@ class Best:
 
     runs: list[RunFacts]
     considered: int
-    """Runs that have a value and are not left out."""
-    without: int
-    """Runs that have no value of the measure."""
+    """Runs that were compared: those with a value, without runs on noise."""
+    without_value: int
     on_noise: int
-    """Runs on noise, whose accuracies and losses say nothing."""
+    """Runs trained on noise, whose accuracies and losses say nothing."""
     tied: list[RunFacts] = dataclasses.field(default_factory=list)
     """Runs beyond the listed ones whose value equals that of the last listed run."""
 
@@ -147,29 +141,28 @@ def find_best(runs: list[RunFacts], measure: str, count: int) -> Best:
     """Return the `count` best runs by a measure; runs on noise compete in images_per_s only."""
     if measure not in MEASURES:
         raise UnknownName("measure", measure, MEASURES)
-    learned = [run for run in runs if measure == "images_per_s" or not is_on_noise(run)]
-    known = [run for run in learned if read_field(run, measure) is not None]
-    known.sort(key=lambda run: float(read_field(run, measure)), reverse=MEASURES[measure] is max)
-    tied = [run for run in known[count:] if read_field(run, measure) == read_field(known[count - 1], measure)]
-    return Best(known[:count], len(known), len(learned) - len(known), len(runs) - len(learned), tied)
+    eligible = [run for run in runs if measure == "images_per_s" or not is_on_noise(run)]
+    ranked = [run for run in eligible if read_field(run, measure) is not None]
+    ranked.sort(key=lambda run: float(read_field(run, measure)), reverse=MEASURES[measure] is max)
+    tied = [run for run in ranked[count:] if read_field(run, measure) == read_field(ranked[count - 1], measure)]
+    return Best(ranked[:count], len(ranked), len(eligible) - len(ranked), len(runs) - len(eligible), tied)
 
 
-def describe_best(found: Best, measure: str) -> list[str]:
+def describe_best(best: Best, measure: str) -> list[str]:
     """Return the lines below the table of the best runs: of how many, which others tie, and what was left out."""
-    left_out = [f"{found.without:,} without a value"] * bool(found.without)
-    left_out += [f"{found.on_noise:,} on noise"] * bool(found.on_noise)
-    lines = [f"best of {found.considered:,} by {measure}" + (f"; left out: {', '.join(left_out)}" if left_out else "")]
-    if found.tied:
-        names = ", ".join(run.name for run in found.tied[:MAX_LISTED_NAMES]) + (
-            ", …" if len(found.tied) > MAX_LISTED_NAMES else ""
-        )
-        count = len(found.tied)
-        lines.append(escape_controls(f"tied with {count:,} {'other' if count == 1 else 'others'}: {names}"))
+    left_out = [f"{best.without_value:,} without a value"] * bool(best.without_value)
+    left_out += [f"{best.on_noise:,} on noise"] * bool(best.on_noise)
+    lines = [f"best of {best.considered:,} by {measure}" + (f"; left out: {', '.join(left_out)}" if left_out else "")]
+    if best.tied:
+        names = [run.name for run in best.tied[:MAX_LISTED_NAMES]] + ["…"] * (len(best.tied) > MAX_LISTED_NAMES)
+        noun = "other" if len(best.tied) == 1 else "others"
+        lines.append(escape_controls(f"tied with {len(best.tied):,} {noun}: {', '.join(names)}"))
     if measure == "loss":
-        values = ", ".join(f"{run.name} {run.loss:.4g}" for run in found.runs)
+        values = ", ".join(f"{run.name} {run.loss:.4g}" for run in best.runs)
         lines.append(escape_controls(f"training loss of the last log line: {values}"))
     return lines
 
 
 def is_on_noise(run: RunFacts) -> bool:
+    """Return True if a run was trained with `--data synthetic`."""
     return run.fingerprint == SYNTHETIC_DATA or (run.data_path is not None and run.data == SYNTHETIC_DATA)

@@ -1,4 +1,4 @@
-"""Runs as CSV, one row a run: path, `facts.FIELDS`, best_step, reason, and the fields of all recipes."""
+"""Export of runs as CSV, one row for each run: path, `facts.FIELDS`, best_step, reason, the fields of all recipes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(runs: Sequence[RunFacts], path: Path) -> None:
-    """Write the file whole or not at all."""
+    """Write the file atomically."""
     with replace_file(path) as file:
         file.write(render_csv(runs).encode("utf-8", "backslashreplace"))
 
 
 def render_csv(runs: Sequence[RunFacts]) -> str:
-    """Return the runs as CSV; a run without a field of another recipe has an empty cell there."""
+    """Return the runs as CSV; the cell of a field that a run's recipe lacks is empty."""
     fields = list(dict.fromkeys(name for run in runs for name in run.fields))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -18,13 +18,17 @@ from viaduct.runs.seeds import FEWEST_SEEDS, SeedNoise, measure_seed_noise
 from viaduct.runs.table import render_rows, write_percent
 
 MISSING = "(no such field)"
+"""Shown as the value of a field that only the other recipe has."""
 MAX_WEIGHTS_BYTES = 2 << 30
 MACHINE_FIELDS = ("description", "device", "cpus", "threads", "system", "python")
 
 
 @dataclass(frozen=True)
 class Aspect:
-    """One thing that two runs have in common or not. `same` None: not recorded in both runs, or not compared."""
+    """One thing that is the same in two runs or not. `same` None: not recorded in both runs, or not compared.
+
+    `changes` are the values of both runs by name.
+    """
 
     name: str
     same: bool | None
@@ -62,46 +66,41 @@ class RunDifference:
         """Return the difference as text, first the changed values; those of the recipe by how likely they matter."""
         return [
             *([] if self.differs else ["No difference was found in what both runs have recorded."]),
-            *self._changes(),
-            *self._runs(),
+            *self._list_changes(),
+            *self._describe_runs(),
             *describe_losses(self.losses),
-            *self._results(),
+            *self._describe_results(),
             *(f"{aspect.text}." for aspect in self.aspects if aspect.same is not True),
         ]
 
-    def _changes(self) -> list[str]:
+    def _list_changes(self) -> list[str]:
         rows = [[name, *map(write_value, values)] for aspect in self.aspects for name, values in aspect.changes.items()]
-        return [render_rows(rows, ["", "A", "B"]).split("\n", 1)[1]] if rows else []
+        return [render_rows(rows, ["", "A", "B"]).split("\n", 1)[1]] if rows else []  # without the headings
 
-    def _runs(self) -> list[str]:
+    def _describe_runs(self) -> list[str]:
         same = [aspect.name for aspect in self.aspects if aspect.same]
         lines = [f"A is {self.first.name} ({self.first.state}), B is {self.second.name} ({self.second.state})."]
-        if same:
-            lines.append(f"Same {', '.join(same)}.")
-        return lines
+        return lines + [f"Same {', '.join(same)}."] * bool(same)
 
-    def _results(self) -> list[str]:
-        if self.first.top1 is None or self.second.top1 is None:
-            missing = " and ".join(name for name, run in (("A", self.first), ("B", self.second)) if run.top1 is None)
-            return [f"Results: no evaluation in {missing}."]
-        pair = f"{100 * self.first.top1:.2f} % and {100 * self.second.top1:.2f} %"
-        difference = 100 * (self.second.top1 - self.first.top1)
+    def _describe_results(self) -> list[str]:
+        """Compare the last top-1; if they are equal, the best ones too."""
+        first, second = self.first, self.second
+        if first.top1 is None or second.top1 is None:
+            return [f"Results: no evaluation in {name_missing((first.top1, second.top1))}."]
+        last = f"Last top-1: {write_percent(first.top1)} % and {write_percent(second.top1)} %"
+        difference = 100 * (second.top1 - first.top1)
         if difference == 0:
-            return [f"Last top-1: {pair}, equal.", *self._best_results()]
+            best = f"Best top-1: {write_percent(first.best_top1)} % and {write_percent(second.best_top1)} %."
+            return [f"{last}, equal."] + [best] * (first.best_top1 != second.best_top1)
         noise = (
             self.noise.judge(difference)
             if self.noise
             else f"seed noise is not known: neither recipe has {FEWEST_SEEDS} finished seeds beside these runs"
         )
-        return [f"Last top-1: {pair}, B {difference:+.2f} points; {noise}."]
-
-    def _best_results(self) -> list[str]:
-        best = [run.best_top1 for run in (self.first, self.second)]
-        if best[0] == best[1]:
-            return []
-        return [f"Best top-1: {' and '.join(f'{write_percent(share)} %' for share in best)}."]
+        return [f"{last}, B {difference:+.2f} points; {noise}."]
 
     def record(self) -> dict[str, Any]:
+        """Return the difference as JSON data."""
         losses = self.losses if isinstance(self.losses, str) else dataclasses.asdict(self.losses)
         return {
             "a": self.first.path,
@@ -116,27 +115,25 @@ class RunDifference:
 
 def diff_runs(first: RunFacts, second: RunFacts) -> RunDifference:
     """Compare two runs; files that only one of them has are not compared."""
-    others = [compare_data(first, second), compare_code(first, second), compare_machine(first, second)]
-    others += [compare_init(first, second), compare_final_weights(first, second)]
+    compare_others = (compare_data, compare_code, compare_machine, compare_init, compare_final_weights)
     return RunDifference(
         first,
         second,
         compare_recipes(first, second),
-        others,
+        [compare(first, second) for compare in compare_others],
         compare_losses(Path(first.path), Path(second.path)),
         measure_seed_noise(first, second),
     )
 
 
 def compare_recipes(first: RunFacts, second: RunFacts) -> Aspect:
-    fields = {**first.fields, **second.fields}
-    values = {name: (first.fields.get(name, MISSING), second.fields.get(name, MISSING)) for name in fields}
-    changed = {name: pair for name, pair in values.items() if pair[0] != pair[1]}
-    ordered = dict(sorted(changed.items(), key=lambda item: rank_importance(item[0])))
-    if first.recipe != second.recipe:
-        ordered = {"recipe": (first.recipe, second.recipe), **ordered}
-    count = "1 field of the recipe differs" if len(ordered) == 1 else f"{len(ordered)} fields of the recipe differ"
-    return Aspect("recipe", not ordered, count if ordered else "Recipe: every field is the same", ordered)
+    """Compare the names and all fields of the recipes; the most important differences come first."""
+    fields = sorted({**first.fields, **second.fields}, key=rank_importance)
+    pairs = {name: (first.fields.get(name, MISSING), second.fields.get(name, MISSING)) for name in fields}
+    pairs = {"recipe": (first.recipe, second.recipe), **pairs}
+    changes = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    count = "1 field of the recipe differs" if len(changes) == 1 else f"{len(changes)} fields of the recipe differ"
+    return Aspect("recipe", not changes, count if changes else "Recipe: every field is the same", changes)
 
 
 def compare_data(first: RunFacts, second: RunFacts) -> Aspect:
@@ -156,15 +153,15 @@ def compare_data(first: RunFacts, second: RunFacts) -> Aspect:
 
 def compare_code(first: RunFacts, second: RunFacts) -> Aspect:
     """Compare the digests of the source code; without them, different commits still show that the code differs."""
-    source, commits = (first.source, second.source), (first.code, second.code)
-    if None not in source:
-        if source[0] == source[1]:
+    digests, commits = (first.source, second.source), (first.code, second.code)
+    if None not in digests:
+        if digests[0] == digests[1]:
             return Aspect("code", True, "Code: same source")
-        shown = commits if commits[0] != commits[1] else source
-        return Aspect("code", False, "The source of viaduct differs", {"code": shown})
+        changed = commits if commits[0] != commits[1] else digests
+        return Aspect("code", False, "The source of viaduct differs", {"code": changed})
     if None not in commits and commits[0] != commits[1]:
         return Aspect("code", False, "The code differs", {"code": commits})
-    return Aspect("code", None, f"Code: digest of the source not recorded in {name_missing(source)}")
+    return Aspect("code", None, f"Code: digest of the source not recorded in {name_missing(digests)}")
 
 
 def compare_machine(first: RunFacts, second: RunFacts) -> Aspect:
@@ -172,22 +169,18 @@ def compare_machine(first: RunFacts, second: RunFacts) -> Aspect:
     if first.machine is None or second.machine is None:
         missing = name_missing((first.machine, second.machine))
         return Aspect("machine", None, f"Machine: not recorded in {missing}")
-    sides = [describe_machine(run) for run in (first, second)]
-    changes = {
-        name: (sides[0].get(name), sides[1].get(name))
-        for name in {**sides[0], **sides[1]}
-        if sides[0].get(name) != sides[1].get(name)
-    }
+    left, right = describe_machine(first), describe_machine(second)
+    pairs = {name: (left.get(name), right.get(name)) for name in {**left, **right}}
+    changes = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     return Aspect("machine", not changes, "The machines differ" if changes else "Machine: the same", changes)
 
 
 def describe_machine(run: RunFacts) -> dict[str, Any]:
+    """Return what was recorded of a run's machine, the versions of its software, and the number of ranks."""
     machine = run.machine or {}
     versions = machine.get("versions")
-    found = {f"machine.{name}": machine.get(name) for name in MACHINE_FIELDS}
-    for name, version in versions.items() if isinstance(versions, dict) else ():
-        found[f"machine.{name}"] = version
-    return found | {"ranks": run.ranks}
+    values = {name: machine.get(name) for name in MACHINE_FIELDS} | (versions if isinstance(versions, dict) else {})
+    return {f"machine.{name}": value for name, value in values.items()} | {"ranks": run.ranks}
 
 
 def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
@@ -201,19 +194,19 @@ def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
     if not all(run.has_provenance for run in runs):
         missing = name_missing([run.has_provenance or None for run in runs])
         return Aspect("first weights", None, f"First weights: not recorded in {missing}")
-    sums = [run.init.get("sha256") if run.init else "" for run in runs]
-    if None in sums:
-        return Aspect("first weights", None, f"First weights: no checksum recorded in {name_missing(sums)}")
-    if sums[0] == sums[1]:
+    checksums = [run.init.get("sha256") if run.init else "" for run in runs]  # empty: drawn
+    if None in checksums:
+        return Aspect("first weights", None, f"First weights: no checksum recorded in {name_missing(checksums)}")
+    if checksums[0] == checksums[1]:
         return Aspect("first weights", True, "First weights: same checksum")
-    shown = [run.init.get("source") if run.init else "drawn" for run in runs]
-    return Aspect("first weights", False, "The first weights differ", {"first weights": (shown[0], shown[1])})
+    sources = [run.init.get("source") if run.init else "drawn" for run in runs]
+    return Aspect("first weights", False, "The first weights differ", {"first weights": (sources[0], sources[1])})
 
 
 def compare_final_weights(first: RunFacts, second: RunFacts) -> Aspect:
     """Compare the files of final weights by their checksums.
 
-    A file that is in one run only, is too large or cannot be read is not compared; the others still show a difference.
+    A file that is in one run only, is too large or cannot be read is not compared; the other one may still differ.
     """
     changes: dict[str, tuple[Any, Any]] = {}
     obstacle = ""
@@ -227,11 +220,11 @@ def compare_final_weights(first: RunFacts, second: RunFacts) -> Aspect:
         if max(file.stat().st_size for file in files) > MAX_WEIGHTS_BYTES:
             obstacle = obstacle or f"not compared: {name} is larger than 2 GiB"
             continue
-        sums = [hash_file(file) for file in files]
-        if None in sums:
-            obstacle = obstacle or f"{name} cannot be read in {name_missing(sums)}"
-        elif sums[0] != sums[1]:
-            changes[name] = (f"sha256 {str(sums[0])[:12]}", f"sha256 {str(sums[1])[:12]}")
+        checksums = [hash_file(file) for file in files]
+        if None in checksums:
+            obstacle = obstacle or f"{name} cannot be read in {name_missing(checksums)}"
+        elif checksums[0] != checksums[1]:
+            changes[name] = (f"sha256 {str(checksums[0])[:12]}", f"sha256 {str(checksums[1])[:12]}")
     if changes:
         return Aspect("final weights", False, "The final weights differ", changes)
     if obstacle:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,10 +11,11 @@ State = Literal["running", "finished", "interrupted", "pruned", "crashed", "neve
 
 @dataclass
 class RunFacts:
-    """Facts from the files of a run; None: the files do not state it."""
+    """Facts from the files of a run; None: the files do not state it. Times are seconds since the epoch (Unix time)."""
 
     path: str
     name: str
+    """Name in the table: the path relative to the only searched folder, else the path."""
     recipe: str
     fields: dict[str, Any]
     """The recipe's fields by their paths: `optimizer.lr`."""
@@ -23,10 +23,14 @@ class RunFacts:
     data_path: str | None = None
     fingerprint: str | None = None
     fingerprint_basis: str | None = None
+    """What the fingerprint was computed from, in words."""
     build: dict[str, Any] | None = None
+    """How `viaduct data build` made the data."""
     images: int | None = None
+    """Number of training images."""
     commit: str | None = None
     source: str | None = None
+    """Digest of viaduct's source code."""
     modified_files: int | None = None
     version: str | None = None
     device: str | None = None
@@ -37,9 +41,12 @@ class RunFacts:
     began: float | None = None
     changed: float | None = None
     sessions: int | None = None
+    """How often training was started."""
     id: str | None = None
     init: dict[str, Any] | None = None
+    """File of the first weights: source, file, sha256, bytes, step, and run and run_id if it belonged to a run."""
     has_provenance: bool = False
+    """recipe.json records the sessions; runs of early versions do not."""
     command: str | None = None
     precision: str | None = None
     parameters: int | None = None
@@ -48,6 +55,7 @@ class RunFacts:
     epoch: float | None = None
     loss: float | None = None
     top1: float | None = None
+    """Of the last evaluation, from 0 to 1 as `best_top1`."""
     best_top1: float | None = None
     best_step: int | None = None
     images_per_s: float | None = None
@@ -56,10 +64,13 @@ class RunFacts:
     reason: str = ""
     """Why a run is in this state, where that is known."""
     ending: dict[str, Any] | None = field(default=None, repr=False)
+    """Contents of ending.json."""
     is_complete: bool = False
     """summary.json is there and covers all steps that the recipe asks for."""
     newest_checkpoint: int | None = None
+    """Step of the newest checkpoint; None for a complete run."""
     lost_step: int | None = None
+    """First step whose loss was NaN or infinite."""
     damage: list[str] = field(default_factory=list)
     """What is missing or damaged in the files of a run that is listed nevertheless."""
 
@@ -79,13 +90,13 @@ class RunFacts:
         """The machine's description up to the first comma, and the number of ranks if several: `NVIDIA H200 x2`."""
         if self.device is None:
             return None
-        words = self.device.split(",")[0]
-        return f"{words} x{self.ranks}" if self.ranks and self.ranks > 1 else words
+        description = self.device.split(",")[0]
+        return f"{description} x{self.ranks}" if self.ranks and self.ranks > 1 else description
 
 
-def percent(value: float | None) -> float | None:
+def percent(share: float | None) -> float | None:
     """Return a share in percent, without the last bits that the product adds: 0.14 is 14, not 14.000000000000002."""
-    return None if value is None else round(100 * value, 9)
+    return None if share is None else round(100 * share, 9)
 
 
 # Fields of --sort, --filter and exports in addition to those of the recipe. `top1` and `best` are the same.
@@ -113,11 +124,6 @@ FIELDS: Mapping[str, Callable[[RunFacts], Any]] = {
     "parameters": lambda run: run.parameters,
     "fingerprint": lambda run: run.fingerprint,
 }
-FIELD_NAMES = {entry.name for entry in dataclasses.fields(RunFacts)}
-
-
-def to_entry(run: RunFacts) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in FIELD_NAMES}
 
 
 def read_field(run: RunFacts, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Find run directories below a folder: a folder with recipe.json is one, and is not searched further.
+"""Find run directories below a folder. A folder with recipe.json is a run directory, and is not searched further.
 
 Links are followed, and each folder is visited once. Hidden folders, folders in `SKIPPED_FOLDERS` and those more than
 `MAX_DEPTH` levels deep are not searched. Folders that look like an incomplete run, and folders that cannot be read, are
@@ -48,10 +48,10 @@ def search_folders(roots: list[Path]) -> FoundRuns:
     Raise BadValue for a root that cannot be listed.
     """
     found = FoundRuns([], [])
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     for root in roots:
         check_root(root)
-        search_folder(str(root), 0, found, seen)
+        search_folder(str(root), 0, found, visited)
     return found
 
 
@@ -72,10 +72,19 @@ def check_root(root: Path) -> None:
         ) from None
 
 
-def search_folder(folder: str, depth: int, found: FoundRuns, seen: set[tuple[int, int]]) -> None:
-    """Add the runs and problems at and below a folder; a folder that was visited by another path is skipped."""
-    if not is_new(folder, seen):
-        return
+def search_folder(folder: str, depth: int, found: FoundRuns, visited: set[tuple[int, int]]) -> None:
+    """Add the runs and problems at and below a folder to `found`.
+
+    A folder that was visited by another path is skipped; `visited` has the device and inode of each folder.
+    """
+    try:
+        status = os.stat(folder)
+    except OSError:
+        pass  # listing it fails as well, which is reported below
+    else:
+        if (status.st_dev, status.st_ino) in visited:
+            return
+        visited.add((status.st_dev, status.st_ino))
     if os.path.lexists(f"{folder}/{RECIPE_JSON}"):
         found.runs.append(folder)
         return
@@ -89,15 +98,14 @@ def search_folder(folder: str, depth: int, found: FoundRuns, seen: set[tuple[int
     if (run_files := RUN_FILES & names) and not names & OTHER_VERBS_FILES:
         found.problems.append(Problem(folder, describe_incomplete(run_files)))
         return
-    if (
-        "plan.json" in names
-    ):  # a rehearsal: its folder `work` mirrors the folder of the user's script, with the runs in it
+    # The folder `work` of a rehearsal mirrors the folder of the user's script, with the runs in it.
+    if "plan.json" in names:
         return
     for path in list_subfolders(listed):
         if depth == MAX_DEPTH:
             found.cut_off += 1
         else:
-            search_folder(path, depth + 1, found, seen)
+            search_folder(path, depth + 1, found, visited)
 
 
 def list_subfolders(entries: list[os.DirEntry[str]]) -> Iterator[str]:
@@ -109,19 +117,6 @@ def list_subfolders(entries: list[os.DirEntry[str]]) -> Iterator[str]:
                 yield entry.path
         except OSError:  # such as a link that leads to itself
             continue
-
-
-def is_new(folder: str, seen: set[tuple[int, int]]) -> bool:
-    """Return True for a folder that is not in `seen`, and add it there."""
-    try:
-        facts = os.stat(folder)
-    except OSError:
-        return True  # listing it fails as well, and the caller reports that
-    key = (facts.st_dev, facts.st_ino)
-    if key in seen:
-        return False
-    seen.add(key)
-    return True
 
 
 def describe_incomplete(run_files: set[str]) -> str:

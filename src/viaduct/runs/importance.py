@@ -1,4 +1,4 @@
-"""Order in which differences between recipes are listed: by how likely a field matters to the result."""
+"""Rank the fields of a recipe by how likely a difference in them matters to the result."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ BOOKKEEPING_PARTS = ("evaluation", "checkpoint", "log", "sink", "callbacks", "me
 
 
 def is_bookkeeping(field: str) -> bool:
+    """Return True for a field that is not expected to change the weights."""
     return field in BOOKKEEPING_PARTS or any(fnmatchcase(field, pattern) for pattern in BOOKKEEPING)
 
 

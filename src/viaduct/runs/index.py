@@ -1,15 +1,14 @@
 """Index of the runs below some folders: the facts of each, so that the next command reads only what has changed.
 
-It lies in the user's cache folder ($XDG_CACHE_HOME/viaduct/runs), one file for each list of folders. An entry
-is used only while inode, size and time of change of the files in `reading.FILES` are the same; else the run is read
-again, of metrics.jsonl only the lines that were added. A damaged index (it has a checksum), or one of
-another version, is read as empty; an error in writing is ignored. The file is replaced whole, so that two processes at
-once do no harm: the later one wins.
+The index is a file in the user's cache folder ($XDG_CACHE_HOME/viaduct/runs), one for each list of folders. An entry is
+used only while inode, size and modification time of the files in `reading.FILES` are the same. Else the run is read
+again, of metrics.jsonl only the lines that were added. An index that is damaged (its checksum does not fit) or was
+written by another version is read as empty. Errors in writing are ignored. The file is replaced atomically; of two
+processes that write at the same time, the later one wins.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -19,14 +18,13 @@ from typing import Any
 
 from viaduct import __version__
 from viaduct.plain_files import read_plain_file
-from viaduct.runs.facts import RunFacts, to_entry
+from viaduct.runs.facts import RunFacts
 from viaduct.runs.metrics import MetricsDigest
 from viaduct.runs.reading import Signature
 
 FORMAT = 2
 """Raise it when `RunFacts` or `MetricsDigest` change."""
 MAX_INDEX_BYTES = 512 << 20
-DIGEST_FIELDS = [entry.name for entry in dataclasses.fields(MetricsDigest)]
 
 
 @dataclass
@@ -45,36 +43,33 @@ class RunIndex:
         return RunFacts(**entry["facts"])
 
     def find_digest(self, folder: str) -> MetricsDigest | None:
-        """Return the stored digest of a run's metrics, even if its files have changed since.
-
-        Return None if it is not stored.
-        """
+        """Return the stored digest of a run's metrics, even if its files have changed since; None if not stored."""
         entry = self.entries.get(folder)
         return None if entry is None else MetricsDigest(*entry["digest"])
 
     def store(self, run: RunFacts, signature: Signature, digest: MetricsDigest) -> None:
-        values = [getattr(digest, name) for name in DIGEST_FIELDS]
-        self.entries[run.path] = {"signature": signature, "facts": to_entry(run), "digest": values}
+        """Store what was read of a run; the digest as a list of its fields' values."""
+        entry = {"signature": signature, "facts": dict(vars(run)), "digest": list(vars(digest).values())}
+        self.entries[run.path] = entry
         self.changed = True
 
     def write(self, folders: set[str]) -> None:
         """Write the index if it has changed, without runs that are not in `folders` any more."""
-        gone = self.entries.keys() - folders
-        if not self.changed and not gone:
+        kept = {folder: entry for folder, entry in self.entries.items() if folder in folders}
+        if not self.changed and len(kept) == len(self.entries):
             return
         from viaduct.atomic_files import replace_file
 
-        kept = {folder: entry for folder, entry in self.entries.items() if folder not in gone}
         try:
             body = json.dumps(kept, separators=(",", ":")).encode("ascii")
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with replace_file(self.path, durable=False) as file:
-                file.write(describe_body(body) + body)
+                file.write(make_header(body) + body)
         except (OSError, ValueError, RecursionError):
             return  # the next command reads everything anew
 
 
-def describe_body(body: bytes) -> bytes:
+def make_header(body: bytes) -> bytes:
     """Return the first line of an index: its format, the version that wrote it, and a checksum of what follows."""
     return f"viaduct runs {FORMAT} {__version__} {hashlib.sha256(body).hexdigest()}\n".encode()
 
@@ -84,19 +79,18 @@ def open_index(roots: list[Path]) -> RunIndex:
     path = choose_index_path(roots)
     try:
         head, _, body = read_plain_file(path, MAX_INDEX_BYTES).partition(b"\n")
-        entries = json.loads(body) if head + b"\n" == describe_body(body) else {}
+        entries = json.loads(body) if head + b"\n" == make_header(body) else {}
     except (OSError, ValueError, RecursionError, MemoryError):
         return RunIndex(path)
     return RunIndex(path, entries)
 
 
 def choose_index_path(roots: list[Path]) -> Path:
-    """Return the index file of these folders; paths that are spelled differently have different files.
+    """Return the index file of these folders.
 
-    The facts hold the runs' paths as they were given.
+    One folder that is spelled in two ways has two files, since the facts contain the runs' paths as they were given.
     """
     key = "\0".join(f"{root}\0{os.path.abspath(root)}" for root in roots)
     name = hashlib.sha256(os.fsencode(key)).hexdigest()[:24]
-    return (
-        Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "viaduct" / "runs" / f"{name}.json"
-    )
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    return cache / "viaduct" / "runs" / f"{name}.json"

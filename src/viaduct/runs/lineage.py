@@ -1,16 +1,18 @@
 """Origin of a run's first weights and its data: a graph of runs, weight files and data.
 
-A run records the file that gave its first weights: path, SHA-256, and the id of the run that it belonged to. A run that
-was moved or renamed since is found again by its id, or by the checksum in the manifests of its checkpoints. An
-origin that cannot be found is a node of kind `missing`. Of several copies of a run the one whose weights still have the
-recorded checksum is shown; where none has, the note says so.
+A run records the file that gave its first weights (`init`): path, SHA-256, and the id of the run that the file belonged
+to. A run that was moved or renamed since is found again by its id, or by the checksum in the manifests of its
+checkpoints. An origin that cannot be found is a node of kind `missing`. Of several copies of a run, one whose weights
+still have the recorded checksum is shown; if none has, the note says so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,9 +27,8 @@ WEIGHTS = ("model.safetensors", "ema.safetensors")
 MAX_GENERATIONS = 50
 Kind = Literal["run", "weights", "data", "missing"]
 Verdict = Literal["same", "unrecorded", "missing", "changed"]
-ORDER: tuple[Verdict, ...] = ("same", "unrecorded", "missing", "changed")
-"""Of several runs that may be the origin, the one with the earliest of these verdicts is shown."""
 NOTES: dict[Verdict, str] = {
+    # Of several runs that may be the origin, the one with the earliest of these verdicts is shown.
     "same": "",
     "unrecorded": "",
     "missing": "; its file of these weights is gone, so that the checksum was not checked",
@@ -51,68 +52,72 @@ class Node:
 
 @dataclass
 class Ancestors:
-    """Runs that may have given weights to others, found by id or by the checksums of their files."""
+    """Runs that may have given weights to others. `init` is what a run recorded of the file of its first weights.
+
+    Its keys: `source` as the recipe names it, `file`, `step`, `sha256`, `bytes`, and of the run around the file `run`
+    (its path) and `run_id`. Any may be missing or None.
+    """
 
     runs: list[RunFacts]
 
     def __post_init__(self) -> None:
         self.runs = [run for run in self.runs if has_begun(run)]
-        self._by_checksum: dict[str, list[RunFacts]] | None = None
 
     def find(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
-        """Return the run that a weight file came from, and a note: how it was found and whether its weights still fit.
+        """Return the run that a weight file came from, and how it was found and whether its weights still fit.
 
-        The run is None if it was not found; then the note says why.
+        If it was not found, return None and the reason.
         """
-        if found := choose_fitting(self.find_by_id(init), init):
-            moved = "" if is_same_place(found.path, init.get("run")) else f"; it was at {init.get('run')} then"
-            return found, f"found by its id{moved}{describe_fit(found, init)}"
-        if found := choose_fitting(self.find_by_checksum(init), init):
-            another = init.get("run_id") and found.id != init["run_id"]
-            how = f"another run with the same weights; that of id {init['run_id']} was not found" if another else ""
-            return found, f"{how or 'found by the checksum of the weights'}{describe_fit(found, init)}"
+        if run := choose_fitting(self.find_by_id(init), init):
+            then = init.get("run")
+            is_there = then is not None and Path(run.path).absolute() == Path(str(then)).absolute()
+            moved = "" if is_there else f"; it was at {then} then"
+            return run, f"found by its id{moved}{describe_fit(run, init)}"
+        if run := choose_fitting(self.find_by_checksum(init), init):
+            how = "found by the checksum of the weights"
+            if init.get("run_id") and run.id != init["run_id"]:
+                how = f"another run with the same weights; that of id {init['run_id']} was not found"
+            return run, f"{how}{describe_fit(run, init)}"
         return self.find_at_path(init)
 
     def find_by_id(self, init: dict[str, Any]) -> list[RunFacts]:
-        """Return the runs with the recorded id; copies of a run have the same one."""
+        """Return the runs with the recorded id; copies of a run have the same id."""
         run_id = init.get("run_id")
         at_path, _ = self.find_at_path(init)
         runs = [*([at_path] if at_path else []), *self.runs]
         return [run for run in runs if run_id and run.id == run_id]
 
     def find_by_checksum(self, init: dict[str, Any]) -> list[RunFacts]:
+        """Return the runs with a checkpoint of the recorded checksum; if there is none, those with such final files."""
         checksum = init.get("sha256")
         if not checksum:
             return []
-        found = self.by_checksum.get(checksum) or self.find_final(checksum, init.get("bytes"))
-        return [run for run in found if check_weights(run, init) != "changed"]
+        runs = self.by_checksum.get(checksum) or self.find_final(checksum, init.get("bytes"))
+        return [run for run in runs if check_weights(run, init) != "changed"]
 
     def find_at_path(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
-        """Return the run at the recorded path and how it was found.
-
-        Return None and the reason if it is another run or has no step.
-        """
+        """Return the run at the recorded path and how it was found; None and the reason if it is not the origin."""
         if not init.get("run"):
             return None, "it lies in no run"
         try:
-            found = open_run(Path(str(init["run"])))
+            run = open_run(Path(str(init["run"])))
         except (BadRun, BadValue, OSError):
             return None, f"the run at {init['run']} is not there any more, or cannot be read"
-        if found.id and init.get("run_id") and found.id != init["run_id"]:
+        if run.id and init.get("run_id") and run.id != init["run_id"]:
             return None, f"at {init['run']} there is another run now"
-        if not has_begun(found):
+        if not has_begun(run):
             return None, f"the run at {init['run']} has no step, so that the weights are not from it"
-        note = describe_fit(found, init)
-        return found, f"found by its path alone: whether it is the same run was not recorded{note}"
+        note = describe_fit(run, init)
+        return run, f"found by its path alone: whether it is the same run was not recorded{note}"
 
-    @property
+    @cached_property
     def by_checksum(self) -> dict[str, list[RunFacts]]:
-        if self._by_checksum is None:
-            self._by_checksum = {}
-            for run in self.runs:
-                for checksum in set(list_checksums(run)):
-                    self._by_checksum.setdefault(checksum, []).append(run)
-        return self._by_checksum
+        """Runs by the checksums of the weights in their checkpoints, as the manifests have them."""
+        runs: dict[str, list[RunFacts]] = {}
+        for run in self.runs:
+            for checksum in {checksum for _, checksums in list_checkpoints(run) for checksum in checksums.values()}:
+                runs.setdefault(checksum, []).append(run)
+        return runs
 
     def find_final(self, checksum: str, size: Any) -> list[RunFacts]:
         """Return the runs whose final weights have this checksum; files of another size are not read."""
@@ -125,12 +130,13 @@ def has_begun(run: RunFacts) -> bool:
 
 
 def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | None:
-    """Return the run with the best verdict of `check_weights`; None of no runs."""
-    return min(runs, key=lambda run: (ORDER.index(check_weights(run, init)), has_other_final(run, init)), default=None)
+    """Return the run with the best verdict of `check_weights`, by the order of NOTES; None if there are no runs."""
+    order = list(NOTES)
+    return min(runs, key=lambda run: (order.index(check_weights(run, init)), has_other_final(run, init)), default=None)
 
 
 def describe_fit(run: RunFacts, init: dict[str, Any]) -> str:
-    """Return the end of a run's note about its weights; empty where they fit or no checksum was recorded."""
+    """Return the end of a run's note about its weights; empty if they fit or no checksum was recorded."""
     verdict = check_weights(run, init)
     if verdict == "same" and has_other_final(run, init):
         return "; the checkpoint fits, but its final weights have another checksum than this last step"
@@ -140,40 +146,32 @@ def describe_fit(run: RunFacts, init: dict[str, Any]) -> str:
 def has_other_final(run: RunFacts, init: dict[str, Any]) -> bool:
     """Return True if the weights are of the run's last step, but its file of final weights has another checksum."""
     final = Path(run.path) / Path(str(init.get("file"))).name
-    wanted = init.get("sha256")
-    if not wanted or init.get("step") != run.steps or not final.is_file():
+    checksum = init.get("sha256")
+    if not checksum or init.get("step") != run.steps or not final.is_file():
         return False
-    return not has_checksum(final, wanted, init.get("bytes"))
+    return not has_checksum(final, checksum, init.get("bytes"))
 
 
 def check_weights(run: RunFacts, init: dict[str, Any]) -> Verdict:
     """Return whether the recorded weights are still in a run; the files are hashed, their manifests are not trusted."""
-    wanted, size = init.get("sha256"), init.get("bytes")
-    if not wanted:
+    checksum, size = init.get("sha256"), init.get("bytes")
+    if not checksum:
         return "unrecorded"
     recorded = locate_file(run, init)
-    files = dict.fromkeys([*([recorded] if recorded else []), *list_files(run, wanted)])
+    files = [recorded] if recorded else []
+    files += [folder / name for folder, sums in list_checkpoints(run) for name in sums if sums[name] == checksum]
     final = [Path(run.path) / name for name in WEIGHTS]
-    if any(has_checksum(file, wanted, size) for file in dict.fromkeys([*files, *final])):
+    if any(has_checksum(file, checksum, size) for file in dict.fromkeys([*files, *final])):
         return "same"
     return "changed" if any(file.exists() for file in files) else "missing"
 
 
 def locate_file(run: RunFacts, init: dict[str, Any]) -> Path | None:
-    """Return the path of the recorded file in a run that may have been moved.
-
-    Return None if it was not recorded inside a run.
-    """
+    """Return the path of the recorded file in a run that may have been moved; None if it did not lie in a run."""
     try:
         return Path(run.path) / Path(str(init.get("file"))).relative_to(Path(str(init.get("run"))).absolute())
     except ValueError:
         return None
-
-
-def list_files(run: RunFacts, checksum: str) -> list[Path]:
-    """Return the weight files in a run's checkpoints that have this checksum by their manifests."""
-    folders = step_folders(Path(run.path) / "checkpoints").values()
-    return [folder / name for folder in folders for name in WEIGHTS if read_checksums(folder).get(name) == checksum]
 
 
 def has_checksum(file: Path, checksum: str, size: Any) -> bool:
@@ -181,19 +179,12 @@ def has_checksum(file: Path, checksum: str, size: Any) -> bool:
     return file.is_file() and (size is None or file.stat().st_size == size) and hash_file(file) == checksum
 
 
-def list_checksums(run: RunFacts) -> Iterator[str]:
-    """Yield the checksums of the weights in a run's checkpoints, as their manifests have them."""
+def list_checkpoints(run: RunFacts) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Yield the folder of each checkpoint and the checksums of its weight files; without those it cannot read."""
     for folder in step_folders(Path(run.path) / "checkpoints").values():
-        yield from read_checksums(folder).values()
-
-
-def read_checksums(folder: Path) -> dict[str, str]:
-    """Return the checksums of the weights of one checkpoint; none where its manifest cannot be read."""
-    try:
-        files = read_manifest(folder)["files"]
-    except BadRun:
-        return {}
-    return {name: files[name]["sha256"] for name in WEIGHTS if name in files}
+        with contextlib.suppress(BadRun):
+            files = read_manifest(folder)["files"]
+            yield folder, {name: files[name]["sha256"] for name in WEIGHTS if name in files}
 
 
 def hash_file(file: Path) -> str | None:
@@ -208,23 +199,20 @@ def hash_file(file: Path) -> str | None:
     return digest.hexdigest()
 
 
-def is_same_place(path: str, recorded: Any) -> bool:
-    return recorded is not None and Path(path).absolute() == Path(str(recorded)).absolute()
-
-
 def trace_lineage(run: RunFacts, others: Iterable[RunFacts]) -> Node:
     """Return the graph of a run's origins, as far as they were recorded and can be found among `others`."""
-    return describe_run(run, Ancestors(list(others)), seen=())
+    return trace_run(run, Ancestors(list(others)), descendants=())
 
 
-def describe_run(run: RunFacts, ancestors: Ancestors, seen: tuple[str, ...]) -> Node:
+def trace_run(run: RunFacts, ancestors: Ancestors, descendants: tuple[str, ...]) -> Node:
+    """Return a run as a node with its origins; `descendants` are the ids (or paths) of the runs that led to it."""
     node = Node("run", run.path, describe_result(run))
     key = run.id or str(Path(run.path).absolute())
-    if key in seen:
+    if key in descendants:
         return Node("missing", run.path, "named above already: the records form a circle")
-    if len(seen) > MAX_GENERATIONS:
+    if len(descendants) > MAX_GENERATIONS:
         return Node("missing", run.path, f"not followed further: {MAX_GENERATIONS} generations are shown above")
-    if weights := describe_weights(run, ancestors, (*seen, key)):
+    if weights := trace_weights(run, ancestors, (*descendants, key)):
         node.parents.append(weights)
     node.parents.append(describe_data(run))
     return node
@@ -239,8 +227,8 @@ def describe_result(run: RunFacts) -> str:
     return ", ".join(parts)
 
 
-def describe_weights(run: RunFacts, ancestors: Ancestors, seen: tuple[str, ...]) -> Node | None:
-    """Return the node of the file that gave a run its first weights; None where they were drawn from the seed."""
+def trace_weights(run: RunFacts, ancestors: Ancestors, descendants: tuple[str, ...]) -> Node | None:
+    """Return the node of the file that gave a run its first weights; None if they were drawn from the seed."""
     source = run.fields.get("init.source")
     if not source and not run.init:
         return None
@@ -253,13 +241,14 @@ def describe_weights(run: RunFacts, ancestors: Ancestors, seen: tuple[str, ...])
     if parent is None:
         node.parents.append(Node("missing", "not found", how))
     else:
-        origin = describe_run(parent, ancestors, seen)
+        origin = trace_run(parent, ancestors, descendants)
         origin.note = f"{origin.note}; {how}"
         node.parents.append(origin)
     return node
 
 
 def describe_file(init: dict[str, Any]) -> str:
+    """Return name, step and beginning of the checksum of a weight file."""
     file = Path(str(init.get("file")))
     parts = [f"checkpoints/{file.parent.name}/{file.name}" if file.parent.parent.name == "checkpoints" else file.name]
     if file.name == "ema.safetensors":
@@ -275,14 +264,14 @@ def describe_data(run: RunFacts) -> Node:
     location = run.data_path or f"{run.data} (built in)"
     if run.fingerprint is None:
         return Node("data", f"data {location}", "fingerprint not recorded")
-    note = f"fingerprint {run.fingerprint[:12]} ({run.fingerprint_basis})"
-    node = Node("data", f"data {location}", note)
+    node = Node("data", f"data {location}", f"fingerprint {run.fingerprint[:12]} ({run.fingerprint_basis})")
     if run.build:
         node.parents.append(Node("data", "built by `viaduct data build`", describe_build(run.build)))
     return node
 
 
 def describe_build(build: dict[str, Any]) -> str:
+    """Return size and options of a build of data; `pictures` is what its record calls images."""
     source, options = build.get("source") or {}, build.get("options") or {}
     counts = [
         f"{source[key]:,} {noun}"
@@ -303,4 +292,5 @@ def render_tree(node: Node, prefix: str = "") -> str:
 
 
 def to_record(node: Node) -> dict[str, Any]:
+    """Return a node and its origins as JSON data."""
     return {"kind": node.kind, "label": node.label, "note": node.note, "from": [to_record(p) for p in node.parents]}

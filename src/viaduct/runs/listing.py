@@ -1,4 +1,4 @@
-"""Every run below some folders, with its present state; and the folders that are not listed, with the reason."""
+"""List the runs below some folders with their present states, and the folders that are not listed with the reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from viaduct.errors import BadRun, BadValue
 from viaduct.runs.facts import RunFacts
-from viaduct.runs.finding import MAX_DEPTH, FoundRuns, Problem, search_folders
+from viaduct.runs.finding import MAX_DEPTH, Problem, search_folders
 from viaduct.runs.index import RunIndex, open_index
 from viaduct.runs.reading import read_run, sign_files
 from viaduct.runs.state import judge_state
@@ -30,12 +30,18 @@ def list_runs(roots: list[Path]) -> Listing:
     roots = roots or [DEFAULT_ROOT]
     found = search_folders(roots)
     index = open_index(roots)
-    listing = Listing([], found.problems, describe_search(found))
+    listing = Listing([], found.problems)
+    if found.cut_off:
+        note = f"{found.cut_off:,} folders lie more than {MAX_DEPTH} levels deep and were not searched"
+        listing.notes.append(note)
     for folder in found.runs:
         try:
-            run = look_up(folder, index)
-        except (BadRun, OSError) as error:
-            listing.problems.append(Problem(folder, describe_error(error)))
+            run = load_run(folder, index)
+        except BadRun as error:
+            listing.problems.append(Problem(folder, error.what.rstrip(".")))
+            continue
+        except OSError as error:
+            listing.problems.append(Problem(folder, f"cannot be read: {error.strerror or error}"))
             continue
         run.name = name_run(folder, roots)
         judge_state(run)
@@ -45,12 +51,11 @@ def list_runs(roots: list[Path]) -> Listing:
     return listing
 
 
-def look_up(folder: str, index: RunIndex) -> RunFacts:
+def load_run(folder: str, index: RunIndex) -> RunFacts:
     """Return the facts of a run from the index if its files have not changed, else from the files."""
     signature = sign_files(folder)
-    known = index.find(folder, signature)
-    if known is not None:
-        return known
+    if (stored := index.find(folder, signature)) is not None:
+        return stored
     run, digest = read_run(folder, signature, index.find_digest(folder))
     index.store(run, signature, digest)
     return run
@@ -60,22 +65,12 @@ def open_run(path: Path) -> RunFacts:
     """Return the run at a path; raise BadValue if there is no folder, BadRun if its recipe.json cannot be read."""
     folder = str(path)
     if not path.is_dir():
-        what = "is a file, not a run" if path.exists() else "does not exist"
-        raise BadValue(f"{folder!r} {what}.", "`viaduct runs` lists the runs below runs/.")
+        problem = "is a file, not a run" if path.exists() else "does not exist"
+        raise BadValue(f"{folder!r} {problem}.", "`viaduct runs` lists the runs below runs/.")
     run, _ = read_run(folder, sign_files(folder), None)
     run.name = folder
     judge_state(run)
     return run
-
-
-def describe_error(error: BadRun | OSError) -> str:
-    return error.what.rstrip(".") if isinstance(error, BadRun) else f"cannot be read: {error.strerror or error}"
-
-
-def describe_search(found: FoundRuns) -> list[str]:
-    if not found.cut_off:
-        return []
-    return [f"{found.cut_off:,} folders lie more than {MAX_DEPTH} levels deep and were not searched"]
 
 
 def name_run(folder: str, roots: list[Path]) -> str:

@@ -1,7 +1,7 @@
 """Digest of RUN/metrics.jsonl for the table of runs; the next command reads only the lines that were added.
 
-Of the log lines only the first and the last few are parsed, and those whose loss is null. The lines between them change
-nothing in the table, and parsing thousands of lines with a loss for each step would take most of the time.
+Of the log lines only the first, the last few and those whose loss is null are parsed. The others change nothing in the
+table, and parsing thousands of lines with a loss for each step would take most of the time.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import json
 import os
 import statistics
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 from viaduct.plain_files import open_plain_file
 from viaduct.run_files import LATEST_STEP
 
 TAIL = 64
-"""Bytes before `offset` that are compared: if they differ, the file is read from its beginning."""
+"""Bytes before `offset` that are compared at the next reading; if they differ, the file is read from its beginning."""
 MAX_LINE_BYTES = 64 << 20
 LOG_START = b'{"kind": "log", "step": '
 KEPT_SPEEDS = 16
@@ -27,13 +26,15 @@ KEPT_SPEEDS = 16
 
 @dataclass
 class MetricsDigest:
-    """Digest of a metrics file up to `offset`. `lost`: the first step whose loss was NaN or infinite."""
+    """Digest of a metrics file up to `offset`. The index stores the values in the order of these fields."""
 
     inode: int = 0
     offset: int = 0
     tail: str = ""
+    """The last TAIL bytes before `offset`, in hexadecimal."""
     step: int = 0
     logs: int = 0
+    """Number of log lines."""
     epoch: float | None = None
     loss: float | None = None
     top1: float | None = None
@@ -44,11 +45,13 @@ class MetricsDigest:
     last_time: float | None = None
     checkpoint: int | None = None
     lost: int | None = None
+    """The first step whose loss was NaN or infinite."""
     damaged: int = 0
+    """Number of lines that are not the record of a step."""
 
     @property
     def images_per_s(self) -> float | None:
-        """The median of the last speeds, without that of the first line, which includes the warm-up."""
+        """The median of the last speeds, without that of the run's first log line, which includes the warm-up."""
         speeds = self.speeds[1:] if self.logs <= KEPT_SPEEDS and len(self.speeds) > 1 else self.speeds
         return statistics.median(speeds) if speeds else None
 
@@ -63,20 +66,20 @@ def update_digest(path: str, earlier: MetricsDigest | None) -> MetricsDigest:
     except OSError:
         return MetricsDigest()
     with file:
-        facts = os.fstat(file.fileno())
-        digest = earlier if earlier and continues(file, facts, earlier) else MetricsDigest(inode=facts.st_ino)
+        status = os.fstat(file.fileno())
+        digest = earlier if earlier and has_grown(file, status, earlier) else MetricsDigest(inode=status.st_ino)
         file.seek(digest.offset)
         tail = bytes.fromhex(digest.tail)
-        waiting: deque[bytes] = deque(maxlen=KEPT_SPEEDS)
+        last_logs: deque[bytes] = deque(maxlen=KEPT_SPEEDS)
         while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):  # the last one may be half-written
             digest.offset += len(line)
             tail = (tail + line)[-TAIL:]
             if digest.first_time is None or not is_usual_log(line):
                 take_line(digest, line)
                 continue
-            digest.logs += len(waiting) == KEPT_SPEEDS  # `append` drops the oldest of them, which is counted here
-            waiting.append(line)
-    for line in waiting:
+            digest.logs += len(last_logs) == KEPT_SPEEDS  # `append` drops the oldest of them, which is counted here
+            last_logs.append(line)
+    for line in last_logs:
         take_line(digest, line)
     digest.tail = tail.hex()
     return digest
@@ -87,13 +90,13 @@ def is_usual_log(line: bytes) -> bool:
     return line.startswith(LOG_START) and line.endswith(b"}\n") and b'"loss": null' not in line
 
 
-def continues(file: Any, facts: os.stat_result, earlier: MetricsDigest) -> bool:
+def has_grown(file: BinaryIO, status: os.stat_result, earlier: MetricsDigest) -> bool:
     """Return True if a file is the one of `earlier`, not shorter, and with the same bytes before `offset`."""
-    if facts.st_ino != earlier.inode or facts.st_size < earlier.offset:
+    if status.st_ino != earlier.inode or status.st_size < earlier.offset:
         return False
     tail = bytes.fromhex(earlier.tail)
     file.seek(earlier.offset - len(tail))
-    return bool(file.read(len(tail)) == tail)
+    return file.read(len(tail)) == tail
 
 
 def take_line(digest: MetricsDigest, line: bytes) -> None:
@@ -126,9 +129,9 @@ def take_log(digest: MetricsDigest, step: int, record: dict[str, Any]) -> None:
 
 def find_first_lost(step: int, losses: object) -> int:
     """Return the first step of a log line whose loss is null; the line's last step if it has no loss for each step."""
-    values: Iterable[object] = losses if isinstance(losses, list) else ()
-    lost = next((position for position, loss in enumerate(values) if loss is None), None)
-    return step if lost is None or not isinstance(losses, list) else step - len(losses) + 1 + lost
+    if not isinstance(losses, list) or None not in losses:
+        return step
+    return step - len(losses) + 1 + losses.index(None)
 
 
 def take_evaluation(digest: MetricsDigest, step: int, record: dict[str, Any]) -> None:

@@ -6,10 +6,10 @@
     mlruns/<experiment>/<run>/metrics/validation.top1   a line for each value: milliseconds, value, step
     mlruns/<experiment>/<run>/tags/viaduct.path         code, machine, data, state
 
-Artifacts are not copied: they are hard links to the files of the run. They take no space, and `mlflow gc`, which
-removes the artifacts of deleted runs, removes links and not the run. On another disk there are no links; then only the
-tag `viaduct.path` says where the files are. The store is written under a temporary name and renamed when it is whole.
-Values that are not finite are left out; names hold letters, digits and `_-. `.
+Artifacts are hard links to the files of the run. They take no space, and `mlflow gc`, which removes the artifacts of
+deleted runs, removes links and not the run. A store on another disk has no links; then only the tag `viaduct.path` says
+where the files are. The store is written under a temporary name and renamed at the end. Values that are not finite are
+left out. Names consist of letters, digits and `_-. `.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from viaduct.atomic_files import name_temporary
 from viaduct.errors import BadValue
 from viaduct.run_files import HEADLINE, Json, metric_lines
 from viaduct.runs.facts import RunFacts
@@ -50,7 +51,7 @@ FORBIDDEN_IN_NAMES = re.compile(r"[^\w\-. /]", re.ASCII)
 
 
 def check_store(out: Path) -> None:
-    """Raise BadValue if the path exists, for a store may hold what others logged, or cannot be written."""
+    """Raise BadValue if the path exists (an existing store may contain other runs) or cannot be written."""
     if out.exists() or out.is_symlink():
         raise BadValue(f"{str(out)!r} is there already.", "Name a new folder with --out; a store is not added to.")
     parent = out.absolute().parent
@@ -63,37 +64,38 @@ def check_store(out: Path) -> None:
 def write_store(runs: Sequence[RunFacts], out: Path) -> int:
     """Write the store whole or not at all; return the number of runs with artifacts that could not be linked."""
     unlinked = 0
-    draft = out.with_name(f".{out.name[:200]}.{os.getpid()}.part")
+    draft = name_temporary(out)
     try:
         draft.mkdir()
         write_experiment(draft, "0", "Default", out)
         for recipe in dict.fromkeys(run.recipe for run in runs):
-            number = number_experiment(recipe)
-            write_experiment(draft, number, recipe, out)
+            # An id that follows from the name, so that a second export has the same.
+            digest = hashlib.sha256(recipe.encode("utf-8", "surrogateescape")).digest()
+            experiment = str(int.from_bytes(digest[:7], "big") | 1 << 56)
+            write_experiment(draft, experiment, recipe, out)
             for run in (run for run in runs if run.recipe == recipe):
-                unlinked += not write_run(draft / number, out.absolute() / number, run)
+                unlinked += not write_run(draft / experiment, out.absolute() / experiment, run)
         draft.rename(out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return unlinked
 
 
-def number_experiment(recipe: str) -> str:
-    """Return the number of an experiment. It follows from the name, so that a second export has the same."""
-    return str(int.from_bytes(hashlib.sha256(recipe.encode("utf-8", "surrogateescape")).digest()[:7], "big") | 1 << 56)
-
-
-def write_experiment(store: Path, number: str, name: str, out: Path) -> None:
-    folder = store / number
+def write_experiment(store: Path, experiment: str, name: str, out: Path) -> None:
+    """Write the folder and meta.yaml of an experiment; `out` is the final path of the store."""
+    folder = store / experiment
     folder.mkdir()
     now = int(time.time() * 1000)
-    location = (out.absolute() / number).as_uri()
-    meta = {"artifact_location": location, "creation_time": now, "experiment_id": number, "last_update_time": now}
+    location = (out.absolute() / experiment).as_uri()
+    meta = {"artifact_location": location, "creation_time": now, "experiment_id": experiment, "last_update_time": now}
     write_meta(folder, meta | {"lifecycle_stage": "active", "name": name or "unnamed"})
 
 
 def write_run(experiment: Path, location: Path, run: RunFacts) -> bool:
-    """Write one run; return False if not all of its artifacts could be linked."""
+    """Write one run; return False if not all of its artifacts could be linked.
+
+    `experiment` is the folder that is written to, `location` its final path.
+    """
     path = str(Path(run.path).absolute())
     identity = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
     folder = experiment / identity
@@ -144,6 +146,7 @@ def write_meta(folder: Path, meta: dict[str, Any]) -> None:
 
 
 def name_user() -> str:
+    """Return the name of this process's user; empty if there is none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a user id without an entry in the password database
@@ -192,32 +195,27 @@ def write_metrics(folder: Path, run: Path) -> None:
     """Write every curve to a file of its own: training.loss, validation.top1 …"""
     lines: dict[str, list[str]] = {}
     for _, record in metric_lines(run):
-        for name, value in read_values(record) if record is not None else ():
-            lines.setdefault(clean_name(name), []).append(write_point(record, value))
+        if record is None:
+            continue
+        moment = record.get("time")
+        milliseconds = int(moment * 1000) if isinstance(moment, int | float) else 0
+        for name, value in read_values(record):
+            point = f"{milliseconds} {float(value)!r} {record.get('step', 0)}\n"
+            lines.setdefault(clean_name(name), []).append(point)
     for name, points in lines.items():
         (folder / name).write_text("".join(points), encoding="ascii")
 
 
 def read_values(record: Json) -> Iterator[tuple[str, float]]:
-    """Yield name and value of the numbers in a log line or an evaluation.
-
-    An evaluation has the recipe's metrics, too.
-    """
-    names: tuple[str, ...]
+    """Yield name and value of the numbers in a log line or an evaluation, which has the recipe's metrics too."""
     if record["kind"] == "log":
-        names, side = TRAINING_METRICS, "training"
+        prefix, names = "training", list(TRAINING_METRICS)
     elif record["kind"] == "evaluation":
         recipe_metrics = [name for name in record if name not in ("kind", "step", "time", *HEADLINE)]
-        names, side = (*(name for name in HEADLINE if name != "count"), *recipe_metrics), "validation"
+        prefix, names = "validation", [*(name for name in HEADLINE if name != "count"), *recipe_metrics]
     else:
         return
     for name in dict.fromkeys(names):
         value = record.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            yield f"{side}.{name}", value
-
-
-def write_point(record: Json | None, value: float) -> str:
-    moment = (record or {}).get("time")
-    milliseconds = int(moment * 1000) if isinstance(moment, int | float) else 0
-    return f"{milliseconds} {float(value)!r} {(record or {}).get('step', 0)}\n"
+            yield f"{prefix}.{name}", value

@@ -40,8 +40,9 @@ from viaduct.runs.table import count_states, write_percent
 MOST_CURVES = 24
 """Runs that are drawn at most, as curves and as lineages."""
 MOST_LINES = 500
-"""Runs in the plot of hyper-parameters."""
+"""Runs in the plot of hyper-parameters at most."""
 MOST_PARAMETERS = 7
+"""Hyper-parameters in that plot at most."""
 CURVE_POINTS = 300
 LOG_SCALE_RATIO = 20.0
 """Ratio of the largest to the smallest loss above which the scale is logarithmic."""
@@ -53,7 +54,7 @@ TONES: dict[str, Tone] = {
     "unknown": "muted",
     "never begun": "muted",
 }
-RESULTS: tuple[tuple[str, str, Callable[[RunFacts], float | None]], ...] = (
+RESULTS: tuple[tuple[str, str, Callable[[RunFacts], float | None]], ...] = (  # label, unit, how to read it
     ("images/s", "", lambda run: run.images_per_s),
     ("last loss", "", lambda run: run.loss),
     ("best top-1", "%", lambda run: percent(run.best_top1)),
@@ -64,7 +65,7 @@ def build_page(
     runs: Sequence[RunFacts], problems: Sequence[Problem], title: str, version: str = "", ended: bool = False
 ) -> Page:
     """Return the page; a page with a `version` is served and reloads itself when the version changes."""
-    sections = [curve_section(runs), parameter_section(runs), table_section(runs), lineage_section(runs)]
+    sections = [build_curves(runs), build_parameters(runs), build_table(runs), build_lineage(runs)]
     if problems:
         rows = [[problem.path, problem.reason] for problem in problems]
         sections.append(Section("Not listed as runs", "", [Table(("folder", "reason"), rows)]))
@@ -82,26 +83,27 @@ def build_page(
 
 
 def build_tiles(runs: Sequence[RunFacts]) -> list[Tile]:
-    learned = [run for run in runs if run.best_top1 is not None and not is_on_noise(run)]
-    best = max(learned, key=lambda run: run.best_top1 or 0.0, default=None)
+    evaluated = [run for run in runs if run.best_top1 is not None and not is_on_noise(run)]
+    best = max(evaluated, key=lambda run: run.best_top1 or 0.0, default=None)
     fastest = max(runs, key=lambda run: run.images_per_s or 0.0, default=None)
     running = [run for run in runs if run.state == "running"]
     crashed = [run for run in runs if run.state == "crashed"]
+    top1 = Tile("best top-1", "–", "no evaluation")
+    if best:
+        top1 = Tile("best top-1", f"{write_percent(best.best_top1)} %", best.name)
+    speed = Tile("fastest", "–")
+    if fastest and fastest.images_per_s:
+        speed = Tile("fastest", f"{fastest.images_per_s:,.0f} images/s", fastest.name)
     return [
         Tile("runs", f"{len(runs):,}", f"{len(running)} running"),
-        Tile(
-            "best top-1", f"{write_percent(best.best_top1)} %" if best else "–", best.name if best else "no evaluation"
-        ),
-        Tile(
-            "fastest",
-            f"{fastest.images_per_s:,.0f} images/s" if fastest and fastest.images_per_s else "–",
-            fastest.name if fastest and fastest.images_per_s else "",
-        ),
+        top1,
+        speed,
         Tile("crashed", f"{len(crashed):,}", crashed[0].name if crashed else ""),
     ]
 
 
 def warn_of_noise(runs: Sequence[RunFacts]) -> list[Part]:
+    """Return a warning that names the runs trained with `--data synthetic`, if there are any."""
     noisy = [run.name for run in runs if is_on_noise(run)]
     if not noisy:
         return []
@@ -112,9 +114,12 @@ def warn_of_noise(runs: Sequence[RunFacts]) -> list[Part]:
 # Curves
 
 
-def curve_section(runs: Sequence[RunFacts]) -> Section | None:
+def build_curves(runs: Sequence[RunFacts]) -> Section | None:
     """Return the curves of training loss and validation top-1; of many runs, those with the best top-1."""
-    drawn = choose_drawn(runs)
+    drawn = list(runs)
+    if len(runs) > MOST_CURVES:
+        drawn.sort(key=lambda run: run.best_top1 if run.best_top1 is not None else -1.0, reverse=True)
+    drawn = drawn[:MOST_CURVES]
     losses, accuracies = [], []
     for run in drawn:
         logs, evaluations = read_records(run)
@@ -131,15 +136,8 @@ def curve_section(runs: Sequence[RunFacts]) -> Section | None:
     return Section("Curves", shown, parts)
 
 
-def choose_drawn(runs: Sequence[RunFacts]) -> list[RunFacts]:
-    if len(runs) <= MOST_CURVES:
-        return list(runs)
-    return sorted(runs, key=lambda run: run.best_top1 if run.best_top1 is not None else -1.0, reverse=True)[
-        :MOST_CURVES
-    ]
-
-
 def read_records(run: RunFacts) -> tuple[list[Json], list[Json]]:
+    """Return the log lines and the evaluations of a run; none if its metrics cannot be read."""
     path = Path(run.path)
     try:
         return read_metrics(path, "log"), read_metrics(path, "evaluation")
@@ -165,8 +163,8 @@ def spans_decades(series: Sequence[Series]) -> bool:
 # Hyper-parameters against results
 
 
-def parameter_section(runs: Sequence[RunFacts]) -> Section | None:
-    """Return the plot of hyper-parameters and results on parallel axes; None where no hyper-parameter differs."""
+def build_parameters(runs: Sequence[RunFacts]) -> Section | None:
+    """Return the plot of hyper-parameters and results on parallel axes; None if no hyper-parameter differs."""
     shown = list(runs[:MOST_LINES])
     names = find_varying(shown)
     if not names:
@@ -187,6 +185,7 @@ def find_varying(runs: Sequence[RunFacts]) -> list[str]:
 
 
 def describe_left_out(names: list[str], count: int) -> str:
+    """Return which hyper-parameters, and how many of `count` runs, the plot leaves out; empty if it shows all."""
     parts = []
     if len(names) > MOST_PARAMETERS:
         parts.append(f"the first {MOST_PARAMETERS} of {len(names)}, not {', '.join(names[MOST_PARAMETERS:][:5])}")
@@ -203,7 +202,7 @@ def axis_value(value: Any) -> Any:
 # Table and lineage
 
 
-def table_section(runs: Sequence[RunFacts]) -> Section:
+def build_table(runs: Sequence[RunFacts]) -> Section:
     now = time.time()
     columns = [
         DataColumn("run", [run.name for run in runs], width=20, keep=1),
@@ -224,34 +223,33 @@ def table_section(runs: Sequence[RunFacts]) -> Section:
     return Section("Runs", "", [VirtualTable("runs", columns, f"{len(runs):,} runs")])
 
 
-def lineage_section(runs: Sequence[RunFacts]) -> Section | None:
-    """Return the graph of runs that began with weights from a file; None where each drew its own."""
+def build_lineage(runs: Sequence[RunFacts]) -> Section | None:
+    """Return the graph of runs that began with weights from a file; None if each drew its own."""
     with_origin = [run for run in runs if run.init or run.fields.get("init.source")]
     if not with_origin:
         return None
-    graph = Graph()
+    graph = LineageGraph()
     for run in with_origin[:MOST_CURVES]:
         graph.add(trace_lineage(run, runs), focus=True)
-    drawing = GraphDrawing("Where weights came from", list(graph.nodes.values()), graph.edges)
+    drawing = GraphDrawing("Where weights came from", list(graph.nodes.values()), list(graph.edges))
     cut = f" The first {MOST_CURVES} of {len(with_origin):,} are drawn." if len(with_origin) > MOST_CURVES else ""
     return Section("Lineage", f"Runs that began with stored weights, and their data.{cut}", [drawing])
 
 
-class Graph:
-    """Nodes and edges of several lineages, each node once."""
+class LineageGraph:
+    """Nodes and edges of several lineages, each once."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
-        self.edges: list[tuple[str, str]] = []
+        self.edges: dict[tuple[str, str], None] = {}  # an ordered set
 
     def add(self, origin: Origin, focus: bool = False) -> str:
+        """Add a node of a lineage with its origins, and return its key."""
         tones: dict[str, Tone] = {"run": "good", "weights": "new", "data": "muted", "missing": "bad"}
         key = f"{origin.kind} {origin.label} {'' if origin.kind == 'run' else origin.note}"
         if key not in self.nodes or focus:
             label = Path(origin.label).name if origin.kind == "run" else origin.label
             self.nodes[key] = Node(key, tones[origin.kind], label or origin.label, origin.note, focus=focus)
         for parent in origin.parents:
-            edge = (self.add(parent), key)
-            if edge not in self.edges:
-                self.edges.append(edge)
+            self.edges[self.add(parent), key] = None
         return key

@@ -1,4 +1,4 @@
-"""Reading of a learning-rate range test: which rate to train with, or why none is suggested.
+"""Evaluate a learning-rate range test: suggest the rate to train with, or say why none is suggested.
 
 The suggested rate is where the smoothed loss falls steepest over the logarithm of the rate, but at most a tenth of the
 rate at which it diverges. A loss that does not fall by more than its noise has no steepest point.
@@ -9,32 +9,35 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
+
+from viaduct.runs.curve_diagnosis import estimate_noise
+from viaduct.runs.showing import BLOCKS
 
 MIN_STEPS = 30
 """Steps below which no rate is suggested."""
 STANDARD_ERRORS = 5.0
 """Standard errors that the fall must exceed."""
 LEAST_FALL = 0.02
-"""Share of the first loss that the loss must fall by."""
+"""Fraction of the first loss by which the loss must fall."""
 RISEN = 0.5
-"""Share of the fall that must be lost again for a loss to count as diverging."""
+"""Fraction of the fall that must be lost again for a loss to count as diverging."""
 DIVERGENCE_DISTANCE = 10.0
 """Factor by which the suggested rate lies below the rate at which the loss diverges."""
 PAGE = "rate_finder.html"
-BLOCKS = "▁▂▃▄▅▆▇█"
 ROWS = 12
+"""Rows of the table of rates on the terminal, at most."""
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Result of a range test; `rate` is None where it suggests none."""
+    """Result of a range test. All but `reason` and `smoothed` are rates; `rate` None: none is suggested."""
 
     rate: float | None
     reason: str
     smoothed: list[float]
+    """The loss of each step, smoothed, up to the first that is not finite."""
     steepest: float | None = None
     lowest: float | None = None
     diverges: float | None = None
@@ -42,22 +45,21 @@ class Suggestion:
 
 def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
     """Return the rate that a range test suggests, with the reason."""
-    finite = next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), len(losses))
-    diverges = rates[finite] if finite < len(losses) else None
-    rates, losses = list(rates[:finite]), list(losses[:finite])
-    if len(losses) < MIN_STEPS:
-        why = (
-            f"The loss became NaN or infinite after {len(losses)} steps, at a rate of {diverges:.2g}"
-            if diverges
-            else ""
-        )
-        text = why or f"The test has {len(losses)} steps"
+    count = next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), len(losses))
+    diverges = rates[count] if count < len(losses) else None
+    rates, losses = list(rates[:count]), list(losses[:count])
+    if count < MIN_STEPS:
+        text = f"The test has {count} steps"
+        if diverges:
+            text = f"The loss became NaN or infinite after {count} steps, at a rate of {diverges:.2g}"
         return Suggestion(None, f"{text}: too few to see a slope.", losses, diverges=diverges)
     smoothed = smooth(losses)
     start = fmean(smoothed[: max(3, len(smoothed) // 10)])
     bottom = min(range(len(smoothed)), key=smoothed.__getitem__)
     fall = start - smoothed[bottom]
-    if fall <= max(STANDARD_ERRORS * estimate_noise(losses), LEAST_FALL * abs(start)):
+    # The noise of a smoothed value, from the first half of the test, where the rates are low.
+    error = estimate_noise(losses[: max(10, count // 2)]) / math.sqrt(2 * max(2, count // 40) + 1)
+    if fall <= max(STANDARD_ERRORS * error, LEAST_FALL * abs(start)):
         return describe_no_slope(smoothed, start, rates, diverges)
     diverges = find_divergence(smoothed, bottom, fall, rates) or diverges
     steepest = rates[find_steepest(smoothed, bottom)]
@@ -66,41 +68,33 @@ def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
 
 def smooth(losses: Sequence[float]) -> list[float]:
     """Return means over a twentieth of the curve around each step."""
-    reach = max(2, len(losses) // 40)
-    return [fmean(losses[max(0, index - reach) : index + reach + 1]) for index in range(len(losses))]
-
-
-def estimate_noise(losses: Sequence[float]) -> float:
-    """Return the standard error of a smoothed value, from the first half of the test, where the rates are low."""
-    early = losses[: max(10, len(losses) // 2)]
-    steps = [abs(after - before) for before, after in pairwise(early)]
-    # 1.4826: the median of |differences| as a standard deviation of normal noise; a difference has the noise of two.
-    return 1.4826 * median(steps) / math.sqrt(2) / math.sqrt(2 * max(2, len(losses) // 40) + 1)
+    radius = max(2, len(losses) // 40)
+    return [fmean(losses[max(0, index - radius) : index + radius + 1]) for index in range(len(losses))]
 
 
 def find_divergence(smoothed: list[float], bottom: int, fall: float, rates: list[float]) -> float | None:
-    """Return the rate from which on half of the fall is lost, and not regained; None where that never happens."""
+    """Return the rate from which on half of the fall is lost, and not regained; None if that never happens."""
     limit = smoothed[bottom] + RISEN * fall
     last_low = max(index for index in range(bottom, len(smoothed)) if smoothed[index] <= limit)
     return rates[last_low + 1] if last_low + 1 < len(smoothed) else None
 
 
 def find_steepest(smoothed: list[float], bottom: int) -> int:
-    """Return the step before the lowest loss around which it falls fastest; rates are even on a log scale."""
-    reach = max(2, len(smoothed) // 20)
-    indices = range(min(reach, bottom), max(bottom - reach, min(reach, bottom)) + 1)
-    return max(indices, key=lambda index: slope_at(smoothed, index, reach))
+    """Return the step before the lowest loss around which it falls fastest; rates are evenly spaced on a log scale."""
+    radius = max(2, len(smoothed) // 20)
 
+    def fall_around(index: int) -> float:
+        """Return the fall of the smoothed loss per step around a step."""
+        before, after = max(0, index - radius), min(len(smoothed) - 1, index + radius)
+        return (smoothed[before] - smoothed[after]) / (after - before)
 
-def slope_at(smoothed: list[float], index: int, reach: int) -> float:
-    """Return the fall of the smoothed loss per step around a point."""
-    before, after = max(0, index - reach), min(len(smoothed) - 1, index + reach)
-    return (smoothed[before] - smoothed[after]) / (after - before)
+    return max(range(min(radius, bottom), max(bottom - radius, min(radius, bottom)) + 1), key=fall_around)
 
 
 def describe_slope(
     steepest: float, lowest: float, diverges: float | None, smoothed: list[float], start: float, bottom: float
 ) -> Suggestion:
+    """Return the suggestion for a loss that falls; the first three are rates, `start` and `bottom` smoothed losses."""
     limit = diverges / DIVERGENCE_DISTANCE if diverges is not None else math.inf
     rate = float(f"{min(steepest, limit):.2g}")
     fall = f"from {start:.4g} to {bottom:.4g}, lowest at {lowest:.2g}"
@@ -115,10 +109,11 @@ def describe_slope(
 
 
 def describe_no_slope(smoothed: list[float], start: float, rates: list[float], diverges: float | None) -> Suggestion:
-    last = f", and diverges at {diverges:.2g}" if diverges is not None else f" up to {rates[-1]:.2g}"
+    """Return the suggestion of no rate for a loss that does not fall by more than its noise."""
+    end = f", and diverges at {diverges:.2g}" if diverges is not None else f" up to {rates[-1]:.2g}"
     if diverges is None and smoothed[-1] > start * 1.1:
-        last = f", and rises to {smoothed[-1]:.4g} at {rates[-1]:.2g}"
-    text = f"No clear slope: from {start:.4g} the loss does not fall by more than its noise{last}."
+        end = f", and rises to {smoothed[-1]:.4g} at {rates[-1]:.2g}"
+    text = f"No clear slope: from {start:.4g} the loss does not fall by more than its noise{end}."
     hint = "More steps (--steps 500) or larger batches lower the noise; or the network does not learn from these data."
     return Suggestion(None, f"{text} {hint}", smoothed, diverges=diverges)
 
@@ -129,43 +124,42 @@ def draw_sparkline(values: Sequence[float], width: int = 60) -> str:
         return ""
     picked = [values[round(index * (len(values) - 1) / max(1, width - 1))] for index in range(min(width, len(values)))]
     low = min(picked)
-    reach = min(max(picked) - low, 1.25 * (picked[0] - low) or math.inf) or 1.0
-    return "".join(BLOCKS[min(7, max(0, int(8 * (value - low) / reach)))] for value in picked)
+    height = min(max(picked) - low, 1.25 * (picked[0] - low) or math.inf) or 1.0
+    return "".join(BLOCKS[min(7, max(0, int(8 * (value - low) / height)))] for value in picked)
 
 
 def write_text(rates: Sequence[float], suggestion: Suggestion) -> str:
     """Return the curve as a table of some rates, a line of blocks, and the suggestion."""
     smoothed = suggestion.smoothed
     count = min(ROWS, len(smoothed))
-    columns = [round(number * (len(smoothed) - 1) / max(1, count - 1)) for number in range(count)]
-    lines = [f"{'rate':>10}  {'loss':>8}", *(f"{rates[column]:>10.3g}  {smoothed[column]:>8.4g}" for column in columns)]
+    steps = [round(row * (len(smoothed) - 1) / max(1, count - 1)) for row in range(count)]
+    lines = [f"{'rate':>10}  {'loss':>8}", *(f"{rates[step]:>10.3g}  {smoothed[step]:>8.4g}" for step in steps)]
     if smoothed:
         lines.append(f"{rates[0]:.2g} {draw_sparkline(smoothed)} {rates[len(smoothed) - 1]:.2g}")
-    answer = (
-        f"Suggested learning rate: {suggestion.rate:g}." if suggestion.rate is not None else "No rate is suggested."
-    )
-    return "\n".join([*lines, "", answer, suggestion.reason])
+    return "\n".join([*lines, "", f"{write_headline(suggestion)}.", suggestion.reason])
+
+
+def write_headline(suggestion: Suggestion) -> str:
+    return "No rate is suggested" if suggestion.rate is None else f"Suggested learning rate: {suggestion.rate:g}"
 
 
 def write_range_page(
     path: Path, name: str, rates: Sequence[float], losses: Sequence[float], suggestion: Suggestion
 ) -> None:
     """Write the page of a range test."""
-    from viaduct.reporting import Callout, LineChart, Page, Remark, Section, Series, Tile, write_page
+    from viaduct.reporting import Callout, LineChart, Page, Remark, Section, Series, Tile, Tone, write_page
 
     logs = [math.log10(rate) for rate in rates]
     count = len(suggestion.smoothed)
     series = [Series("smoothed", logs[:count], suggestion.smoothed), Series("each step", logs, list(losses))]
     marks = {"suggested": suggestion.rate, "steepest": suggestion.steepest, "diverges": suggestion.diverges}
-    headline = (
-        f"Suggested learning rate: {suggestion.rate:g}" if suggestion.rate is not None else "No rate is suggested"
-    )
+    tone: Tone = "good" if suggestion.rate is not None else "warn"
     page = Page(
         name,
         f"{len(losses)} steps with rates from {rates[0]:.2g} to {rates[-1]:.2g}",
         [Tile(label, "-" if value is None else f"{value:.2g}") for label, value in marks.items()],
         [Section("Loss against rate", "", [LineChart("Loss", "log10 of the learning rate", "loss", series)])],
-        [Callout("good" if suggestion.rate is not None else "warn", headline, [Remark("Why", suggestion.reason)])],
+        [Callout(tone, write_headline(suggestion), [Remark("Why", suggestion.reason)])],
         kind="learning-rate range test",
     )
     write_page(page, path)

@@ -1,4 +1,4 @@
-"""Reading of one run directory into `RunFacts`: recipe.json, metrics.jsonl, summary.json, ending.json, checkpoints."""
+"""Read one run directory into `RunFacts`: recipe.json, metrics.jsonl, summary.json, ending.json, checkpoints."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from viaduct.runs.metrics import MetricsDigest, number_or_none, update_digest
 
 FILES = ("recipe.json", "metrics.jsonl", "summary.json", ENDING, "checkpoints")
 Signature = list[list[int] | None]
+"""Inode, size and modification time (ns) of each of FILES, None for a missing one. The index stores it."""
 
 
 def sign_files(folder: str) -> Signature:
-    """Return inode, size and time of change of each of a run's files, None for a missing one."""
-    found: Signature = []
+    """Return the signature of a run's files."""
+    signature: Signature = []
     for name in FILES:
         try:
-            facts = os.stat(f"{folder}/{name}")
+            status = os.stat(f"{folder}/{name}")
         except OSError:
-            found.append(None)
+            signature.append(None)
         else:
-            found.append([facts.st_ino, facts.st_size, facts.st_mtime_ns])
-    return found
+            signature.append([status.st_ino, status.st_size, status.st_mtime_ns])
+    return signature
 
 
 def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -> tuple[RunFacts, MetricsDigest]:
@@ -41,18 +42,19 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
     Raise BadRun if recipe.json cannot be read. `earlier` is the digest of an earlier reading.
     """
     path = Path(folder)
+    files = dict(zip(FILES, signature, strict=True))
     record = read_recipe_record(path)
     digest = update_digest(f"{folder}/metrics.jsonl", earlier)
     run = describe_record(folder, record)
     take_metrics(run, digest)
-    if signature[FILES.index("summary.json")] is not None:
+    if files["summary.json"] is not None:
         take_summary(run, read_summary(path), record)
-    run.ending = read_ending(path) if signature[FILES.index(ENDING)] is not None else None
-    if signature[FILES.index("checkpoints")] is not None and not run.is_complete:
+    run.ending = read_ending(path) if files[ENDING] is not None else None
+    if files["checkpoints"] is not None and not run.is_complete:
         run.newest_checkpoint = max(step_folders(path / "checkpoints"), default=None)
-    metrics = signature[FILES.index("metrics.jsonl")]
+    metrics = files["metrics.jsonl"]
     run.damage = list(describe_damage(run, digest, folder, None if metrics is None else metrics[1]))
-    changed = metrics or signature[0]
+    changed = metrics or files["recipe.json"]
     run.changed = changed[2] / 1e9 if changed else None
     return run, digest
 
@@ -70,21 +72,18 @@ def describe_record(folder: str, record: dict[str, Any]) -> RunFacts:
 
 
 def name_data(data: str | None, recipe: dict[str, Any]) -> str:
-    """Return the last part of the data's path, or the kind of data that the recipe names."""
-    part = recipe.get("data")
-    kind = part.get("is") if isinstance(part, dict) else None
+    """Return the last component of the data's path, or without a path the class name of the recipe's data."""
+    data_record = recipe.get("data")
+    kind = data_record.get("is") if isinstance(data_record, dict) else None
     return os.path.basename(data.rstrip("/")) or data if data else str(kind or "")
 
 
 def take_provenance(run: RunFacts, provenance: Any) -> None:
-    """Take what a run has recorded of its origin.
-
-    Of several sessions the last counts, but `began` is that of the first.
-    """
+    """Take what a run has recorded of its sessions: facts of the last one, but `began` of the first."""
     if not isinstance(provenance, dict):
         return
-    found = provenance.get("sessions")
-    sessions = [session for session in found if isinstance(session, dict)] if isinstance(found, list) else []
+    recorded = provenance.get("sessions")
+    sessions = [session for session in recorded if isinstance(session, dict)] if isinstance(recorded, list) else []
     run.has_provenance = bool(sessions)
     run.id, run.init = text_or_none(provenance.get("id")), dict_or_none(provenance.get("init"))
     if not sessions:
@@ -93,11 +92,8 @@ def take_provenance(run: RunFacts, provenance: Any) -> None:
     data = dict_or_none(last.get("data")) or {}
     run.sessions, run.began = len(sessions), number_or_none(sessions[0].get("began"))
     run.commit, run.version, run.source = (text_or_none(last.get(name)) for name in ("commit", "version", "source"))
-    run.host, run.pid, run.ranks = (
-        text_or_none(last.get("host")),
-        int_or_none(last.get("pid")),
-        int_or_none(last.get("ranks")),
-    )
+    run.host = text_or_none(last.get("host"))
+    run.pid, run.ranks = int_or_none(last.get("pid")), int_or_none(last.get("ranks"))
     run.modified_files = int_or_none(last.get("modified_files"))
     run.machine, run.device = machine or None, text_or_none(machine.get("description")) or run.device
     run.fingerprint, run.fingerprint_basis = text_or_none(data.get("fingerprint")), text_or_none(data.get("basis"))
@@ -117,9 +113,10 @@ def take_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str
     if summary is None:
         return
     length = {name: record["recipe"].get(name) for name in ("epochs", "steps")}
-    is_current = run.steps <= summary["steps"] and all(summary["length"].get(name) == length[name] for name in length)
-    run.is_complete = is_current
-    if not is_current:
+    run.is_complete = run.steps <= summary["steps"] and all(
+        summary["length"].get(name) == value for name, value in length.items()
+    )
+    if not run.is_complete:
         return
     run.steps = summary["steps"]
     run.images_per_s = number_or_none(summary.get("images_per_s")) or run.images_per_s
@@ -132,7 +129,10 @@ def take_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str
 
 
 def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int | None) -> Iterator[str]:
-    """Yield what is wrong with metrics.jsonl; only in a complete run is a half-written last line wrong."""
+    """Yield what is wrong with metrics.jsonl, whose `size` is None if it is missing.
+
+    Only in a complete run is a half-written last line wrong.
+    """
     name = "metrics.jsonl"
     if digest.damaged:
         yield f"{digest.damaged:,} damaged {'line' if digest.damaged == 1 else 'lines'} in {name}"
@@ -149,19 +149,20 @@ def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int
 
 
 def flatten_recipe(recipe: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the fields of a stored recipe by their paths; the class name of a part is the value of the part's path."""
-    found: dict[str, Any] = {}
+    """Return the fields of a stored recipe by their paths.
+
+    `optimizer: {is: SGD, lr: 0.1}` becomes `optimizer: SGD` and `optimizer.lr: 0.1`.
+    """
+    fields: dict[str, Any] = {}
     for name, value in recipe.items():
         if name == "is":
             if prefix:
-                found[prefix.rstrip(".")] = value
-        elif isinstance(value, dict):
-            found |= (
-                {prefix + name: value["callable"]} if "callable" in value else flatten_recipe(value, f"{prefix}{name}.")
-            )
+                fields[prefix.rstrip(".")] = value
+        elif isinstance(value, dict) and "callable" not in value:
+            fields |= flatten_recipe(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = value
-    return found
+            fields[prefix + name] = value["callable"] if isinstance(value, dict) else value
+    return fields
 
 
 def text_or_none(value: object) -> str | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import variance
 
 from viaduct.errors import BadValue
 from viaduct.runs.facts import RunFacts
@@ -14,7 +14,7 @@ from viaduct.runs.importance import is_bookkeeping
 from viaduct.runs.listing import list_runs
 
 FEWEST_SEEDS = 3
-"""Finished seeds of one recipe that are needed: two runs would measure nothing but their own difference."""
+"""Finished seeds of one recipe that are needed; from two runs the deviation would be too uncertain."""
 MAX_NOISE_DEVIATIONS = 2.0
 """Standard deviations up to which a difference is called within seed noise."""
 
@@ -33,10 +33,11 @@ class SeedNoise:
     def judge(self, difference: float) -> str:
         """Return how a difference between two single runs, in points, compares with the noise."""
         noise = self.deviation * math.sqrt(2)
-        sides = [f"{count} seeds of {name}" for name, count in zip("AB", self.counts, strict=True)]
-        enough = [side for side, count in zip(sides, self.counts, strict=True) if count >= FEWEST_SEEDS]
-        of = f"{self.counts[0]} seeds of this recipe" if self.shared else " and ".join(enough)
-        measured = f"seed noise of a difference {noise:.2f} points (from {of})"
+        named = zip("AB", self.counts, strict=True)
+        source = " and ".join(f"{count} seeds of {name}" for name, count in named if count >= FEWEST_SEEDS)
+        if self.shared:
+            source = f"{self.counts[0]} seeds of this recipe"
+        measured = f"seed noise of a difference {noise:.2f} points (from {source})"
         if noise == 0:
             return f"{measured}; all results are equal, so that this says little"
         verdict = "larger than" if abs(difference) > MAX_NOISE_DEVIATIONS * noise else "within"
@@ -44,7 +45,7 @@ class SeedNoise:
 
 
 def measure_seed_noise(first: RunFacts, second: RunFacts) -> SeedNoise | None:
-    """Return the seed noise from the runs beside two runs; None where neither recipe has FEWEST_SEEDS seeds there."""
+    """Return the seed noise from the runs beside two runs; None if neither recipe has FEWEST_SEEDS seeds there."""
     neighbours = list_neighbours(first, second)
     groups = [find_seeds(run, neighbours) for run in (first, second)]
     results = [[run.top1 * 100 for run in group if run.top1 is not None] for group in groups]
@@ -52,12 +53,17 @@ def measure_seed_noise(first: RunFacts, second: RunFacts) -> SeedNoise | None:
     measured = [values for values in results[: 1 if shared else 2] if len(values) >= FEWEST_SEEDS]
     if not measured:
         return None
-    freedom = sum(len(values) - 1 for values in measured)
-    pooled = math.sqrt(sum(statistics.variance(values) * (len(values) - 1) for values in measured) / freedom)
-    return SeedNoise(pooled, (len(results[0]), len(results[1])), shared)
+    return SeedNoise(pool_deviation(measured), (len(results[0]), len(results[1])), shared)
+
+
+def pool_deviation(groups: list[list[float]]) -> float:
+    """Return the standard deviation within groups of at least two values each, pooled over the groups."""
+    freedom = sum(len(values) - 1 for values in groups)
+    return math.sqrt(sum(variance(values) * (len(values) - 1) for values in groups) / freedom)
 
 
 def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
+    """Return the runs in the folders of two runs, themselves included."""
     folders = dict.fromkeys(Path(run.path).absolute().parent for run in (first, second))
     try:
         return list_runs(list(folders)).runs
@@ -67,16 +73,15 @@ def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
 
 def find_seeds(run: RunFacts, neighbours: Iterable[RunFacts]) -> list[RunFacts]:
     """Return one finished run for each seed of the same recipe and data; the run itself is one if it is finished."""
-    wanted = key_without_seed(run)
-    found = {}
-    for other in neighbours:
-        if other.is_complete and other.recipe == run.recipe and key_without_seed(other) == wanted:
-            found[str(other.seed)] = other
-    if run.is_complete:
-        found[str(run.seed)] = run
-    return list(found.values())
+    key = key_without_seed(run)
+    by_seed = {}
+    for other in [*neighbours, run]:
+        if other.is_complete and other.recipe == run.recipe and key_without_seed(other) == key:
+            by_seed[str(other.seed)] = other
+    return list(by_seed.values())
 
 
 def key_without_seed(run: RunFacts) -> tuple[object, ...]:
+    """Return what two runs have in common that may differ in their seeds alone: data, and fields that matter."""
     fields = {name: value for name, value in run.fields.items() if name != "seed" and not is_bookkeeping(name)}
     return run.fingerprint, run.images, sorted((name, repr(value)) for name, value in fields.items())

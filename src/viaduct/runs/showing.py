@@ -1,4 +1,7 @@
-"""One run as text: its facts, its curves as lines of blocks, its last evaluations, its recipe."""
+"""One run as text: its facts, its curves as lines of blocks, its last evaluations, its recipe.
+
+Functions `show_…` return the text of one part.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,7 @@ LAST_EVALUATIONS = 5
 
 def show_run(run: RunFacts) -> str:
     """Return facts, curves, last evaluations, diagnosis of the learning rate and recipe of a run."""
-    path = Path(run.path)
-    logs, evaluations = (
-        last_of_each_step(read_metrics(path, "log")),
-        last_of_each_step(read_metrics(path, "evaluation")),
-    )
+    logs, evaluations = (read_last_records(run, kind) for kind in ("log", "evaluation"))
     parts = [show_facts(run), show_curves(logs, evaluations), show_evaluations(evaluations)]
     if is_on_noise(run):
         parts.append("Trained on noise (--data synthetic): losses and accuracies say nothing.")
@@ -39,23 +38,28 @@ def show_run(run: RunFacts) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def last_of_each_step(records: list[Json]) -> list[Json]:
-    return list({record["step"]: record for record in records}.values())
+def read_last_records(run: RunFacts, kind: str) -> list[Json]:
+    """Return the records of a kind; of several for one step (the run was resumed) the last."""
+    return list({record["step"]: record for record in read_metrics(Path(run.path), kind)}.values())
 
 
 def show_facts(run: RunFacts) -> str:
     began = DASH if run.began is None else f"{datetime.fromtimestamp(run.began, timezone.utc):%Y-%m-%d %H:%M} UTC"
+    sessions = f"started {run.sessions} times; " if run.sessions and run.sessions > 1 else ""
+    fingerprint = "fingerprint not recorded"
+    if run.fingerprint is not None:
+        fingerprint = f"fingerprint {run.fingerprint[:12]} of {run.fingerprint_basis}"
     facts = {
         "run": run.path,
         "state": f"{run.state}: {run.reason}" if run.reason else run.state,
         "recipe": run.recipe,
-        "data": f"{run.data_path or run.data}{describe_fingerprint(run)}",
+        "data": f"{run.data_path or run.data} ({fingerprint})",
         "first weights": run.init["source"] if run.init and "source" in run.init else None,
         "code": describe_code(run),
         "machine": run.device,
         "ranks": run.ranks,
         "host": f"{run.host}, process {run.pid}" if run.host and run.pid else run.host,
-        "began": f"{began}; {describe_sessions(run)}last change {write_age(run.changed, time.time())} ago",
+        "began": f"{began}; {sessions}last change {write_age(run.changed, time.time())} ago",
         "steps": f"{write_steps(run)}, epoch {run.epoch:.2f}" if run.epoch is not None else write_steps(run),
         "best top-1": describe_best(run),
         "last top-1": f"{write_percent(run.top1)} %" if run.top1 is not None else None,
@@ -68,20 +72,10 @@ def show_facts(run: RunFacts) -> str:
     return "\n".join(f"{name:{width}}  {value}" for name, value in shown.items() if value)
 
 
-def describe_fingerprint(run: RunFacts) -> str:
-    if run.fingerprint is None:
-        return " (fingerprint not recorded)"
-    return f" (fingerprint {run.fingerprint[:12]} of {run.fingerprint_basis})"
-
-
 def describe_code(run: RunFacts) -> str | None:
     if run.modified_files:
         return f"{run.commit}, {run.modified_files} files differ from git's index; viaduct {run.version}"
     return f"{run.commit}; viaduct {run.version}" if run.commit else run.version
-
-
-def describe_sessions(run: RunFacts) -> str:
-    return f"started {run.sessions} times; " if run.sessions and run.sessions > 1 else ""
 
 
 def describe_best(run: RunFacts) -> str | None:
@@ -112,23 +106,21 @@ def write_end(value: float | None) -> str:
 
 
 def draw_sparkline(values: Sequence[float | None], width: int = WIDTH) -> str:
-    """Return a curve as blocks of eight heights, each the median of its share of the values.
-
-    × where none of them is finite.
-    """
+    """Return a curve as blocks of eight heights, each the median of a group of neighbours; × if none is finite."""
     count = min(width, len(values))
-    groups = [
-        values[position * len(values) // count : (position + 1) * len(values) // count] for position in range(count)
-    ]
-    heights = [median(known) if (known := [v for v in group if v is not None]) else None for group in groups]
-    known = [height for height in heights if height is not None]
+    medians = []
+    for block in range(count):
+        group = values[block * len(values) // count : (block + 1) * len(values) // count]
+        known = [value for value in group if value is not None]
+        medians.append(median(known) if known else None)
+    known = [value for value in medians if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
-    return "".join(NOT_FINITE if height is None else choose_block(height, low, high) for height in heights)
+    return "".join(NOT_FINITE if value is None else choose_block(value, low, high) for value in medians)
 
 
-def choose_block(height: float, low: float, high: float) -> str:
-    share = (height - low) / (high - low) if high > low and math.isfinite(high - low) else 0.5
-    return BLOCKS[min(len(BLOCKS) - 1, int(share * len(BLOCKS)))]
+def choose_block(value: float, low: float, high: float) -> str:
+    height = (value - low) / (high - low) if high > low and math.isfinite(high - low) else 0.5
+    return BLOCKS[min(len(BLOCKS) - 1, int(height * len(BLOCKS)))]
 
 
 def show_evaluations(evaluations: list[Json]) -> str:
@@ -156,8 +148,8 @@ def show_diagnosis(logs: list[Json]) -> str:
     losses: list[float] = []
     rates: list[float] = []
     for record in logs:
-        every = record.get("losses")
-        values: list[Any] = every if isinstance(every, list) and every else [record["loss"]]
+        of_each_step = record.get("losses")
+        values: list[Any] = of_each_step if isinstance(of_each_step, list) and of_each_step else [record["loss"]]
         losses += [math.nan if value is None else float(value) for value in values]
         rates += [math.nan if record["lr"] is None else float(record["lr"])] * len(values)
     return f"Learning rate: {diagnose(losses, rates).text}" if losses else ""

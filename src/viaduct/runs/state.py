@@ -1,4 +1,4 @@
-"""State of a run, judged from its files and its lock.
+"""State of a run, judged from its lock and its files.
 
 running       a live process holds RUN/.lock
 finished      summary.json covers all steps that the recipe asks for
@@ -23,12 +23,11 @@ from viaduct.runs.facts import RunFacts
 FINAL_WEIGHTS = "model.safetensors"
 TRIAL = "trial.json"
 """File that a search writes into the run directory of each of its trials."""
-
 KILLED = "no ending was written: the process was killed (SIGKILL, out of memory) or the machine went down"
 
 
 def is_locked(folder: str) -> bool | None:
-    """Return True while a process holds the run's lock; None where that cannot be tested.
+    """Return True while a process holds the run's lock; None if that cannot be tested.
 
     A shared lock is requested and released at once; a process that starts at that moment tries again (rundir.py).
     """
@@ -80,17 +79,15 @@ def describe_process(run: RunFacts) -> str:
 def judge_stopped(run: RunFacts) -> tuple[str, str]:
     """Return state and reason of a run that is not finished and whose lock no process holds."""
     ending = run.ending
-    if ending is not None and ending["outcome"] == "interrupted" and (reason := read_pruning(run.path)) is not None:
-        return "pruned", reason
     if ending is not None and ending["outcome"] == "interrupted":
-        return "interrupted", ending["reason"]
+        pruning = read_pruning(run.path)
+        return ("interrupted", ending["reason"]) if pruning is None else ("pruned", pruning)
     if ending is not None:
         return "crashed", ending["reason"] or "an error"
     if run.steps == 0 and run.newest_checkpoint is None:
         return "never begun", "no step was logged or saved"
     if run.newest_checkpoint is not None and run.newest_checkpoint >= run.steps and not run.has_provenance:
-        # Begun by a version that wrote no endings: a run that is stopped saves a checkpoint of the step that it logs
-        # last.
+        # By a version that wrote no endings. A run that is stopped saves a checkpoint of the step that it logs last.
         return "interrupted", f"saved after step {run.newest_checkpoint:,}"
     return "crashed", describe_crash(run)
 

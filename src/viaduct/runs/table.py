@@ -47,7 +47,7 @@ def write_rate(rate: float) -> str:
 
 
 def write_age(changed: float | None, now: float) -> str:
-    """Return how long ago a moment was, in the largest unit of which at least two have passed."""
+    """Return the time since `changed`, in the largest unit of which at least two have passed."""
     if changed is None:
         return DASH
     seconds = max(0.0, now - changed)
@@ -61,15 +61,12 @@ def render_rows(rows: Sequence[Sequence[str]], headings: Sequence[str], figures:
     """Return rows under their headings, columns two blanks apart; the columns in `figures` are aligned to the right."""
     cells = [[escape_controls(cell) for cell in row] for row in [list(headings), *rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    right = [heading in set(figures) for heading in headings]
-    lines = []
-    for row in cells:
-        parts = [
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, width, is_right in zip(row, widths, right, strict=True)
-        ]
-        lines.append("  ".join(parts).rstrip())
-    return "\n".join(lines)
+    signs = [">" if heading in set(figures) else "<" for heading in headings]
+    columns = list(zip(signs, widths, strict=True))
+    lines = [
+        "  ".join(f"{cell:{sign}{width}}" for cell, (sign, width) in zip(row, columns, strict=True)) for row in cells
+    ]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def render_table(runs: Sequence[RunFacts], most: int | None = None) -> str:
@@ -88,26 +85,26 @@ def count_states(runs: Sequence[RunFacts]) -> str:
 
 
 def render_problems(problems: Sequence[Problem], every: bool) -> str:
-    """Return the folders that are not listed as runs, with the reasons."""
-    shown = problems if every else problems[:MAX_LISTED_PROBLEMS]
-    lines = [f"  {escape_controls(problem.path)}: {escape_controls(problem.reason)}" for problem in shown]
-    if len(shown) < len(problems):
-        lines.append(f"  … and {len(problems) - len(shown):,} more; --all names them")
-    what = "folder is" if len(problems) == 1 else "folders are"
-    return "\n".join([f"{len(problems):,} {what} not listed as runs:", *lines])
+    """Return the folders that are not listed as runs, with the reasons; only the first of them unless `every`."""
+    subject = "folder is" if len(problems) == 1 else "folders are"
+    reasons = [(problem.path, problem.reason) for problem in problems]
+    return render_reasons(f"{subject} not listed as runs", reasons, every)
 
 
 def render_damage(runs: Sequence[RunFacts], every: bool) -> str:
     """Return the listed runs with damaged or missing files, and what is wrong; empty if there is no such run."""
-    damaged = [run for run in runs if run.damage]
-    if not damaged:
-        return ""
-    shown = damaged if every else damaged[:MAX_LISTED_PROBLEMS]
-    lines = [f"  {escape_controls(run.name)}: {escape_controls('; '.join(run.damage))}" for run in shown]
-    if len(shown) < len(damaged):
-        lines.append(f"  … and {len(damaged) - len(shown):,} more; --all names them")
-    what = "run has" if len(damaged) == 1 else "runs have"
-    return "\n".join([f"{len(damaged):,} {what} damaged or missing files:", *lines])
+    reasons = [(run.name, "; ".join(run.damage)) for run in runs if run.damage]
+    subject = "run has" if len(reasons) == 1 else "runs have"
+    return render_reasons(f"{subject} damaged or missing files", reasons, every) if reasons else ""
+
+
+def render_reasons(headline: str, reasons: list[tuple[str, str]], every: bool) -> str:
+    """Return a count with a headline, and below it names and reasons: all if `every`, else the first of them."""
+    shown = reasons if every else reasons[:MAX_LISTED_PROBLEMS]
+    lines = [f"  {escape_controls(name)}: {escape_controls(reason)}" for name, reason in shown]
+    if len(shown) < len(reasons):
+        lines.append(f"  … and {len(reasons) - len(shown):,} more; --all names them")
+    return "\n".join([f"{len(reasons):,} {headline}:", *lines])
 
 
 def to_json(listing: Listing, runs: Sequence[RunFacts]) -> str:

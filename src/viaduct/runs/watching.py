@@ -1,8 +1,8 @@
-"""Page that renews itself, served on loopback: `viaduct runs watch RUN` or `viaduct runs watch DIR`.
+"""Serve a page that renews itself on loopback: `viaduct runs watch RUN` or `viaduct runs watch DIR`.
 
-For one run it is the page of `train --watch`; that the run has ended is seen from its lock. For a folder it is the page
-over all its runs, rendered again when the state, the steps or the metrics of one of them have changed. The server is
-that of training/live.py.
+For one run it is the page of `train --watch`; whether the run has ended is read from its lock. For a folder it is the
+page over all its runs, rendered again when the state, the steps or the metrics of one of them have changed. The server
+is that of training/live.py, which calls `answer_page`, `answer_data` and `read_image`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from viaduct.runs.page import build_page, build_tiles
 from viaduct.training.live import LOOPBACK, Ending, LivePage, open_server
 
 WAIT_S, IDLE_WAIT_S = 2.0, 15.0
-"""Seconds that a request for news waits before it is answered, from a visible and from an idle page."""
+"""Seconds until a request for a newer version is answered, from a visible and from an idle page."""
 POLL_S = 1.0
-ENDINGS: dict[str, Any] = {"finished": "finished", "interrupted": "interrupted"}
-"""Kind of ending that the page shows for a state of a run; every other state is shown as "stopped"."""
 
 
 class RunsPage:
@@ -36,7 +34,7 @@ class RunsPage:
         self.closed = False
         self._closing = threading.Event()
         self._lock = threading.Lock()
-        self._rendered = ("", "")
+        self._rendered = ("", "")  # version and HTML of the last page
         self._server = open_server(self, port, "--port")
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
@@ -116,4 +114,5 @@ def describe_ending(run: RunFacts) -> Ending:
     sentence = f"{run.state.capitalize()} after step {run.steps:,}{why}."
     report = Path(run.path) / "report.html"
     remarks = (Remark("Report", str(report)),) if report.is_file() else ()
-    return Ending(ENDINGS.get(run.state, "stopped"), sentence, remarks)
+    kind: Any = run.state if run.state in ("finished", "interrupted") else "stopped"
+    return Ending(kind, sentence, remarks)

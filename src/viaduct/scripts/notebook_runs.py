@@ -1,7 +1,7 @@
 """Runs of notebooks as scripts: the code cells in their order, and the cell that a line of the joined text belongs to.
 
-A line that only IPython understands is left out if it shows, measures or installs something (`%matplotlib inline`,
-`!pip install`). It is refused if the rest of the notebook may need what it does.
+A line that only IPython understands is left out if it displays, measures or installs something (`%matplotlib inline`,
+`!pip install`). Any other one is refused, since the rest of the notebook may need what it does.
 """
 
 from __future__ import annotations
@@ -15,31 +15,20 @@ from viaduct.errors import BadValue
 from viaduct.scripts.notebooks import Notebook, NotMigrated, read
 
 SUFFIX = ".ipynb"
-SHOWING = {  # magics without which the rest of a notebook runs the same, less their first %
-    *("matplotlib", "load_ext", "reload_ext", "autoreload", "config", "precision", "time", "timeit", "prun", "memit"),
-    *(
-        "pip",
-        "conda",
-        "mamba",
-        "who",
-        "whos",
-        "lsmagic",
-        "pwd",
-        "ls",
-        "pdb",
-        "xmode",
-        "colors",
-        "history",
-        "tensorboard",
-    ),
-    *("%time", "%timeit", "%capture", "%prun", "%memit", "%mprun", "%html", "%javascript", "%js", "%latex", "%svg"),
-    *("%markdown",),
-}
-COMMANDS = {  # shell commands of which the same is true
-    *("pip", "pip3", "conda", "mamba", "apt", "apt-get", "nvidia-smi", "nvcc", "npu-smi", "cnmon", "ls", "ll", "pwd"),
-    *("whoami", "uname", "lscpu", "free", "df", "du", "date", "which", "head", "tail", "cat", "tree", "echo"),
-}
-PREFIXES = re.compile(r"^(?:sudo\s+|python3?\s+-m\s+|\{sys\.executable\}\s+-m\s+)+")
+# Magics without which the rest of a notebook runs the same, less their first %.
+HARMLESS_MAGICS = {
+    "matplotlib", "load_ext", "reload_ext", "autoreload", "config", "precision", "time", "timeit", "prun",
+    "memit", "pip", "conda", "mamba", "who", "whos", "lsmagic", "pwd", "ls", "pdb", "xmode", "colors",
+    "history", "tensorboard", "%time", "%timeit", "%capture", "%prun", "%memit", "%mprun", "%html",
+    "%javascript", "%js", "%latex", "%svg", "%markdown",
+}  # fmt: skip
+# Shell commands of which the same is true.
+HARMLESS_COMMANDS = {
+    "pip", "pip3", "conda", "mamba", "apt", "apt-get", "nvidia-smi", "nvcc", "npu-smi", "cnmon", "ls", "ll",
+    "pwd", "whoami", "uname", "lscpu", "free", "df", "du", "date", "which", "head", "tail", "cat", "tree",
+    "echo",
+}  # fmt: skip
+COMMAND_PREFIXES = re.compile(r"^(?:sudo\s+|python3?\s+-m\s+|\{sys\.executable\}\s+-m\s+)+")
 
 
 def is_notebook(path: str | Path) -> bool:
@@ -48,7 +37,7 @@ def is_notebook(path: str | Path) -> bool:
 
 
 def read_source(path: str | Path, data: bytes) -> bytes:
-    """Return the Python source of a script: of a notebook its code cells, joined, which tracebacks then show.
+    """Return the Python source of a script; of a notebook its code cells, joined, whose lines tracebacks then show.
 
     Raise BadValue if the file is no notebook, or has a line that a run cannot leave out.
     """
@@ -64,8 +53,7 @@ def read_source(path: str | Path, data: bytes) -> bytes:
 
 
 def parse_source(path: str | Path) -> ast.Module:
-    """Return the syntax tree of a script or notebook that has been compiled before; bytes that are not UTF-8 are
-    replaced."""
+    """Return the syntax tree of a script or notebook that compiles; bytes that are not UTF-8 are replaced."""
     data = read_source(path, Path(path).read_bytes())
     return ast.parse(data.decode("utf-8", errors="replace"))
 
@@ -75,33 +63,33 @@ def refuse_cells(name: str, notebook: Notebook) -> None:
     skipped = {cell.line: cell for cell in notebook.skipped}
     for number, start in zip(notebook.cells, notebook.starts, strict=True):
         cell = skipped.get(start)
-        if cell is not None and not is_showing(cell.text.strip().partition("\n")[0]):
+        if cell is not None and not is_harmless(cell.text.strip().partition("\n")[0]):
             raise BadValue(
                 f"{name} cell {number + 1} cannot be run: {cell.reason}.", "Put what it does into Python, or remove it."
             )
     hidden = {line for cell in notebook.skipped for line in range(cell.line, cell.line + cell.text.count("\n") + 1)}
     for line, text in enumerate(notebook.text.split("\n"), start=1):
-        placeholder = notebook.held_line.match(text)
+        placeholder = notebook.placeholder.match(text)
         if placeholder is None or line in hidden:
             continue
-        magic = notebook.held[int(placeholder[4])]
-        if placeholder[2].startswith("pass") and not is_showing(magic):
+        magic = notebook.originals[int(placeholder["number"])]
+        if placeholder["mark"].startswith("pass") and not is_harmless(magic):
             raise BadValue(
                 f"{name} {describe_line(notebook, line)} cannot be run: {magic.strip()!r} is IPython's.",
                 "Do it before, in a shell, and remove the line; or write it in Python.",
             )
 
 
-def is_showing(magic: str) -> bool:
-    """Return True for a magic or a command without which the rest of a notebook runs the same."""
+def is_harmless(magic: str) -> bool:
+    """Return True for a magic, a command or a question without which the rest of a notebook runs the same."""
     text = magic.strip()
     if text.startswith("?") or text.endswith("?"):
         return True
     if text.startswith("%"):
-        return text[1:].split()[0] in SHOWING if text[1:].split() else False
-    if text.startswith("!") or not re.match(r"[\w.\[\], ]+=", text):
-        words = PREFIXES.sub("", text.lstrip("!").strip()).split()
-        return bool(words) and words[0] in COMMANDS and ">" not in text
+        return (text[1:].split() or [""])[0] in HARMLESS_MAGICS
+    if text.startswith("!") or not re.match(r"[\w.\[\], ]+=", text):  # a command, and not `files = !ls`
+        words = COMMAND_PREFIXES.sub("", text.lstrip("!").strip()).split()
+        return bool(words) and words[0] in HARMLESS_COMMANDS and ">" not in text
     return False
 
 

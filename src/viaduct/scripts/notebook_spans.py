@@ -1,7 +1,9 @@
-"""Spans of the code cells' sources in the text of a notebook, so that one can be replaced and the rest stays unchanged.
+"""Finds the code cells' sources in a notebook's JSON, so that one can be replaced and the rest stays unchanged.
 
-A notebook is JSON, and each tool writes it in its own way: other indents, sorted keys, escaped characters. The standard
-decoder reads the values. This module walks only the objects and lists that lead to a source, to find its position.
+Each tool writes the JSON in its own way: other indents, sorted keys, escaped characters. The standard decoder reads the
+values. This module walks only the objects and lists that lead to a source, to find its position.
+
+A value's position is (start, end): its first character's index in `text`, the file's content, and the one behind it.
 """
 
 from __future__ import annotations
@@ -19,102 +21,101 @@ decode = JSONDecoder().raw_decode
 
 @dataclass(frozen=True)
 class Span:
-    """A code cell's source: the cell's index among all cells, start and end of its JSON value, and its text."""
+    """The source of a code cell."""
 
-    place: int
-    start: int
+    cell: int  # index of the cell among all cells
+    start: int  # position of the source's JSON value
     end: int
-    text: str
+    source: str
 
 
-def find_sources(written: str) -> list[Span]:
+def find_sources(text: str) -> list[Span]:
     """Return the sources of the code cells, of nbformat 4 (`cells`) and of 3 (`worksheets`)."""
-    found: list[Span] = []
-    for position, (start, _) in enumerate(cell_spans(written)):
-        members = dict(find_members(written, start))
-        cell, _ = decode(written, start)
-        span = source_span(written, members, cell, position) if isinstance(cell, dict) else None
-        found += [span] if span is not None else []
-    return found
+    spans = (read_source(text, start, number) for number, (start, _) in enumerate(find_cells(text)))
+    return [span for span in spans if span is not None]
 
 
-def cell_spans(written: str) -> Iterator[tuple[int, int]]:
-    members = dict(find_members(written, skip_space(written, 0)))
+def find_cells(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the position of each cell."""
+    members = dict(find_members(text, skip_space(text, 0)))
     if "cells" in members:
-        yield from find_elements(written, members["cells"][0])
+        yield from find_elements(text, members["cells"][0])
     elif "worksheets" in members:
-        for start, _ in find_elements(written, members["worksheets"][0]):
-            inner = dict(find_members(written, start))
+        for start, _ in find_elements(text, members["worksheets"][0]):
+            inner = dict(find_members(text, start))
             if "cells" in inner:
-                yield from find_elements(written, inner["cells"][0])
+                yield from find_elements(text, inner["cells"][0])
 
 
-def source_span(written: str, members: dict[str, tuple[int, int]], cell: dict[str, Any], place: int) -> Span | None:
-    """Return the source of a code cell in Python; None for anything else."""
+def read_source(text: str, start: int, number: int) -> Span | None:
+    """Return the source of the cell at `start` if it is a code cell in Python, else None."""
+    cell: Any = decode(text, start)[0]
+    members = dict(find_members(text, start))
     key = "source" if "source" in members else "input"
-    if cell.get("cell_type") != "code" or key not in members or cell.get("language", "python") != "python":
+    if key not in members or cell.get("cell_type") != "code" or cell.get("language", "python") != "python":
         return None
     source = cell[key]
     if isinstance(source, list) and all(isinstance(line, str) for line in source):
-        return Span(place, *members[key], "".join(source))
-    return Span(place, *members[key], source) if isinstance(source, str) else None
+        source = "".join(source)
+    return Span(number, *members[key], source) if isinstance(source, str) else None
 
 
-def skip_space(written: str, at: int) -> int:
-    match = SPACE.match(written, at)
+def skip_space(text: str, at: int) -> int:
+    """Return the index of the first character from `at` on that is no white space."""
+    match = SPACE.match(text, at)
     return match.end() if match else at
 
 
-def find_members(written: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield the keys of an object and where the value of each stands; nothing for another value."""
-    if written[at : at + 1] != "{":
+def find_members(text: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield (key, position of its value) of the object that begins at `at`; nothing for another value."""
+    if text[at : at + 1] != "{":
         return
-    at = skip_space(written, at + 1)
-    while written[at : at + 1] == '"':
-        key, at = decode(written, at)
-        at = skip_space(written, at)
-        start = skip_space(written, at + 1)  # behind the colon
-        _, end = decode(written, start)
+    at = skip_space(text, at + 1)
+    while text[at : at + 1] == '"':
+        key, at = decode(text, at)
+        at = skip_space(text, at)
+        start = skip_space(text, at + 1)  # behind the colon
+        _, end = decode(text, start)
         yield key, (start, end)
-        at = skip_space(written, end)
-        if written[at : at + 1] == ",":
-            at = skip_space(written, at + 1)
+        at = skip_space(text, end)
+        if text[at : at + 1] == ",":
+            at = skip_space(text, at + 1)
 
 
-def find_elements(written: str, at: int) -> Iterator[tuple[int, int]]:
-    """Yield where the elements of a list stand; nothing for another value."""
-    if written[at : at + 1] != "[":
+def find_elements(text: str, at: int) -> Iterator[tuple[int, int]]:
+    """Yield the positions of the elements of the list that begins at `at`; nothing for another value."""
+    if text[at : at + 1] != "[":
         return
-    at = skip_space(written, at + 1)
-    while at < len(written) and written[at] != "]":
-        _, end = decode(written, at)
+    at = skip_space(text, at + 1)
+    while at < len(text) and text[at] != "]":
+        _, end = decode(text, at)
         yield at, end
-        at = skip_space(written, end)
-        if written[at : at + 1] == ",":
-            at = skip_space(written, at + 1)
-        elif written[at : at + 1] != "]":
-            raise JSONDecodeError("a list is not closed", written, at)
+        at = skip_space(text, end)
+        if text[at : at + 1] == ",":
+            at = skip_space(text, at + 1)
+        elif text[at : at + 1] != "]":
+            raise JSONDecodeError("a list is not closed", text, at)
 
 
-def rewrite_source(written: str, span: Span, text: str) -> str:
-    """Return the JSON of a new source in the manner of the old one; lines that stay keep their very characters."""
-    escapes = written.isascii()
-    if written[span.start] != "[":
-        return json.dumps(text, ensure_ascii=escapes)
-    elements = list(find_elements(written, span.start))
-    kept = {decode(written, start)[0]: written[start:end] for start, end in elements}
-    lines = [kept.get(line) or json.dumps(line, ensure_ascii=escapes) for line in split_lines(text)]
+def rewrite_source(text: str, span: Span, source: str) -> str:
+    """Return the JSON of a new source, written as the old one: as a string or a list of lines, escaped as the file.
+
+    Lines that the old source has too keep their characters.
+    """
+    is_escaped = text.isascii()
+    if text[span.start] != "[":
+        return json.dumps(source, ensure_ascii=is_escaped)
+    elements = list(find_elements(text, span.start))
+    known = {decode(text, start)[0]: text[start:end] for start, end in elements}
+    # Split at line feeds alone, as notebooks are.
+    split = [line for line in re.split(r"(?<=\n)", source) if line]
+    lines = [known.get(line) or json.dumps(line, ensure_ascii=is_escaped) for line in split]
     if not elements:
         return f"[{', '.join(lines)}]"
-    opening, closing = written[span.start : elements[0][0]], written[elements[-1][1] : span.end]
+    opening, closing = text[span.start : elements[0][0]], text[elements[-1][1] : span.end]
     if len(elements) > 1:
-        between = written[elements[0][1] : elements[1][0]]
+        between = text[elements[0][1] : elements[1][0]]
     else:
         space = opening[1:]
-        between = f",{space}" if space else ", " if ", " in written else ","
+        between = f",{space}" if space else ", " if ", " in text else ","
     return opening + between.join(lines) + closing
-
-
-def split_lines(text: str) -> list[str]:
-    """Return the lines with their ends, split at line feeds alone, as notebooks are."""
-    return [line for line in re.split(r"(?<=\n)", text) if line]

@@ -13,37 +13,26 @@ import json
 import re
 import warnings
 from dataclasses import dataclass, field
-from json.decoder import JSONDecodeError
 from typing import Any
 
 from viaduct.scripts.notebook_spans import Span, find_sources, rewrite_source
 
-OLDEST = 3
-"""Oldest nbformat that is read: its cells lie in worksheets and hold `input`. 1 and 2 are from before 2012."""
+OLDEST = 3  # nbformat that is read: its cells lie in worksheets and have `input`; 1 and 2 are from before 2012
 MARK = "# %% cell {number}"
-HELD = "ipython-line"
+PLACEHOLDER = "ipython-line"  # followed by the number of the original line
+# A line of IPython syntax: `%magic`, `!command`, `?name`, or an assignment of such a line, `files = !ls`.
 MAGIC = re.compile(r"^\s*(?:[%!?,;/]|[\w.\[\]'\", ]+?\s*[-+*/]?=\s*(?:!|%\s*[a-zA-Z])\s*\S)")
+# `if x: !command`, of which the part behind the colon is replaced.
 AFTER_COLON = re.compile(r"^(\s*(?:if|elif|for|while|with|try|else|finally|except)\b[^#'\"]*:\s*)([!%].*)$")
+# `%time statement`, of which the magic with its options is removed and the statement stays.
 TIMED = re.compile(r"^(\s*)(%(?:time|timeit|prun|memit)(?:\s+-\w+(?:\s+\d+)?)*\s+)(?!-)(\S.*)$")
+# Commands that IPython takes without a percent sign.
 COMMANDS = (
-    *("pip", "pip3", "conda", "mamba", "cd", "ls", "ll", "mkdir", "rm", "rmdir", "cp", "mv", "cat", "pwd", "git"),
-    *(
-        "wget",
-        "curl",
-        "unzip",
-        "tar",
-        "env",
-        "matplotlib",
-        "load_ext",
-        "autoreload",
-        "run",
-        "python",
-        "bash",
-        "apt-get",
-    ),
+    "pip pip3 conda mamba cd ls ll mkdir rm rmdir cp mv cat pwd git wget curl unzip tar env matplotlib load_ext "
+    "autoreload run python bash apt-get"
 )
-COMMAND = re.compile(rf"^\s*(?:{'|'.join(COMMANDS)})\s+[^\s=(,.\[]")
-"""Commands that IPython takes without a percent sign."""
+COMMAND = re.compile(rf"^\s*(?:{COMMANDS.replace(' ', '|')})\s+[^\s=(,.\[]")
+# Cell magics behind which a cell is Python.
 PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit", "%%mprun")
 
 
@@ -67,46 +56,46 @@ class Skipped:
 
 @dataclass
 class Notebook:
-    """A notebook and the joined text of its code cells; `starts` are the lines of the text at which the cells begin,
-    from 1."""
+    """A notebook and the joined text of its code cells."""
 
-    written: str  # the file's JSON
-    spans: list[Span]  # of the code cells that are joined, in their order
-    text: str = ""
+    json_text: str  # of the file
+    spans: list[Span]  # of the code cells, in their order
+    text: str = ""  # of the code cells, joined
     cells: list[int] = field(default_factory=list)  # index of each joined cell among all cells
-    starts: list[int] = field(default_factory=list)
-    held: list[str] = field(default_factory=list)  # original text of the placeholders, by their number
+    starts: list[int] = field(default_factory=list)  # the line of `text`, from 1, at which each joined cell begins
+    originals: list[str] = field(default_factory=list)  # IPython's text behind each placeholder, by number
     skipped: list[Skipped] = field(default_factory=list)
     tag: str = ""  # end of the marks, so that they differ from anything in the notebook
     bom: bool = False
 
     @property
     def mark(self) -> re.Pattern[str]:
+        """Return the pattern of the line before a cell, with the cell's number."""
         return re.compile(rf"^# %% cell (\d+){re.escape(self.tag)}$", re.MULTILINE)
 
     @property
-    def held_line(self) -> re.Pattern[str]:
-        """Return the pattern of a placeholder: for a line or the end of one, a continuation line, or a prefix
-        removed."""
-        return re.compile(rf"^(.*?)(pass  # |# |  # before )({HELD}) (\d+){re.escape(self.tag)}$")
+    def placeholder(self) -> re.Pattern[str]:
+        """Return the pattern of a line with a placeholder.
+
+        `mark` is `pass` for a line or the end of one, `#` for a continuation line, `before` for a prefix removed.
+        """
+        marks = "pass  # |# |  # before "
+        return re.compile(rf"^(?P<code>.*?)(?P<mark>{marks}){PLACEHOLDER} (?P<number>\d+){re.escape(self.tag)}$")
 
 
 def read(data: bytes) -> Notebook:
     """Parse a notebook and join its code cells; raise NotMigrated if it is no Python notebook of a known format."""
     try:
-        written = data.decode("utf-8-sig")
-        content = json.loads(written)
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        json_text = data.decode("utf-8-sig")
+        content = json.loads(json_text)
+        check_format(content)
+        check_language(content)
+        spans = find_sources(json_text)
+    except (ValueError, RecursionError) as error:
         raise NotMigrated(f"is not a notebook: {error}", f"不是 notebook 文件:{error}") from None
-    check_form(content)
-    check_language(content)
-    try:
-        spans = find_sources(written)
-    except (JSONDecodeError, RecursionError) as error:
-        raise NotMigrated(f"is not a notebook: {error}", f"不是 notebook 文件:{error}") from None
-    notebook = Notebook(written, spans, bom=data.startswith(b"\xef\xbb\xbf"))
-    texts = "\n".join(span.text for span in spans)
-    while f"{HELD} " in texts + notebook.tag and f"{notebook.tag}\n" in f"{texts}\n":
+    notebook = Notebook(json_text, spans, bom=data.startswith(b"\xef\xbb\xbf"))
+    texts = "\n".join(span.source for span in spans)
+    while f"{PLACEHOLDER} " in texts + notebook.tag and f"{notebook.tag}\n" in f"{texts}\n":
         notebook.tag += " of viaduct"
     while notebook.mark.search(texts):
         notebook.tag += " of viaduct"
@@ -114,20 +103,21 @@ def read(data: bytes) -> Notebook:
     return notebook
 
 
-def check_form(content: Any) -> None:
-    form = content.get("nbformat") if isinstance(content, dict) else None
-    if isinstance(form, int) and form < OLDEST:
+def check_format(content: Any) -> None:
+    """Raise NotMigrated for a format that is too old, and for JSON that has no cells."""
+    content = content if isinstance(content, dict) else {}
+    version = content.get("nbformat")
+    if isinstance(version, int) and version < OLDEST:
         raise NotMigrated(
-            f"has nbformat {form}; convert it to 4 first (jupyter nbconvert --to notebook)",
-            f"nbformat 为 {form},请先转换为 4(jupyter nbconvert --to notebook)",
+            f"has nbformat {version}; convert it to 4 first (jupyter nbconvert --to notebook)",
+            f"nbformat 为 {version},请先转换为 4(jupyter nbconvert --to notebook)",
         )
-    cells = isinstance(content, dict) and isinstance(content.get("cells"), list)
-    sheets = isinstance(content, dict) and isinstance(content.get("worksheets"), list)
-    if not cells and not sheets:
+    if not any(isinstance(content.get(key), list) for key in ("cells", "worksheets")):
         raise NotMigrated("has no cells", "没有单元格")
 
 
 def check_language(content: dict[str, Any]) -> None:
+    """Raise NotMigrated if the metadata names another language than Python."""
     metadata = content.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     kernel, language = metadata.get("kernelspec"), metadata.get("language_info")
@@ -141,33 +131,28 @@ def check_language(content: dict[str, Any]) -> None:
 # ---- one cell
 
 
-def is_other_language(text: str) -> bool:
-    first = text.lstrip().partition("\n")[0]
-    return first.startswith("%%") and not first.startswith(PYTHON_CELLS)
-
-
 @dataclass
-class Open:
-    """What is still open at the end of a line: brackets, a long string, a backslash. Then a `% x` that follows is
-    Python."""
+class OpenSyntax:
+    """Brackets, a long string or a backslash that are open at the end of a line: a `% x` that follows is Python."""
 
-    depth: int = 0
-    string: str = ""
-    carried: bool = False
+    depth: int = 0  # of brackets
+    string: str = ""  # the quotes that end the open string
+    continues: bool = False  # the line ends with a backslash
 
-    @property
-    def within(self) -> bool:
-        return self.depth > 0 or bool(self.string) or self.carried
+    def __bool__(self) -> bool:
+        return self.depth > 0 or bool(self.string) or self.continues
 
     def read(self, line: str) -> None:
+        """Go on by a line."""
         position = 0
         while position < len(line):
             position = self.step(line, position)
         if len(self.string) == 1 and not line.endswith("\\"):  # a short string ends with its line
             self.string = ""
-        self.carried = line.endswith("\\")
+        self.continues = line.endswith("\\")
 
     def step(self, line: str, position: int) -> int:
+        """Go on by a character, a quote or the rest of the line; return the position behind it."""
         if self.string:
             if line[position] == "\\":
                 return position + 2
@@ -189,49 +174,41 @@ def is_magic(line: str) -> bool:
     """Return True if a line with which a statement begins is IPython syntax and not Python."""
     if MAGIC.match(line):
         return True
-    asks = line.rstrip().endswith("?") and not set(line) & set("#\"'")
-    return (asks or COMMAND.match(line) is not None) and not parses(line.strip())
-
-
-def parses(text: str) -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+    is_question = line.rstrip().endswith("?") and not set(line) & set("#\"'")
+    return (is_question or COMMAND.match(line) is not None) and bool(syntax_problem(line.strip()))
 
 
 def join(notebook: Notebook) -> None:
+    """Fill in the joined text, and what belongs to it."""
     lines: list[str] = []
     for span in notebook.spans:
-        lines.append(MARK.format(number=span.place + 1) + notebook.tag)
-        notebook.cells.append(span.place)
+        lines.append(MARK.format(number=span.cell + 1) + notebook.tag)
+        notebook.cells.append(span.cell)
         notebook.starts.append(len(lines) + 1)
-        lines += cell_lines(notebook, span.text, len(lines) + 1)
+        lines += cell_lines(notebook, span.source, len(lines) + 1)
     notebook.text = "\n".join(lines) + "\n" if lines else ""
 
 
 def cell_lines(notebook: Notebook, text: str, start: int) -> list[str]:
     """Return the lines of a cell as Python; placeholders for all lines if the cell is not Python."""
-    if is_other_language(text):
-        first = text.strip().partition("\n")[0]
-        reason = f"a cell of {first.split()[0]} is not looked into"
-        notebook.skipped.append(Skipped(start, reason, f"未查看 {first.split()[0]} 单元格", text))
-        return [hold(notebook, line, continued=index > 0) for index, line in enumerate(text.split("\n"))]
-    held = len(notebook.held)
-    lines = python_lines(notebook, text)
-    problem = syntax_problem("\n".join(lines))
-    if not problem:
-        return lines
-    del notebook.held[held:]
-    reason = f"this cell cannot be read as Python 3 ({problem}) and is left as it is"
-    notebook.skipped.append(Skipped(start, reason, f"该单元格无法按 Python 3 解析({problem}),原样保留", text))
-    return [hold(notebook, line, continued=index > 0) for index, line in enumerate(text.split("\n"))]
+    first_line = text.lstrip().partition("\n")[0]
+    if first_line.startswith("%%") and not first_line.startswith(PYTHON_CELLS):
+        magic = first_line.split()[0]
+        skipped = Skipped(start, f"a cell of {magic} is not looked into", f"未查看 {magic} 单元格", text)
+    else:
+        count = len(notebook.originals)
+        lines = python_lines(notebook, text)
+        if not (problem := syntax_problem("\n".join(lines))):
+            return lines
+        del notebook.originals[count:]
+        reason = f"this cell cannot be read as Python 3 ({problem}) and is left as it is"
+        skipped = Skipped(start, reason, f"该单元格无法按 Python 3 解析({problem}),原样保留", text)
+    notebook.skipped.append(skipped)
+    return [make_placeholder(notebook, line, continued=index > 0) for index, line in enumerate(text.split("\n"))]
 
 
 def syntax_problem(text: str) -> str:
+    """Return why a text is no Python; "" if it is."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -244,40 +221,42 @@ def syntax_problem(text: str) -> str:
 
 
 def python_lines(notebook: Notebook, text: str) -> list[str]:
+    """Return the lines of a cell with placeholders for IPython lines."""
     lines: list[str] = []
-    state, goes_on = Open(), False
+    open_syntax, magic_continues = OpenSyntax(), False
     for line in text.split("\n"):
-        if goes_on:
-            lines.append(hold(notebook, line, continued=True))
-            goes_on = line.rstrip("\r").endswith("\\")
+        if magic_continues:
+            lines.append(make_placeholder(notebook, line, continued=True))
+            magic_continues = line.rstrip("\r").endswith("\\")
             continue
-        rewritten = None if state.within else without_magic(notebook, line)
-        goes_on = rewritten is not None and line.rstrip("\r").endswith("\\")
-        state.read(line if rewritten is None else rewritten)
-        lines.append(line if rewritten is None else rewritten)
+        replacement = None if open_syntax else replace_magic(notebook, line)
+        magic_continues = replacement is not None and line.rstrip("\r").endswith("\\")
+        lines.append(line if replacement is None else replacement)
+        open_syntax.read(lines[-1])
     return lines
 
 
-def without_magic(notebook: Notebook, line: str) -> str | None:
+def replace_magic(notebook: Notebook, line: str) -> str | None:
     """Return the Python line that replaces an IPython line; None if it is Python already."""
     timed = TIMED.match(line)
-    if timed is not None and parses(timed[3]) and "#" not in timed[3]:
-        notebook.held.append(timed[2])
-        return f"{timed[1]}{timed[3]}  # before {HELD} {len(notebook.held) - 1}{notebook.tag}"
+    if timed is not None and not syntax_problem(timed[3]) and "#" not in timed[3]:
+        notebook.originals.append(timed[2])
+        return f"{timed[1]}{timed[3]}  # before {PLACEHOLDER} {len(notebook.originals) - 1}{notebook.tag}"
     branch = AFTER_COLON.match(line)
-    if branch is not None and not parses(f"{line.strip()}\n"):
-        notebook.held.append(branch[2])
-        return f"{branch[1]}pass  # {HELD} {len(notebook.held) - 1}{notebook.tag}"
-    return hold(notebook, line) if is_magic(line) else None
+    if branch is not None and syntax_problem(f"{line.strip()}\n"):
+        notebook.originals.append(branch[2])
+        return f"{branch[1]}pass  # {PLACEHOLDER} {len(notebook.originals) - 1}{notebook.tag}"
+    return make_placeholder(notebook, line) if is_magic(line) else None
 
 
-def hold(notebook: Notebook, line: str, continued: bool = False) -> str:
+def make_placeholder(notebook: Notebook, line: str, continued: bool = False) -> str:
+    """Store a line and return its placeholder; `continued` lines are comments."""
     indent = "" if continued else line[: len(line) - len(line.lstrip())]
-    notebook.held.append(line[len(indent) :])
-    return f"{indent}{'# ' if continued else 'pass  # '}{HELD} {len(notebook.held) - 1}{notebook.tag}"
+    notebook.originals.append(line[len(indent) :])
+    return f"{indent}{'# ' if continued else 'pass  # '}{PLACEHOLDER} {len(notebook.originals) - 1}{notebook.tag}"
 
 
-# ---- putting it back
+# ---- putting the cells back
 
 
 def put_back(notebook: Notebook, text: str) -> bytes:
@@ -285,29 +264,33 @@ def put_back(notebook: Notebook, text: str) -> bytes:
     pieces, at = [], 0
     for span, old, new in zip(notebook.spans, split(notebook, notebook.text), split(notebook, text), strict=True):
         if new != old:
-            pieces += [notebook.written[at : span.start], rewrite_source(notebook.written, span, new)]
+            pieces += [notebook.json_text[at : span.start], rewrite_source(notebook.json_text, span, new)]
             at = span.end
-    written = "".join([*pieces, notebook.written[at:]])
-    return (b"\xef\xbb\xbf" if notebook.bom else b"") + written.encode()
+    json_text = "".join([*pieces, notebook.json_text[at:]])
+    return (b"\xef\xbb\xbf" if notebook.bom else b"") + json_text.encode()
 
 
 def split(notebook: Notebook, text: str) -> list[str]:
+    """Return the sources of the cells of a joined text, with the IPython lines.
+
+    Raise NotMigrated unless it has all cells and all placeholders, in their order.
+    """
     pieces: list[list[str]] = []
-    seen: list[int] = []
-    back: list[int] = []
+    cells: list[int] = []
+    restored: list[int] = []  # numbers of placeholders
     for line in text.split("\n")[:-1]:
-        mark, kept = notebook.mark.match(line), notebook.held_line.match(line)
+        mark, placeholder = notebook.mark.match(line), notebook.placeholder.match(line)
         if mark:
-            seen.append(int(mark[1]) - 1)
+            cells.append(int(mark[1]) - 1)
             pieces.append([])
             continue
         if not pieces:
             raise NotMigrated("a change landed before its first cell", "有改动落在第一个单元格之前")
-        if kept and int(kept[4]) < len(notebook.held):
-            back.append(int(kept[4]))
-            line = release_lines(notebook, kept)
+        if placeholder and int(placeholder["number"]) < len(notebook.originals):
+            restored.append(int(placeholder["number"]))
+            line = restore_line(notebook, placeholder)
         pieces[-1].append(line)
-    if seen != notebook.cells or back != list(range(len(notebook.held))):
+    if cells != notebook.cells or restored != list(range(len(notebook.originals))):
         raise NotMigrated(
             "a change reaches across its cells; migrate it as a script (jupyter nbconvert --to script)",
             "有改动跨越单元格,请转换为脚本后迁移(jupyter nbconvert --to script)",
@@ -315,19 +298,20 @@ def split(notebook: Notebook, text: str) -> list[str]:
     return ["\n".join(piece) for piece in pieces]
 
 
-def release_lines(notebook: Notebook, kept: re.Match[str]) -> str:
-    """Return the line as IPython has it."""
-    text = notebook.held[int(kept[4])]
-    if "before" in kept[2]:
-        code = kept[1].lstrip()
-        return kept[1][: len(kept[1]) - len(code)] + text + code
-    return kept[1] + text
+def restore_line(notebook: Notebook, placeholder: re.Match[str]) -> str:
+    """Return the original line of IPython."""
+    before, original = placeholder["code"], notebook.originals[int(placeholder["number"])]
+    if "before" in placeholder["mark"]:
+        code = before.lstrip()
+        return before.removesuffix(code) + original + code
+    return before + original
 
 
 def readable(notebook: Notebook, text: str) -> str:
     """Return the joined text for display, with the original IPython lines; the number of lines stays the same."""
     lines = []
     for line in text.split("\n"):
-        kept = notebook.held_line.match(line)
-        lines.append(release_lines(notebook, kept) if kept and int(kept[4]) < len(notebook.held) else line)
+        match = notebook.placeholder.match(line)
+        is_placeholder = match is not None and int(match["number"]) < len(notebook.originals)
+        lines.append(restore_line(notebook, match) if match and is_placeholder else line)
     return "\n".join(lines)

@@ -1,7 +1,7 @@
 """Finds the networks of a user's script: modules that are called from outside of any other module.
 
-A listener is called around each such call, also around those without gradients. Calls while torch.compile traces, and
-those that a checkpointed part repeats in the backward pass, are left out.
+Two functions are called around each such call, with and without gradients. Calls while torch.compile traces, and those
+that activation checkpointing repeats in the backward pass, are left out.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
 
 
 class Roots:
-    """While entered, `began(module, args)` and `ended(module, args, kwargs, output)` are called around each outermost
-    call, each before the hooks of the module itself. After an exception kwargs is empty and the output None."""
+    """While entered, calls `on_call` and `on_return` around each outermost call.
+
+    Their arguments are (module, args) and (module, args, kwargs, output). Both are called before the hooks of the
+    module itself. After an exception kwargs is empty and the output None.
+    """
 
     def __init__(
         self,
-        began: Callable[[nn.Module, Any], None],
-        ended: Callable[[nn.Module, Any, Any, Any], None] = lambda module, args, kwargs, output: None,
+        on_call: Callable[[nn.Module, Any], None],
+        on_return: Callable[[nn.Module, Any, Any, Any], None] = lambda module, args, kwargs, output: None,
     ) -> None:
-        self.began, self.ended = began, ended
+        self.on_call, self.on_return = on_call, on_return
         self._outermost: nn.Module | None = None
         self._depth = 0
         self._handles: list[Any] = []
@@ -31,7 +34,7 @@ class Roots:
         from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
         before: Any = self._on_enter
-        after: Any = self._after
+        after: Any = self._on_leave
         self._handles = [
             register_module_forward_pre_hook(before),
             register_module_forward_hook(after, with_kwargs=True, always_call=True),
@@ -43,22 +46,22 @@ class Roots:
 
         for handle in self._handles:
             handle.remove()
-            # torch forgets this one, and warns at every compiled network as long as it is there.
+            # handle.remove() leaves this entry, for which torch warns at every compiled network.
             module._global_forward_hooks_with_kwargs.pop(handle.id, None)
 
     def _on_enter(self, module: nn.Module, args: Any) -> None:
         import torch
 
-        if torch.compiler.is_compiling():  # folded away: compiled code is the same with and without us
+        if torch.compiler.is_compiling():  # the tracer removes this branch: compiled code stays the same
             return
-        if torch._C._current_graph_task_id() != -1:  # a checkpointed part is computed again in the backward pass
+        if torch._C._current_graph_task_id() != -1:  # in a backward pass, which repeats checkpointed parts
             return
         if self._depth == 0:
             self._outermost = module
-            self.began(module, args)
+            self.on_call(module, args)
         self._depth += 1
 
-    def _after(self, module: nn.Module, args: Any, *more: Any) -> None:
+    def _on_leave(self, module: nn.Module, args: Any, *more: Any) -> None:
         import torch
 
         if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1:
@@ -68,4 +71,4 @@ class Roots:
             self._outermost = None
             # After an exception torch leaves the keyword arguments out.
             kwargs, output = more if len(more) == 2 else ({}, more[0])
-            self.ended(module, args, kwargs, output)
+            self.on_return(module, args, kwargs, output)

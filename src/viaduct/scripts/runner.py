@@ -25,7 +25,7 @@ from viaduct.path_errors import refuse_special_file
 from viaduct.scripts.notebook_runs import is_notebook, locate_line, read_source
 from viaduct.terminal import release_streams
 
-_KEPT: list[types.ModuleType] = []  # the globals of scripts that ran: their atexit functions still need them
+_main_modules: list[types.ModuleType] = []  # of scripts that ran: their atexit functions still need the globals
 
 
 class StopScript(BaseException):
@@ -34,7 +34,7 @@ class StopScript(BaseException):
 
 @dataclass(frozen=True)
 class Script:
-    """A script that can be run: its source compiled, its arguments."""
+    """A script that is compiled, and its arguments."""
 
     name: str  # the path or module as the user gave it
     file: Path
@@ -46,10 +46,10 @@ class Script:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a script ended: its exit code, and True in `stopped` if StopScript ended it."""
+    """The end of a script."""
 
-    code: int
-    stopped: bool = False
+    code: int  # exit code
+    stopped: bool = False  # by StopScript
     failure: str = ""  # the last line of its traceback
 
 
@@ -59,20 +59,22 @@ def load_script(target: str, arguments: Sequence[str] = (), module: bool = False
 
 
 def load_file(path: Path, arguments: Sequence[str]) -> Script:
+    """Compile a script, or the `__main__.py` of a folder; raise BadValue if there is none."""
     if path.is_dir():
         path = path / "__main__.py"
     if not path.exists():
-        raise BadValue(f"there is no script {str(path)!r}.", *similar(path))
-    first = str(path.resolve().parent)
-    return Script(str(path), path, compile_script(path), tuple(arguments), first)
+        raise BadValue(f"there is no script {str(path)!r}.", *suggest_scripts(path))
+    return Script(str(path), path, compile_script(path), tuple(arguments), str(path.resolve().parent))
 
 
-def similar(path: Path) -> list[str]:
+def suggest_scripts(path: Path) -> list[str]:
+    """Return a hint that names the scripts in the folder of a missing one."""
     beside = sorted(other.name for other in path.parent.glob("*.py")) if path.parent.is_dir() else []
     return [f"In {str(path.parent)!r} there are: {', '.join(beside[:10])}."] if beside else []
 
 
 def load_module(name: str, arguments: Sequence[str]) -> Script:
+    """Compile the module that `python -m NAME` would run; raise BadValue if there is none."""
     with first_on_path(os.getcwd()):
         spec = found = find_spec(name)
         if found is not None and found.submodule_search_locations is not None:
@@ -97,16 +99,16 @@ def import_packages(name: str) -> Ended | None:
             return Ended(exit_code(error))
         except ViaductError:
             raise
-        except ModuleNotFoundError as error:
-            if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-                return None  # the module itself is missing: load_module reports that
-            return Ended(1, failure=show_failure(error))
         except Exception as error:
-            return Ended(1, failure=show_failure(error))
+            missing = error.name if isinstance(error, ModuleNotFoundError) else None
+            if missing and (name == missing or name.startswith(f"{missing}.")):
+                return None  # the module itself is missing: load_module reports that
+            return Ended(1, failure=print_failure(error))
     return None
 
 
 def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
+    """Return a module's spec; None if it, or a package around it, cannot be imported."""
     try:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
@@ -114,7 +116,7 @@ def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
 
 
 def compile_script(path: Path) -> types.CodeType:
-    """Compile the source of a script."""
+    """Compile the source of a script or notebook; raise BadValue if it cannot be read or is not Python."""
     try:
         refuse_special_file(path)
         with io.open_code(str(path)) as file:
@@ -141,7 +143,7 @@ def run_script(script: Script) -> Ended:
     if script.spec is not None:
         main.__package__ = script.spec.parent
         main.__loader__ = script.spec.loader
-    _KEPT.append(main)
+    _main_modules.append(main)
     release_streams()
     with replaced_main(script, main):
         try:
@@ -156,7 +158,7 @@ def run_script(script: Script) -> Ended:
         except ViaductError:
             raise
         except Exception as error:
-            return Ended(1, failure=show_failure(error))
+            return Ended(1, failure=print_failure(error))
 
 
 @contextmanager
@@ -168,7 +170,8 @@ def replaced_main(script: Script, main: types.ModuleType) -> Iterator[None]:
     try:
         with first_on_path(script.first_on_path):
             yield
-        flush()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
     finally:
         sys.argv = argv
         if own_main is not None:
@@ -177,6 +180,7 @@ def replaced_main(script: Script, main: types.ModuleType) -> Iterator[None]:
 
 @contextmanager
 def first_on_path(folder: str) -> Iterator[None]:
+    """Put a folder first on sys.path within the block."""
     sys.path.insert(0, folder)
     try:
         yield
@@ -185,13 +189,8 @@ def first_on_path(folder: str) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-
-
 def exit_code(error: SystemExit) -> int:
-    """Return the exit code that Python would use."""
+    """Return the exit code that Python would use; print a message as Python would."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):
@@ -200,8 +199,8 @@ def exit_code(error: SystemExit) -> int:
     return 1
 
 
-def show_failure(error: Exception) -> str:
-    """Print the traceback without our own frames; return its last line."""
+def print_failure(error: Exception) -> str:
+    """Print the traceback without this module's frames; return its last line."""
     trace: Any = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next

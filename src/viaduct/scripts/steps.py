@@ -1,12 +1,13 @@
 """Detection of where the steps of a user's training script begin and end.
 
-A step ends with `step()` of the primary optimizer: the first one that steps. An update by another optimizer belongs to
-the step in which it happens, and ends none. A watcher may say that others follow the primary one (`others_follow`):
-then the step stays open until the watcher reports the next forward pass (`settle`), so that `primary.step();
-second.step()` is one step. In a GAN, whose second network runs in between, the second update then belongs to the next
-step. An optimizer inside an optimizer counts once, with the outer one. A GradScaler that finds an overflow does not
-call the optimizer: such an iteration is no step, and what it did belongs to the next one. Without an optimizer no step
-ends here; a watcher may call `advance` itself.
+- A step ends with `step()` of the primary optimizer: the first one that steps. Another optimizer's update belongs to
+  the step in which it happens.
+- A watcher may say that others follow the primary one (`others_follow`). Then the step stays open until the watcher
+  reports the next forward pass (`settle`), so that `primary.step(); second.step()` is one step. In a GAN, whose second
+  network runs in between, the second update then belongs to the next step.
+- An optimizer that calls another one counts once.
+- A GradScaler that finds an overflow does not call the optimizer: such an iteration is part of the next step.
+- Without an optimizer no step ends; a watcher may call `advance` itself.
 """
 
 from __future__ import annotations
@@ -32,8 +33,7 @@ class Watcher:
         """Called after an optimizer's update."""
 
     def others_follow(self, step: int, optimizer: Optimizer) -> bool:
-        """Return True if other optimizers may step after the primary one; then call `settle` at the next forward
-        pass."""
+        """Return True if others may step after the primary one; then call `settle` at the next forward pass."""
         return False
 
     def on_step_end(self, step: int) -> None:
@@ -50,14 +50,14 @@ class OptimizerSteps:
         self.primary: Optimizer | None = None
         self.ended_by_optimizer = False
         self.waiting = False  # the primary optimizer has stepped, others may follow
-        self._nested: list[Optimizer] = []
+        self._running: list[Optimizer] = []  # whose step() is running, the outermost first
         self._handles: list[RemovableHandle] = []
 
     def __enter__(self) -> OptimizerSteps:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-        pre: Any = self._on_step
-        post: Any = self._after
+        pre: Any = self._before_update
+        post: Any = self._after_update
         self._handles = [register_optimizer_step_pre_hook(pre), register_optimizer_step_post_hook(post)]
         self.watcher.on_step_begin(self.step)
         return self
@@ -65,14 +65,14 @@ class OptimizerSteps:
     def __exit__(self, *error: object) -> None:
         for handle in self._handles:
             handle.remove()
-        if self.waiting:  # nothing follows any more, and no other step begins
+        if self.waiting:  # no other optimizer follows, and no other step begins
             self.waiting = False
             self.watcher.on_step_end(self.step)
             self.step += 1
 
     def settle(self) -> bool:
         """End the waiting step because a pass begins, unless it is an optimizer's own pass in its closure."""
-        if not self.waiting or self._nested:
+        if not self.waiting or self._running:
             return False
         self.advance()
         return True
@@ -90,19 +90,21 @@ class OptimizerSteps:
         if self.waiting or not by_optimizer:
             self.advance()
 
-    def _on_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if optimizer in self._nested:  # its last step ended in an exception
-            del self._nested[self._nested.index(optimizer) :]
+    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """Hook before `step()` of any optimizer."""
+        if optimizer in self._running:  # its last step ended in an exception
+            del self._running[self._running.index(optimizer) :]
         if optimizer is self.primary:
             self.settle()
-        self._nested.append(optimizer)
-        if len(self._nested) == 1 and self.concerns(optimizer):
+        self._running.append(optimizer)
+        if len(self._running) == 1 and self.concerns(optimizer):
             self.watcher.on_update_begin(self.step, optimizer)
 
-    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if optimizer in self._nested:
-            del self._nested[self._nested.index(optimizer) :]
-        if self._nested or not self.concerns(optimizer):
+    def _after_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """Hook after `step()` of any optimizer; it does not run where `step()` raises."""
+        if optimizer in self._running:
+            del self._running[self._running.index(optimizer) :]
+        if self._running or not self.concerns(optimizer):
             return
         self.watcher.on_update_end(self.step, optimizer)
         self.primary = self.primary or optimizer

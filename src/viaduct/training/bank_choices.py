@@ -1,4 +1,4 @@
-"""Choices of a bank in a training run: read when the run begins, and written into recipe.json.
+"""Tuned operators in a training run: the choices of a bank are read when the run begins, and kept in recipe.json.
 
 A resumed run takes its choices from recipe.json and reads no bank: other variants round differently, and a resumed
 run must have the same bits. Without entries for this device and software nothing changes.
@@ -23,30 +23,22 @@ from viaduct.tuning.bank import Choice, Stored, decode_choice
 from viaduct.tuning.fingerprint import read_fingerprint
 from viaduct.tuning.location import Location
 
-FIELD = "tuning"
-"""Field of recipe.json with the choices of a run; null: the run was begun without any."""
-
 
 def apply_bank(training: Training, location: Location | None, recipe_name: str) -> str | None:
-    """Apply what a bank has for a run that begins; return a line for the user, None where there is nothing to say."""
+    """Apply a bank's choices for a run that begins; return a line for the user, None if there is nothing to say."""
     if location is None or training.recipe.evaluation.eval_only:
         return None
     stored = read_banks(training, location)
     step = make_step_signature(training, recipe_name)
     choices = choose_for_training(stored, step.key)
-    is_explicit = location.origin != "default"  # the user has named the bank, and is told what becomes of it
+    is_explicit = location.origin != "default"  # the user has named the bank, and is told why it has no effect
     if training.group.ranks > 1:
         not_used = f"Bank {location.describe()}: not used, choices are measured with one rank."
         return not_used if choices or is_explicit else None
-    if not choices:
-        return (
-            f"Bank {location.describe()}: nothing is applied; {explain_nothing(stored, location)}."
-            if is_explicit
-            else None
-        )
-    applied = apply_to_training(training, choices, step.key)
-    if not applied.choices:
-        reason = find_module_obstacle(training) or "no choice fits an operator of this run"
+    applied = apply_to_training(training, choices, step.key) if choices else None
+    if applied is None or not applied.choices:
+        no_fit = find_module_obstacle(training) or "no choice fits an operator of this run"
+        reason = no_fit if choices else explain_no_choices(stored, location)
         return f"Bank {location.describe()}: nothing is applied; {reason}." if is_explicit else None
     training.tuned = {"bank": str(location.path.resolve()), "choices": {k: dict(c) for k, c in applied.choices.items()}}
     return f"Bank {location.describe()}: {applied.describe()}."
@@ -54,7 +46,7 @@ def apply_bank(training: Training, location: Location | None, recipe_name: str) 
 
 def restore_choices(training: Training, record: Mapping[str, Any], location: Location | None, name: str) -> str | None:
     """Apply the choices that a run was begun with; return a line for the user, None where there is nothing to say."""
-    stored = record.get(FIELD)
+    stored = record.get("tuning")  # None: the run was begun without choices
     if stored is None:
         if location is None or location.origin == "default":
             return None
@@ -71,8 +63,8 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
             "The run was begun on one rank with tuned operators; several ranks use the defaults, which round otherwise."
         )
     applied = apply_to_training(training, choices, make_step_signature(training, name).key)
-    lacking = len(choices) - len(applied.choices)
-    remainder = f" {lacking} of those it was begun with fit no operator now." if lacking else ""
+    unused = len(choices) - len(applied.choices)
+    remainder = f" {unused} of those it was begun with fit no operator now." if unused else ""
     return f"Tuned as the run was begun, {applied.describe()}.{remainder}"
 
 
@@ -88,7 +80,7 @@ def read_banks(training: Training, location: Location) -> Stored:
     )
 
 
-def explain_nothing(stored: Stored, location: Location) -> str:
+def explain_no_choices(stored: Stored, location: Location) -> str:
     """Return why a bank has no choice for a run."""
     if stored.entries:
         count = len(stored.entries)
@@ -120,7 +112,7 @@ def find_calls(training: Training) -> list[Call]:
     with keep_unchanged(computation.network):
         computation.network.train()
         try:
-            return observe_calls(computation.network, lambda: computation.outputs(images))
+            return observe_calls(computation.network, lambda: computation.compute_outputs(images))
         except Exception as error:  # a network of the user's own may want images, not blanks
             training.print_note(f"Modules keep their default: a pass of blank images fails ({first_line(error)}).")
             return []

@@ -1,9 +1,9 @@
-"""Running averages of batch norms: recompute them, and find out whether a short run has left them behind.
+"""Running averages of batch norms: recompute them, and measure whether those of a short run have settled.
 
 In training a batch norm uses the statistics of the batch at hand; in evaluation its running averages, which follow
 slowly: after n steps with momentum m they have gone 1 - (1 - m)^n of the way. A short run may therefore classify
-training batches well and validation images badly. `check_averages` says so only after it has recomputed the averages
-and measured that the network does better with them.
+training batches well and validation images badly. `check_averages` measures it: it recomputes the averages and scores
+the network with both.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from viaduct.training.networks import build_model, place_model
 from viaduct.training.optim import Loss, build_loss
 from viaduct.training.precision import Computation, plan_for
 
-TRAINING_BATCHES, VALIDATION_BATCHES = 32, 8  # that a check looks at, if they take less than MAX_SECONDS
-MAX_SECONDS = 30.0  # for the training batches, and for the first look at the validation batches
-LOSS_RATIO, TOP1_GAP = 2.0, 0.1  # a validation that is worse than training by more than these is worth a check
-TOP1_GAIN = 0.05  # by which top-1 must be better with recomputed averages to call the averages the reason
+TRAINING_BATCHES, VALIDATION_BATCHES = 32, 8  # of a check, if they take less than MAX_SECONDS
+MAX_SECONDS = 30.0  # for the training batches, and for the first measurement of the validation batches
+LOSS_RATIO, TOP1_GAP = 2.0, 0.1  # a check is made if validation is worse than training by more than these
+TOP1_GAIN = 0.05  # averages are unsettled if top-1 is at least so much better with recomputed ones
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Averages:
         """Yield lines for the user: that the averages have not settled, both measurements, and what to do."""
         reason = ""
         if self.momentum is not None:
-            gone = 100 * (1 - (1 - self.momentum) ** self.steps)
-            reason = f": {self.steps:,} steps with momentum {self.momentum:g} are {gone:.0f} % of the way"
+            percent = 100 * (1 - (1 - self.momentum) ** self.steps)
+            reason = f": {self.steps:,} steps with momentum {self.momentum:g} are {percent:.0f} % of the way"
         yield f"The running averages of the batch norms have not settled{reason}."
         yield (
             f"  Top-1 on {self.images:,} validation images is {100 * self.top1:.1f} % (loss {self.loss:.4g}) with "
@@ -75,9 +75,9 @@ class Averages:
 
 
 def looks_unsettled(training: dict[str, Any], validation: dict[str, Any]) -> bool:
-    """Return True if an evaluation is so much worse than the last log line that the averages are worth a check."""
-    much_larger = not validation["loss"] <= LOSS_RATIO * training["loss"]  # or NaN
-    return much_larger or bool(validation["top1"] < training["top1"] - TOP1_GAP)
+    """Return True if an evaluation is so much worse than the last log line that the averages should be checked."""
+    has_larger_loss = not validation["loss"] <= LOSS_RATIO * training["loss"]  # or NaN
+    return has_larger_loss or bool(validation["top1"] < training["top1"] - TOP1_GAP)
 
 
 def check_averages(
@@ -85,7 +85,7 @@ def check_averages(
 ) -> Averages | None:
     """Measure a checkpoint with its averages and with recomputed ones; None where there is nothing to recompute."""
     computation = open_checkpoint(recipe, saved, device, torch_device)
-    norms = recomputable_norms(computation.network)
+    norms = find_recomputable_norms(computation.network)
     if not norms:
         return None
     momenta = {norm.momentum for norm in norms}
@@ -93,7 +93,7 @@ def check_averages(
     open_batches = partial(recipe.data.open_batches, device=torch_device, seed=recipe.seed)
     with open_batches(images.validation, train=False) as validation, open_batches(images.train, train=True) as training:
         before = measure(computation, validation, loss, VALIDATION_BATCHES, MAX_SECONDS)
-        timed_batches = within_seconds(training_batches(training), MAX_SECONDS)
+        timed_batches = limit_seconds(iterate_training_batches(training), MAX_SECONDS)
         done = recompute_statistics(computation, timed_batches, TRAINING_BATCHES)
         after = measure(computation, validation, loss, before.batches, math.inf)  # the same images, however long
     momentum = momenta.pop() if len(momenta) == 1 else None
@@ -108,7 +108,7 @@ def open_checkpoint(recipe: Recipe, saved: checkpoint.Saved, device: Device, tor
     return Computation(model, plan_for(recipe.precision, device), torch_device, False, False)
 
 
-def recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
+def find_recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
     """Return the trained batch norms that have running averages; frozen ones keep their averages."""
     network.train()
     set_frozen_norms_to_evaluation(network)
@@ -122,12 +122,12 @@ def recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
 
 
 @torch.no_grad()
-def recompute_statistics(computation: Computation, batches: Iterable[Batch], most: int) -> int:
-    """Replace running averages by means over at most `most` training batches; return how many batches were used.
+def recompute_statistics(computation: Computation, batches: Iterable[Batch], max_batches: int) -> int:
+    """Replace running averages by means over at most `max_batches` training batches; return how many batches were used.
 
     Weights, and the averages of frozen norms, stay unchanged.
     """
-    norms = recomputable_norms(computation.network)
+    norms = find_recomputable_norms(computation.network)
     if not norms:
         raise BadValue("--recompute-batch-norm: the network has no batch norm with running averages that was trained.")
     momenta = [norm.momentum for norm in norms]
@@ -136,27 +136,27 @@ def recompute_statistics(computation: Computation, batches: Iterable[Batch], mos
         norm.reset_running_stats()
         norm.momentum = None  # the plain mean over all batches
         norm.train()
-    seen = 0
+    used = 0
     try:
-        for batch in islice(batches, most):
+        for batch in islice(batches, max_batches):
             computation(batch.images)
-            seen += 1
+            used += 1
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
         computation.train(False)
     computation.gather_statistics()
-    return seen
+    return used
 
 
-def training_batches(stream: Stream) -> Iterator[Batch]:
+def iterate_training_batches(stream: Stream) -> Iterator[Batch]:
     """Yield training batches, epoch after epoch."""
     for epoch in count():
         yield from stream.epoch(epoch)
 
 
-def within_seconds(batches: Iterator[Batch], seconds: float) -> Iterator[Batch]:
-    """Yield batches for so many seconds, but at least two batches."""
+def limit_seconds(batches: Iterator[Batch], seconds: float) -> Iterator[Batch]:
+    """Yield batches until `seconds` have passed, but at least two batches."""
     end = time.monotonic() + seconds
     for number, batch in enumerate(batches):
         if number >= 2 and time.monotonic() > end:
@@ -173,11 +173,11 @@ class Measured:
 
 
 @torch.no_grad()
-def measure(computation: Computation, stream: Stream, loss: Loss, most: int, seconds: float) -> Measured:
-    """Score at most `most` of the first validation batches, fewer if they take longer than `seconds`."""
+def measure(computation: Computation, stream: Stream, loss: Loss, max_batches: int, seconds: float) -> Measured:
+    """Score at most `max_batches` of the first validation batches, fewer if they take longer than `seconds`."""
     computation.train(False)
     done, images, right, total = 0, 0, 0, 0.0
-    for batch in islice(within_seconds(stream.epoch(0), seconds), most):
+    for batch in islice(limit_seconds(stream.epoch(0), seconds), max_batches):
         real = int(batch.mask.sum()) if batch.mask is not None else len(batch.labels)
         logits, labels = computation(batch.images)[:real], batch.labels[:real]
         right += int((logits.argmax(1) == labels).sum())

@@ -1,6 +1,6 @@
-"""The callback interface, and what the loop itself does through it.
+"""The callback interface, and the loop's own callbacks.
 
-A recipe of your own may carry callbacks: instances of a subclass of `Callback`. The loop calls
+A recipe of your own may have callbacks: instances of a subclass of `Callback`. The loop calls
 
     start(training)                    once, before the first step; training.step tells where a resumed run begins
     forward(training, labels, loss)    after the forward pass of each part of a step, both still on the device
@@ -15,15 +15,16 @@ A recipe of your own may carry callbacks: instances of a subclass of `Callback`.
     end(training, outcome)             once, after everything else, when the run is finished or interrupted;
                                        not after an error
 
-A callback may call `training.request_stop("reason")` (the run then counts as finished), change what comes by
+A callback may call `training.request_stop("reason")` (the run then counts as finished), change later steps by
 `training.change_learning_rate(rate | factor=…)`, `.change_order_seed(seed)` and `.change_loss_weights(main=…,
 auxiliary=…)` (checkpoints keep all three), and read, but should not replace, `training.model`, `.optimizer`, `.step`,
-`.steps`, `.epoch`, `.rate`, `.recipe`, `.run`. The loop's own
-NaN stop, checkpointing, metrics file, TensorBoard events, early stop and progress bar are callbacks too.
+`.steps`, `.epoch`, `.rate`, `.recipe`, `.run`.
 
 Of several ranks only rank 0 calls callbacks. Log records and scores are those of all ranks together; `forward` and
 `gradients` get the images, labels and loss of this rank. A callback with `every_rank = True` is called on each rank;
 then all must do the same. A stop that only rank 0 asks for comes a step or two later, when all ranks know of it.
+
+`forward` gets labels as mixup or cutmix has mixed them; `gradients` gets images and labels from before that.
 
 With `--sink N`, `step` is called after the last step of each sink only. A recipe whose callbacks define `step` has no
 sinks with `--sink auto`, unless they have `every_step = False`: then it is called about once a second. A callback with
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LogRecord:
-    """Results since the last record; loss and accuracy are means over those steps."""
+    """Results since the last record: `loss` is the mean over the steps with a finite loss, accuracies over all."""
 
     step: int
     epoch: float
@@ -109,24 +110,24 @@ class NanStop(Callback):
 
     def log(self, training: Training, record: LogRecord) -> None:
         # A skipped overflow is no reason to stop, as long as a lower loss scale may help.
-        watched = record.losses if not training.scale.watching or training.scale.hopeless else []
-        for offset, loss in enumerate(watched):
+        checked = record.losses if not training.scale.skips_overflows or training.scale.is_exhausted else []
+        for offset, loss in enumerate(checked):
             if not math.isfinite(loss):
                 raise self.build_error(training, record.first_step + offset, loss)
-        if math.isfinite(record.loss) and not math.isfinite(record.total_loss):  # the weights have gone bad
+        if math.isfinite(record.loss) and not math.isfinite(record.total_loss):  # a weight is not finite
             raise self.build_error(training, record.step, record.total_loss)
 
     def build_error(self, training: Training, step: int, loss: float) -> Diverged:
         """Return the error that names the step, the rate and the last good checkpoint."""
         saved, _ = newest_whole(training.run.checkpoints)
-        good = f"The last good checkpoint is {saved.path}." if saved else "There is no checkpoint before it."
+        last_good = f"The last good checkpoint is {saved.path}." if saved else "There is no checkpoint before it."
         rate = training.progress.rate_at(step - 1)
         what = f"the loss became {loss} at step {step}, with learning rate {rate:g}."
-        return Diverged(what, good, "Try a lower rate.")
+        return Diverged(what, last_good, "Try a lower rate.")
 
 
 class StopAtThreshold(Callback):
-    """Ends the run once the validation accuracy is good enough (the seeds' stop_threshold)."""
+    """Ends the run once the validation accuracy reaches `evaluation.stop_threshold`."""
 
     every_rank = True
 
@@ -156,10 +157,10 @@ class Checkpointing(Callback):
             self.new_best = True
 
     def step(self, training: Training) -> None:
-        rules = training.recipe.checkpoint
-        by_steps = rules.every_steps and training.step % rules.every_steps == 0
-        late = bool(rules.every_minutes) and time.monotonic() - self.saved_at >= 60 * rules.every_minutes
-        by_time = training.agreement.time_to_save(late)
+        settings = training.recipe.checkpoint
+        by_steps = settings.every_steps and training.step % settings.every_steps == 0
+        is_late = bool(settings.every_minutes) and time.monotonic() - self.saved_at >= 60 * settings.every_minutes
+        by_time = training.agreement.is_save_due(is_late)
         if by_steps or by_time or self.new_best or training.step >= training.steps:
             self.save(training)
 
@@ -170,13 +171,13 @@ class Checkpointing(Callback):
     def save(self, training: Training) -> None:
         training.save()
         best = training.progress.best["step"] if training.progress.best else None
-        if training.group.first:
+        if training.group.is_first:
             prune(training.run.checkpoints, training.recipe.checkpoint.keep, best, newest=training.step)
         self.saved_at, self.saved_step, self.new_best = time.monotonic(), training.step, False
 
 
 class StepMark(Callback):
-    """Writes the number of the last step into a file, so that the next process knows it even after a kill."""
+    """Writes the number of the last step into RUN/.reached, so that the next process knows it even after a kill."""
 
     every_step = False
 
@@ -184,7 +185,7 @@ class StepMark(Callback):
         path = training.run.path / MARK
         path.write_bytes(training.step.to_bytes(MARK_BYTES, "little"))
         with path.open("r+b") as file:
-            self.memory = mmap.mmap(file.fileno(), MARK_BYTES)
+            self.memory = mmap.mmap(file.fileno(), MARK_BYTES)  # the system writes it to the file, even after a kill
 
     def step(self, training: Training) -> None:
         self.memory[:] = training.step.to_bytes(MARK_BYTES, "little")
@@ -226,7 +227,7 @@ class TensorBoard(Callback):
 
     def evaluation(self, training: Training, score: Score) -> None:
         names = ("loss", "top1", "top5", "precision", "recall", "f1")
-        values = {name: getattr(score, name) for name in names} | score.own
+        values = {name: getattr(score, name) for name in names} | score.own  # the recipe's own metrics
         self.file.scalars(training.step, {f"validation/{name}": value for name, value in values.items()})
 
 

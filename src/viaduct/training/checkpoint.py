@@ -7,7 +7,6 @@ tensors and plain values, never pickled code.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import json
@@ -24,7 +23,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from viaduct.atomic_files import write_file
+from viaduct.atomic_files import NO_ROOM, write_file
 from viaduct.devices.base import first_line
 from viaduct.errors import BadRun, DiskFull, lacks_memory
 from viaduct.run_files import (
@@ -37,6 +36,7 @@ from viaduct.run_files import (
     step_folders,
 )
 from viaduct.training.messages import sendable
+from viaduct.weights.stored import compute_checksum
 
 MODEL, STATE = "model.safetensors", "state.pt"
 STATE_FIELDS: dict[str, Any] = {
@@ -46,7 +46,6 @@ STATE_FIELDS: dict[str, Any] = {
     "initial_rates": list,
 }
 EMA = "ema.safetensors"  # averaged weights, if the recipe has them: these are evaluated; training resumes from MODEL
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @sendable
@@ -69,28 +68,27 @@ class Saved:
 
     def damage(self) -> str | None:
         """Return what is wrong with the checkpoint; None if weights and state have the recorded checksums."""
-        try:
-            files = self.manifest()["files"]
-        except BadRun as error:
-            return error.what.rstrip(".")
-        return self.damage_of((MODEL, STATE, EMA) if EMA in files else (MODEL, STATE))
+        return self.damage_of((MODEL, STATE), optional=(EMA,))
 
-    def damage_of(self, names: tuple[str, ...]) -> str | None:
-        """Return what is wrong with these files of the checkpoint; None if they have the recorded checksums."""
+    def damage_of(self, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> str | None:
+        """Return what is wrong with these files of the checkpoint; None if they have the recorded checksums.
+
+        Files in `optional` are checked if the manifest lists them.
+        """
         try:
             files = self.manifest()["files"]
         except BadRun as error:
             return error.what.rstrip(".")
+        names = (*names, *(name for name in optional if name in files))
         if not set(names) <= set(files):
             return f"{self.path / MANIFEST} does not say what belongs to the checkpoint"
-        expected = {name: (files[name]["size"], files[name]["sha256"]) for name in names}
-        for name, (size, checksum) in expected.items():
-            path = self.path / name
+        for name in names:
+            path, size, checksum = self.path / name, files[name]["size"], files[name]["sha256"]
             if not path.is_file():
                 return f"{path} is missing"
             if path.stat().st_size != size:
                 return f"{path} has {path.stat().st_size:,} bytes, expected {size:,}"
-            if digest(path) != checksum:
+            if compute_checksum(path) != checksum:
                 return f"{path} has the right size but not the bytes that were written (checksum)"
         return None
 
@@ -134,7 +132,9 @@ def save(
     """Write the checkpoint of this step under `folder`, with `notes` in its manifest; replace one of the same step."""
     saved = Saved(folder / f"step-{step}")
     tensors = model.state_dict() if isinstance(model, nn.Module) else model
-    contents = {MODEL: save_tensors(on_host(tensors)), STATE: pickle_state(state)}
+    pickled = io.BytesIO()
+    torch.save(state, pickled)
+    contents = {MODEL: save_tensors(on_host(tensors)), STATE: pickled.getvalue()}
     if ema is not None:
         contents[EMA] = save_tensors(on_host(ema))
     manifest = {
@@ -151,7 +151,7 @@ def save(
         temporary.mkdir()
         for name, data in contents.items():
             write_durably(temporary / name, data)
-        if saved.path.exists():  # of this step, taken again: that checkpoint may be damaged
+        if saved.path.exists():  # the step was taken again, because that checkpoint is damaged or later than the resume
             discard(saved)
         os.rename(temporary, saved.path)
         flush_folder(folder)
@@ -159,11 +159,11 @@ def save(
         shutil.rmtree(temporary, ignore_errors=True)
         if error.errno not in NO_ROOM:
             raise BadRun(f"cannot write the checkpoint {saved.path}: {error.strerror}.") from error
-        raise DiskFull(*full_disk_lines(folder, step, sum(map(len, contents.values())))) from None
+        raise DiskFull(*describe_full_disk(folder, step, sum(map(len, contents.values())))) from None
     return saved
 
 
-def full_disk_lines(folder: Path, step: int, needed: int) -> tuple[str, str]:
+def describe_full_disk(folder: Path, step: int, needed: int) -> tuple[str, str]:
     """Return the message and the hint for a checkpoint that does not fit on the disk."""
     free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
     older = ", ".join(saved.path.name for saved in checkpoints(folder)) or "none yet"
@@ -177,13 +177,6 @@ def full_disk_lines(folder: Path, step: int, needed: int) -> tuple[str, str]:
 def on_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return contiguous copies of the tensors on the host."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-
-
-def pickle_state(state: dict[str, Any]) -> bytes:
-    """Return the state as torch saves it."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    return buffer.getvalue()
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -211,15 +204,6 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else slow_digest(path)
-
-
-def slow_digest(path: Path) -> str:  # Python 3.10 has no file_digest
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def checkpoints(folder: Path) -> list[Saved]:
     """Return all checkpoints of a run, oldest first, intact or damaged."""
     return [Saved(path) for path in step_folders(folder).values()]
@@ -245,7 +229,7 @@ def prune(folder: Path, keep: int, best: int | None, newest: int) -> None:
 
 
 def discard(saved: Saved) -> None:
-    # Renamed first: a kill during removal must not leave an incomplete checkpoint under its name.
+    """Remove a checkpoint; it is renamed first, because a kill must not leave an incomplete one under its name."""
     trash = saved.path.with_name(f".{saved.path.name}.trash")
     shutil.rmtree(trash, ignore_errors=True)
     os.rename(saved.path, trash)
@@ -275,17 +259,12 @@ def load_model(model: nn.Module, tensors: dict[str, Tensor], where: Path) -> Non
         for name in own
         if name in tensors and tensors[name].shape != own[name].shape
     ]
-    if missing or extra or misshaped:
-        raise BadRun(
-            f"{where} is a checkpoint of another model.",
-            *[
-                f"{title}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-                for title, names in (
-                    ("missing there", missing),
-                    ("not in this model", extra),
-                    ("of another shape", misshaped),
-                )
-                if names
-            ],
-        )
+    kinds = {"missing there": missing, "not in this model": extra, "of another shape": misshaped}
+    if any(kinds.values()):
+        lines = [
+            f"{title}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+            for title, names in kinds.items()
+            if names
+        ]
+        raise BadRun(f"{where} is a checkpoint of another model.", *lines)
     model.load_state_dict(tensors)

@@ -4,7 +4,7 @@ A deep network repeats a few kinds of blocks. Compiled one by one, blocks of the
 ResNet-50 has 17 blocks of 9 kinds, and only the 9 are compiled. Operators are not fused across the borders of blocks,
 which costs little. Parts that run on kernels of our own are not compiled.
 
-Compiled code is kept for the next run, in the user's cache folder unless TORCHINDUCTOR_CACHE_DIR names another.
+Compiled code is kept for the next run, in the user's cache folder unless TORCHINDUCTOR_CACHE_DIR names another folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -32,36 +32,42 @@ from viaduct.torch_compat import (
     record_vector_width,
     run_eagerly,
 )
-from viaduct.training.freezing import matching, parents
+from viaduct.training.freezing import list_parents, match_patterns
 
-How = Literal["auto", "regional", "whole", "off"]
+CompileMode = Literal["auto", "regional", "whole", "off"]  # the recipe's field `compile`
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
-# The user's setting. Importing torch._dynamo sets the variable, too: after that the two cannot be told apart.
-GIVEN = os.environ.get(CACHE) if "torch._dynamo" not in sys.modules else None
+# Importing torch._dynamo sets the variable, too: after that the user's setting and torch's cannot be told apart.
+USERS_CACHE = os.environ.get(CACHE) if "torch._dynamo" not in sys.modules else None
 SLOWER_ON_CPU = "On the CPU compiled steps can be slower than eager ones (docs/speed.md): compare with --mode eager."
 MIN_STEPS_TO_COMPILE = 200  # a shorter run would spend more on compiling than it saves
-MAX_FORMS = 64  # different blocks of one class that are compiled; torch's own limit is 8
+MAX_VARIANTS = 64  # of one block class that are compiled, by shapes and settings; torch's own limit is 8
 
 
 class Compilation:
-    """A network and how it is called: `run`."""
+    """Decides what of a network is compiled, and compiles it; `run` calls the network."""
 
-    def __init__(self, whole: nn.Module, network: nn.Module, how: How, device_graphs: bool, patterns: str = "") -> None:
-        self.whole = whole  # what is called: the network, or what wraps it for several ranks
-        self.parts = [] if how in ("whole", "off") else find_regions(network)
-        fused = any(is_fused(module) for module in network.modules())
-        if patterns and how != "off":
-            self.parts, how = find_named_parts(network, patterns), "regional"
-        elif how == "auto":
-            self.parts = worth_compiling(self.parts, network, fused)
-        self.regional = bool(self.parts) or how == "regional" or fused
+    def __init__(
+        self, wrapped: nn.Module, network: nn.Module, mode: CompileMode, device_graphs: bool, patterns: str = ""
+    ) -> None:
+        """Compile as `mode` says; `wrapped` is the network or, of several ranks, its DistributedDataParallel.
+
+        `patterns` names parts to compile instead. With `device_graphs` torch's compiler may use device graphs.
+        """
+        self.wrapped = wrapped
+        self.parts = [] if mode in ("whole", "off") else find_regions(network)
+        has_own_kernels = any(is_fused(module) for module in network.modules())
+        if patterns and mode != "off":
+            self.parts, mode = find_named_parts(network, patterns), "regional"
+        elif mode == "auto":
+            self.parts = choose_parts(self.parts, network, has_own_kernels)
+        self.is_regional = bool(self.parts) or mode == "regional" or has_own_kernels
         # Device graphs save the host's work between kernels of a network compiled whole; for blocks a sink does.
-        self.device_graphs = device_graphs and not self.regional and how != "off"
-        self.compiles = how != "off" and (bool(self.parts) or not self.regional)
-        self._told = not self.compiles
+        self.device_graphs = device_graphs and not self.is_regional and mode != "off"
+        self.compiles = mode != "off" and (bool(self.parts) or not self.is_regional)
+        self._is_described = not self.compiles
         if self.compiles:
-            keep_compiled()
-            if all(parameter.device.type == "cpu" for parameter in network.parameters()):
+            set_compile_cache()
+            if is_on_cpu(network):
                 record_vector_width()
         self.run: Callable[..., Any] = self.compile_network()
 
@@ -70,62 +76,69 @@ class Compilation:
         """Result of the choice: `regional`, `whole`, or `off` where nothing is compiled."""
         if not self.compiles:
             return "off"
-        return "regional" if self.regional else "whole"
+        return "regional" if self.is_regional else "whole"
 
     @property
-    def underway(self) -> bool:
+    def is_underway(self) -> bool:
         """Return True until `describe_compilation` is called after the first step; False if nothing is compiled."""
-        return not self._told
+        return not self._is_described
 
     def compile_network(self) -> Callable[..., Any]:
-        """Return what runs the network, compiled as decided."""
-        if not self.compiles:
-            return self.whole
-        if not self.regional:
+        """Return a function that calls the network, compiled as decided."""
+        if self.compiles and not self.is_regional:
             mode = "reduce-overhead" if self.device_graphs else None
-            run: Callable[..., Any] = torch.compile(self.whole, mode=mode, dynamic=False)
+            run: Callable[..., Any] = torch.compile(self.wrapped, mode=mode, dynamic=False)
             return run
-        allow_recompiles(MAX_FORMS)
-        for part in self.parts:
-            part.compile(dynamic=False)
-        return self.whole
+        if self.compiles:
+            allow_recompiles(MAX_VARIANTS)
+            for part in self.parts:
+                part.compile(dynamic=False)
+        return self.wrapped
 
     @contextmanager
     def run_uncompiled(self) -> Iterator[None]:
-        """Run the compiled blocks in eager mode within the block."""
-        if not self.parts:
-            yield
-            return
-        with run_eagerly(self.parts):
+        """Run the compiled parts of the network in eager mode within the `with` block."""
+        with run_eagerly(self.parts) if self.parts else nullcontext():
             yield
 
     def describe_compilation(self) -> str | None:
         """Return what was compiled and how long it took; only the first call after a step returns text."""
-        if self._told:
+        if self._is_described:
             return None
-        self._told = True
-        seconds, forms = measure_compile_time()
+        self._is_described = True
+        from torch._dynamo import utils
+
+        seconds, graphs = compile_seconds(), utils.counters["stats"]["unique_graphs"]
         if not seconds:
             return None
-        blocks = f"{len(self.parts)} blocks of the network, {forms} of them different," if self.parts else "the network"
+        blocks = (
+            f"{len(self.parts)} blocks of the network, {graphs} of them different," if self.parts else "the network"
+        )
         line = f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {os.environ.get(CACHE, 'nowhere')}"
-        return f"{line}\n{SLOWER_ON_CPU}" if on_cpu(self.whole) else line
+        return f"{line}\n{SLOWER_ON_CPU}" if is_on_cpu(self.wrapped) else line
 
 
-def on_cpu(network: nn.Module) -> bool:
+def is_on_cpu(network: nn.Module) -> bool:
     return all(parameter.device.type == "cpu" for parameter in network.parameters())
 
 
 def find_regions(network: nn.Module) -> list[nn.Module]:
-    """Return the outermost blocks to compile: repeated classes that are not torch's, and single modules beside them."""
-    counts = Counter(type(module) for module in network.modules() if is_block(module))
+    """Return the outermost blocks to compile: of repeated classes, and blocks beside them without such a block inside.
 
-    def repeats(module: nn.Module) -> bool:
+    A block has submodules and is of a class that is not torch's. Blocks with kernels of our own are left out.
+    """
+    counts = Counter(
+        type(module)
+        for module in network.modules()
+        if not type(module).__module__.startswith("torch.") and any(True for _ in module.children())
+    )
+
+    def contains_repeated(module: nn.Module) -> bool:
         return any(counts[type(part)] > 1 for part in module.modules() if part is not module)
 
     def visit(module: nn.Module) -> Iterator[nn.Module]:
         for child in module.children():
-            if counts[type(child)] > 1 or (counts[type(child)] and not repeats(child)):
+            if counts[type(child)] > 1 or (counts[type(child)] and not contains_repeated(child)):
                 yield child
             else:
                 yield from visit(child)
@@ -139,8 +152,8 @@ def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
     Raise BadValue if no part is left.
     """
     modules = dict(network.named_modules())
-    names = matching(patterns, [name for name in modules if name], "--compile-parts")
-    outermost = [name for name in modules if name in names and not names & set(parents(name))]
+    names = match_patterns(patterns, [name for name in modules if name], "--compile-parts")
+    outermost = [name for name in modules if name in names and not names & set(list_parents(name))]
     parts = [modules[name] for name in outermost if not any(is_fused(module) for module in modules[name].modules())]
     if not parts:
         raise BadValue(
@@ -150,13 +163,13 @@ def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
     return parts
 
 
-def worth_compiling(parts: list[nn.Module], network: nn.Module, fused: bool) -> list[nn.Module]:
+def choose_parts(parts: list[nn.Module], network: nn.Module, has_own_kernels: bool) -> list[nn.Module]:
     """Return the parts that `--compile auto` compiles block by block.
 
     In a network with kernels of our own, these are the parts outside of them, if any class among them repeats: else the
     compiler's start-up does not pay. Without such kernels they are all parts, if there is more than one.
     """
-    if not fused:
+    if not has_own_kernels:
         return parts if len(parts) > 1 else []
     inside = {id(part) for module in network.modules() if is_fused(module) for part in module.modules()}
     remaining = [part for part in parts if id(part) not in inside]
@@ -164,17 +177,13 @@ def worth_compiling(parts: list[nn.Module], network: nn.Module, fused: bool) -> 
     return remaining if any(count > 1 for count in counts.values()) else []
 
 
-def is_block(module: nn.Module) -> bool:
-    return not type(module).__module__.startswith("torch.") and any(True for _ in module.children())
-
-
 def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:
     """Resolve `--mode auto`: graph where compiling is known to pay, else eager.
 
-    That is a network that the recipe names, trained on one NVIDIA card by one rank, with Triton and a C compiler.
+    It pays for a network that the recipe names, trained on one NVIDIA card by one rank, with Triton and a C compiler.
     Eager are: a network that is built by the user's function, fewer steps than MIN_STEPS_TO_COMPILE, a deterministic
     run, an evaluation, `--compile off`, and a run in which a callback observes every step. `--compile regional|whole`
-    and `--compile-parts` ask for graph, unless a callback observes every step.
+    and `--compile-parts` choose graph, unless a callback observes every step.
     """
     if recipe.mode != "auto":
         return recipe.mode
@@ -195,7 +204,7 @@ def has_compiler() -> bool:
     return find_spec("triton") is not None and any(name and shutil.which(name) for name in names)
 
 
-def unheard_compile(recipe: Recipe) -> str | None:
+def describe_unused_compile(recipe: Recipe) -> str | None:
     """Return a line for the user if --compile or --compile-parts has no effect; None otherwise."""
     parts = f"--compile-parts {recipe.compile_parts}" if recipe.compile_parts else ""
     if parts and recipe.compile == "off":
@@ -205,9 +214,12 @@ def unheard_compile(recipe: Recipe) -> str | None:
     return f"{parts or f'--compile {recipe.compile}'} has no effect in eager mode; --mode graph compiles."
 
 
-def keep_compiled() -> None:
-    """Keep compiled code in the user's cache folder: torch's own is under /tmp, which is gone after a restart."""
-    if CACHE in os.environ and not chosen_by_torch(os.environ[CACHE]):
+def set_compile_cache() -> None:
+    """Keep compiled code in the user's cache folder: torch's own is under /tmp, which is gone after a restart.
+
+    A folder that the user has named is kept.
+    """
+    if CACHE in os.environ and not is_torch_default(os.environ[CACHE]):
         return
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct" / "compiled"
     with suppress(OSError):
@@ -216,15 +228,8 @@ def keep_compiled() -> None:
             os.environ[CACHE] = str(folder)
 
 
-def chosen_by_torch(folder: str) -> bool:
+def is_torch_default(folder: str) -> bool:
     """Return True if torch has set the variable to its default folder, as it does when torch._dynamo is imported."""
-    if folder == GIVEN or "torch._dynamo" not in sys.modules:
+    if folder == USERS_CACHE or "torch._dynamo" not in sys.modules:
         return False
     return folder == default_compile_cache()
-
-
-def measure_compile_time() -> tuple[float, int]:
-    """Return the seconds that compiling has taken in this process, and the number of graphs."""
-    from torch._dynamo import utils
-
-    return compile_seconds(), utils.counters["stats"]["unique_graphs"]

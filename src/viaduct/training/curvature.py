@@ -1,11 +1,11 @@
 """The two Kronecker factors of a layer's curvature, A of its inputs and G of its output gradients, in diagonal blocks.
 
-A watch sees every convolution and matrix product that uses a watched weight, whatever module it stands in, with
-the padding it really has. The covariances are summed as the tensors pass by: patches are made a few images at a
-time and never kept. Only the diagonal blocks are computed: for 4608 columns in blocks of 128 that is a
-thirty-sixth of the work. All is float32, and the host never waits.
+A `FactorRecorder` observes each call of conv2d and linear with one of its weights, in whatever module, with the padding
+of that call. Covariances are summed during the forward and the backward pass; patches are made for a few images at a
+time and not kept. Only diagonal blocks are computed: for 4608 columns in blocks of 128 that is a thirty-sixth of the
+work. Factors and inverses are float32, and the host never waits for the device.
 
-Shapes: a factor of a layer is (groups, blocks, edge, edge); a grouped convolution is `groups` small layers.
+Shapes: a factor is (groups, blocks, block size, block size); a grouped convolution counts as `groups` small layers.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 Form = Literal["ascend", "gpu"]
-BUFFER = 2**26  # elements of patches at a time: 256 MiB
-DEPTH = 2048  # a product as deep as this keeps a GPU busy; shallower ones take several images together
+MAX_PATCH_ELEMENTS = 2**26  # at a time: 256 MiB
+FULL_DEPTH = 2048
+"""Positions summed over in a matrix product that keeps a GPU busy; small images are joined to reach it."""
 
 
 @dataclass(frozen=True)
-class Cut:
-    """One side of a weight, cut into equal blocks; the last is padded."""
+class Blocking:
+    """One dimension of a weight matrix, cut into equal blocks; the last is padded."""
 
     size: int
-    edge: int
+    block_size: int
 
     @property
-    def blocks(self) -> int:
-        return math.ceil(self.size / self.edge)
+    def block_count(self) -> int:
+        return math.ceil(self.size / self.block_size)
 
     @property
     def padded_size(self) -> int:
-        return self.blocks * self.edge
+        return self.block_count * self.block_size
 
 
 @dataclass(frozen=True)
@@ -50,30 +51,33 @@ class Layer:
     name: str  # of the parameter
     weight: nn.Parameter
     groups: int
-    outputs: Cut
-    inputs: Cut
+    outputs: Blocking
+    inputs: Blocking
 
 
-def find_layers(model: nn.Module, block: int) -> list[Layer]:
-    """Return the trainable weights of all convolutions and dense layers, in module order, each once."""
+def find_layers(model: nn.Module, block_size: int) -> list[Layer]:
+    """Return the trainable weights of all convolutions and dense layers, in module order, each once.
+
+    With `block_size` 0 factors are one block.
+    """
     found: list[Layer] = []
     for name, module in model.named_modules():
         shared = any(layer.weight is getattr(module, "weight", None) for layer in found)
         if isinstance(module, nn.Conv2d | nn.Linear) and module.weight.requires_grad and not shared:
             groups = module.groups if isinstance(module, nn.Conv2d) else 1
             outputs, inputs = module.weight.shape[0] // groups, module.weight[0].numel()
-            cuts = (Cut(size, min(block, size) or size) for size in (outputs, inputs))
-            found.append(Layer(f"{name}.weight".lstrip("."), cast(nn.Parameter, module.weight), groups, *cuts))
+            blockings = (Blocking(size, min(block_size, size) or size) for size in (outputs, inputs))
+            found.append(Layer(f"{name}.weight".lstrip("."), cast(nn.Parameter, module.weight), groups, *blockings))
     return found
 
 
 @dataclass
 class Factor:
-    """A covariance, and its form's factors: of the damping on its diagonal, and of its inverse."""
+    """A covariance, and two numbers that depend on the kind of layer: see the formulas in thor.py."""
 
     blocks: Tensor
-    damping: float  # factor of the square root of the optimizer's damping
-    inverse_scale: float
+    damping: float  # times the square root of the optimizer's damping: what is added to the diagonal
+    inverse_scale: float  # factor of the inverse
 
     def add_damping(self, damping: float) -> Tensor:
         """Return the blocks with the damping added to their diagonals."""
@@ -81,53 +85,59 @@ class Factor:
         return self.blocks + math.sqrt(damping) * self.damping * eye
 
 
-class Watch(TorchFunctionMode):
-    """While it is entered, collects the factors of the layers whose weights are used; `scale` is the loss scale."""
+class FactorRecorder(TorchFunctionMode):
+    """Mode that records the factors of layers in each call of conv2d and linear with their weights."""
 
-    def __init__(self, layers: dict[int, Layer], form: Form, scale: float) -> None:
+    def __init__(self, layers: dict[int, Layer], form: Form, loss_scale: float) -> None:
+        """Record `layers`, given by the id of the weight that the network computes with."""
         super().__init__()
-        self.layers, self.form, self.scale = layers, form, scale
-        self.inputs: defaultdict[str, list[Factor]] = defaultdict(list)
-        self.outputs: defaultdict[str, list[Factor]] = defaultdict(list)
+        self.layers, self.form, self.loss_scale = layers, form, loss_scale
+        self.input_factors: defaultdict[str, list[Factor]] = defaultdict(list)  # by layer, one for each call
+        self.output_factors: defaultdict[str, list[Factor]] = defaultdict(list)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func is F.conv2d or func is F.linear:
-            use = Use(*args, **(kwargs or {}))
-            layer = self.layers.get(id(use.weight))
+            call = LayerCall(*args, **(kwargs or {}))
+            layer = self.layers.get(id(call.weight))
             if layer is not None and result.requires_grad:
-                self.record_use(layer, use, result, convolution=func is F.conv2d)
+                self.record_call(layer, call, result, is_conv=func is F.conv2d)
         return result
 
-    def record_use(self, layer: Layer, use: Use, output: Tensor, convolution: bool) -> None:
+    def record_call(self, layer: Layer, call: LayerCall, output: Tensor, is_conv: bool) -> None:
         """Record A now, and G when the gradient arrives."""
-        factor = partial(convolution_factor, self.form) if convolution else dense_factor
+        compute_factor = partial(compute_conv_factor, self.form) if is_conv else compute_dense_factor
         with torch.no_grad():
-            self.inputs[layer.name].append(factor(use.patches() if convolution else use.input, layer.inputs, 1.0))
+            matrices = call.extract_patches() if is_conv else call.input
+            self.input_factors[layer.name].append(compute_factor(matrices, layer.inputs, 1.0))
 
         @torch.no_grad()
         def record_gradient(gradient: Tensor) -> None:
             # The loss is a mean over the batch: times the batch, these are the gradients of single images.
-            size = (len(gradient) / self.scale) ** 2
-            matrices = as_patches(gradient, layer.groups) if convolution else gradient
-            self.outputs[layer.name].append(factor(matrices, layer.outputs, size))
+            scale = (len(gradient) / self.loss_scale) ** 2
+            # The gradient of a convolution has the shape of patches of a 1x1 kernel.
+            matrices = split_groups(gradient, layer.groups)[:, :, :, None, None] if is_conv else gradient
+            self.output_factors[layer.name].append(compute_factor(matrices, layer.outputs, scale))
 
         output.register_hook(record_gradient)  # type: ignore[no-untyped-call]
 
     def factors(self) -> dict[str, tuple[Factor, Factor]]:
-        """Return the collected factors; a weight that was used several times has the mean over its uses."""
-        seen = [name for name in self.inputs if name in self.outputs]
-        return {name: (mean(self.inputs[name]), mean(self.outputs[name])) for name in seen}
+        """Return A and G of each recorded layer; a weight that was used several times has the mean over its calls."""
+        inputs, outputs = self.input_factors, self.output_factors
+        return {
+            name: (average_factors(inputs[name]), average_factors(outputs[name])) for name in inputs if name in outputs
+        }
 
 
-def mean(factors: list[Factor]) -> Factor:
+def average_factors(factors: list[Factor]) -> Factor:
+    """Return the mean covariance of a layer's calls, with the two numbers of the last call."""
     blocks = torch.stack([factor.blocks for factor in factors]).mean(0) if len(factors) > 1 else factors[0].blocks
     return Factor(blocks, factors[-1].damping, factors[-1].inverse_scale)
 
 
 @dataclass
-class Use:
-    """The arguments of a convolution, or the first of a dense layer, by torch's names and defaults."""
+class LayerCall:
+    """The arguments of a call of conv2d or linear, by torch's names and defaults."""
 
     input: Tensor
     weight: Tensor
@@ -137,13 +147,13 @@ class Use:
     dilation: Any = 1
     groups: int = 1
 
-    def patches(self) -> Tensor:
+    def extract_patches(self) -> Tensor:
         """Return a view of the padded input: image, group, channel, kernel row and column, output row and column."""
         kernel, stride, dilation = tuple(self.weight.shape[2:]), pair(self.stride), pair(self.dilation)
         x = self.input
         if any(self.margins(kernel, dilation)):
             x = F.pad(x, self.margins(kernel, dilation))
-        x = by_group(x, self.groups)
+        x = split_groups(x, self.groups)
         if kernel != (1, 1):
             x = x.contiguous()  # rows of pixels one after the other: patches are then read in order
         spans = [extent - step * (k - 1) - 1 for extent, step, k in zip(x.shape[3:], dilation, kernel, strict=True)]
@@ -169,60 +179,62 @@ def pair(value: int | Sequence[int]) -> tuple[int, int]:
     return (value[0], value[-1])
 
 
-def as_patches(gradient_NCHW: Tensor, groups: int) -> Tensor:
-    """Return the gradient in the shape of patches of a 1x1 kernel."""
-    return by_group(gradient_NCHW, groups)[:, :, :, None, None]
+def split_groups(x_NCHW: Tensor, groups: int) -> Tensor:
+    """Return a view with the shape image, group, channel of the group, row, column."""
+    grouped: Tensor = x_NCHW.unflatten(1, (groups, -1))  # type: ignore[no-untyped-call]
+    return grouped
 
 
-def by_group(x_NCHW: Tensor, groups: int) -> Tensor:
-    matrices: Tensor = x_NCHW.unflatten(1, (groups, -1))  # type: ignore[no-untyped-call]
-    return matrices
+def compute_conv_factor(form: Form, patches: Tensor, blocking: Blocking, scale: float) -> Factor:
+    """Return the mean of x x^T over all images and output positions, times `scale`; x is one patch as a column.
 
-
-def convolution_factor(form: Form, patches: Tensor, cut: Cut, size: float) -> Factor:
-    """Return X^T X over all images and output positions; form `gpu` averages over the batch first."""
+    `patches` has the shape of `LayerCall.extract_patches`. Form `gpu` first averages patches over the batch.
+    """
     batch, positions = patches.shape[0], patches.shape[-2] * patches.shape[-1]
     damping, inverse_scale = math.sqrt(1 / positions), math.sqrt(1 / positions)
     if form == "gpu":
         patches = patches.mean(0, keepdim=True, dtype=torch.float32)
         batch = 1
-    blocks = block_covariance(patches, cut).mul_(size / (batch * positions))
+    blocks = sum_covariance_blocks(patches, blocking).mul_(scale / (batch * positions))
     return Factor(blocks, damping, inverse_scale)
 
 
-def dense_factor(rows: Tensor, cut: Cut, size: float) -> Factor:
+def compute_dense_factor(rows: Tensor, blocking: Blocking, scale: float) -> Factor:
+    """Return the mean of x x^T over rows, times `scale`."""
     rows = rows.reshape(-1, rows.shape[-1])
-    # One image with an output position for every row.
-    patches = rows.T[None, None, :, None, None, None, :]
-    return Factor(block_covariance(patches, cut).mul_(size / len(rows)), 1.0, 1.0)
+    patches = rows.T[None, None, :, None, None, None, :]  # of one image, with an output position for every row
+    return Factor(sum_covariance_blocks(patches, blocking).mul_(scale / len(rows)), 1.0, 1.0)
 
 
-def block_covariance(patches: Tensor, cut: Cut) -> Tensor:
+def sum_covariance_blocks(patches: Tensor, blocking: Blocking) -> Tensor:
     """Return the diagonal blocks of the sum of x x^T over images and output positions, for each group."""
     groups = patches.shape[1]
     depth = patches.shape[-2] * patches.shape[-1]
-    total = torch.zeros(groups, cut.blocks, cut.edge, cut.edge, device=patches.device)
-    for some in torch.split(patches, max(1, BUFFER // (groups * cut.padded_size * depth))):
-        together = divisor_up_to(len(some), max(1, DEPTH // depth))
-        columns = as_columns(some.view(-1, together, *some.shape[1:]), cut)
-        blocks = columns.view(-1, cut.edge, columns.shape[-1])
+    edge = blocking.block_size
+    total = torch.zeros(groups, blocking.block_count, edge, edge, device=patches.device)
+    for chunk in torch.split(patches, max(1, MAX_PATCH_ELEMENTS // (groups * blocking.padded_size * depth))):
+        images_per_product = find_divisor(len(chunk), max(1, FULL_DEPTH // depth))  # joined in one matrix product
+        columns = copy_to_columns(chunk.view(-1, images_per_product, *chunk.shape[1:]), blocking)
+        blocks = columns.view(-1, edge, columns.shape[-1])
         products = torch.bmm(blocks, blocks.transpose(1, 2))
         total += products.view(-1, *total.shape).sum(0)
     return total
 
 
-def divisor_up_to(number: int, limit: int) -> int:
+def find_divisor(number: int, limit: int) -> int:
+    """Return the largest divisor of a number that is at most `limit`."""
     return max(divisor for divisor in range(1, min(number, limit) + 1) if number % divisor == 0)
 
 
-def as_columns(patches: Tensor, cut: Cut) -> Tensor:
-    """Return float32 columns (parts, groups, padded size, images * positions), ordered like the weight."""
-    parts, images, groups, channels, *kernel, rows, columns = patches.shape
-    make = torch.empty if cut.size == cut.padded_size else torch.zeros
-    made = make((parts, groups, cut.padded_size, images * rows * columns), dtype=torch.float32, device=patches.device)
-    target = made[:, :, : cut.size].view(parts, groups, channels, *kernel, images, rows, columns)
+def copy_to_columns(patches: Tensor, blocking: Blocking) -> Tensor:
+    """Return patches as float32 (products, groups, padded size, images * positions), rows ordered like the weight."""
+    products, images, groups, channels, *kernel, height, width = patches.shape
+    allocate = torch.empty if blocking.size == blocking.padded_size else torch.zeros
+    shape = (products, groups, blocking.padded_size, images * height * width)
+    columns = allocate(shape, dtype=torch.float32, device=patches.device)
+    target = columns[:, :, : blocking.size].view(products, groups, channels, *kernel, images, height, width)
     target.copy_(patches.movedim(1, -3))
-    return made
+    return columns
 
 
 def invert(factors: Sequence[Tensor], old: Sequence[Tensor], scales: Sequence[float]) -> list[Tensor]:
@@ -230,21 +242,21 @@ def invert(factors: Sequence[Tensor], old: Sequence[Tensor], scales: Sequence[fl
 
     A block that is not positive definite, or whose inverse is not finite, keeps its inverse in `old`.
     """
-    by_edge: defaultdict[int, list[int]] = defaultdict(list)
+    indices_by_size: defaultdict[int, list[int]] = defaultdict(list)  # blocks of one size are inverted together
     for index, factor in enumerate(factors):
-        by_edge[factor.shape[-1]].append(index)
+        indices_by_size[factor.shape[-1]].append(index)
     inverses: dict[int, Tensor] = {}
-    for indices in by_edge.values():
-        found, usable = cholesky_inverse(torch.cat([factors[index].flatten(0, -3) for index in indices]))
-        sizes = [factors[index].shape[:-2].numel() for index in indices]
-        split = zip(indices, torch.split(found, sizes), torch.split(usable, sizes), strict=True)
-        for index, new, good in split:
-            chosen = torch.where(good[:, None, None], new * scales[index], old[index].reshape(new.shape))
+    for indices in indices_by_size.values():
+        inverted, usable = invert_by_cholesky(torch.cat([factors[index].flatten(0, -3) for index in indices]))
+        counts = [factors[index].shape[:-2].numel() for index in indices]
+        per_factor = zip(indices, torch.split(inverted, counts), torch.split(usable, counts), strict=True)
+        for index, new, is_usable in per_factor:
+            chosen = torch.where(is_usable[:, None, None], new * scales[index], old[index].reshape(new.shape))
             inverses[index] = chosen.view_as(factors[index])
     return [inverses[index] for index in range(len(factors))]
 
 
-def cholesky_inverse(blocks: Tensor) -> tuple[Tensor, Tensor]:
+def invert_by_cholesky(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Return L^-T L^-1 of each block, and True for each that is finite and positive definite."""
     lower, failed = torch.linalg.cholesky_ex(blocks)
     eye = torch.eye(blocks.shape[-1], device=blocks.device).expand_as(blocks)
@@ -253,50 +265,48 @@ def cholesky_inverse(blocks: Tensor) -> tuple[Tensor, Tensor]:
     return inverse, (failed == 0) & inverse.isfinite().flatten(1).all(1)
 
 
-class Stack:
-    """Layers of one shape and the inverses of their factors, worked on together; identities at first."""
+class LayerStack:
+    """Layers of one shape, which are preconditioned together, with the inverses of their factors (first identities)."""
 
     def __init__(self, layers: list[Layer]) -> None:
         self.layers, self.groups = layers, layers[0].groups
         self.outputs, self.inputs = layers[0].outputs, layers[0].inputs
-        self.input_inverses, self.output_inverses = self.identities(self.inputs), self.identities(self.outputs)
+        self.input_inverses = self.make_identities(self.inputs)
+        self.output_inverses = self.make_identities(self.outputs)
 
-    def identities(self, cut: Cut) -> Tensor:
-        eye = torch.eye(cut.edge, device=self.layers[0].weight.device)
-        return eye.repeat(len(self.layers) * self.groups, cut.blocks, 1, 1)
+    def make_identities(self, blocking: Blocking) -> Tensor:
+        eye = torch.eye(blocking.block_size, device=self.layers[0].weight.device)
+        return eye.repeat(len(self.layers) * self.groups, blocking.block_count, 1, 1)
 
     def inverses(self) -> Iterator[tuple[Layer, tuple[Tensor, Tensor]]]:
         """Yield each layer with views of the inverses of its A and its G."""
-        inputs, outputs = (
-            torch.split(matrices, self.groups) for matrices in (self.input_inverses, self.output_inverses)
-        )
-        pairs = zip(inputs, outputs, strict=True)
-        yield from zip(self.layers, pairs, strict=True)
+        inputs, outputs = (torch.split(stack, self.groups) for stack in (self.input_inverses, self.output_inverses))
+        yield from zip(self.layers, zip(inputs, outputs, strict=True), strict=True)
 
     def precondition(self) -> None:
         """Turn each gradient g into G^-1 g A^-1, in place."""
         if all(layer.weight.grad is None for layer in self.layers):
             return
         # A layer without a gradient in this step has zeros in its place; its result is dropped.
-        gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in (own.weight for own in self.layers)]
-        results = self.product(torch.stack(gradients)).view(len(gradients), *gradients[0].shape)
+        gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in (layer.weight for layer in self.layers)]
+        results = self.multiply(torch.stack(gradients)).view(len(gradients), *gradients[0].shape)
         torch._foreach_copy_(gradients, results.unbind())
 
-    def product(self, gradients: Tensor) -> Tensor:
+    def multiply(self, gradients: Tensor) -> Tensor:
         """Return G^-1 g A^-1 for matrices of outputs by inputs, block by block, without padding."""
         outputs, inputs = self.outputs, self.inputs
         matrices = gradients.reshape(-1, outputs.size, inputs.size)
         if matrices.shape[1:] != (outputs.padded_size, inputs.padded_size):
             matrices = F.pad(matrices, (0, inputs.padded_size - inputs.size, 0, outputs.padded_size - outputs.size))
-        left = self.output_inverses @ matrices.view(-1, outputs.blocks, outputs.edge, inputs.padded_size)
-        left = left.view(-1, outputs.padded_size, inputs.blocks, inputs.edge).transpose(1, 2)
-        both = (left @ self.input_inverses).transpose(1, 2).reshape(-1, outputs.padded_size, inputs.padded_size)
-        return both[:, : outputs.size, : inputs.size].contiguous()
+        left = self.output_inverses @ matrices.view(-1, outputs.block_count, outputs.block_size, inputs.padded_size)
+        left = left.view(-1, outputs.padded_size, inputs.block_count, inputs.block_size).transpose(1, 2)
+        result = (left @ self.input_inverses).transpose(1, 2).reshape(-1, outputs.padded_size, inputs.padded_size)
+        return result[:, : outputs.size, : inputs.size].contiguous()
 
 
-def stack_layers(layers: Sequence[Layer]) -> list[Stack]:
+def stack_layers(layers: Sequence[Layer]) -> list[LayerStack]:
     """Group the layers by shape."""
-    alike: defaultdict[tuple[Any, ...], list[Layer]] = defaultdict(list)
+    by_shape: defaultdict[tuple[Any, ...], list[Layer]] = defaultdict(list)
     for layer in layers:
-        alike[tuple(layer.weight.shape), layer.groups].append(layer)
-    return [Stack(some) for some in alike.values()]
+        by_shape[tuple(layer.weight.shape), layer.groups].append(layer)
+    return [LayerStack(alike) for alike in by_shape.values()]

@@ -1,8 +1,9 @@
 """A training step that reads nothing from the host, so that it can be captured as a graph of kernels.
 
-Learning rates and the network's progress stand in a table on the device, one row for each step; a cursor on the device
-says which row is next. Loss and hits are written at the cursor, too. The loss scale and the decay of averaged weights
-are computed on the device. All tensors that the step reads and writes keep their addresses, so a graph can be replayed.
+A table on the device has one row for each of the coming steps: the learning rates, and the network's progress. A cursor
+on the device says which row is next; loss and correct images are written to the same row of two other tensors. The loss
+scale and the decay of averaged weights are computed on the device. All tensors that the step reads and writes keep
+their addresses, so a graph of it can be replayed.
 """
 
 from __future__ import annotations
@@ -15,35 +16,36 @@ import torch
 from torch import Tensor
 
 from viaduct.data.batches import Batch
-from viaduct.training.device_scale import DeviceScale
-from viaduct.training.precision import unscale
+from viaduct.training.precision import LossScale, unscale
 from viaduct.training.step import TrainingStep
 
 
 class DeviceStep:
-    """A `TrainingStep` on the device alone, and the `Update` of it. Calling it takes one step.
+    """A `TrainingStep` on the device alone, and its `Update`. Calling it takes one step.
 
     Call `prepare` before a number of steps, `load` before each, `finish` after them.
     """
 
-    def __init__(self, step: TrainingStep, batch: Batch, most: int) -> None:
-        """Allocate what up to `most` steps of batches like this one read and write."""
+    def __init__(self, step: TrainingStep, batch: Batch, max_steps: int) -> None:
+        """Allocate what up to `max_steps` steps with batches like this one read and write."""
         self.step, device = step, step.computation.device
         self.batch = batch._replace(images=torch.empty_like(batch.images), labels=torch.empty_like(batch.labels))
+        # Weights of mixup or rows of cutmix, not the network's weights.
         self.weights = step.draw_mixing_weights().to(device) if step.recipe.mixes_images else None
         columns = len(step.optimizer.param_groups) + 1
-        self.table = torch.zeros((most, columns), device=device)
-        self.row = torch.zeros(columns, device=device)
+        self.table = torch.zeros((max_steps, columns), device=device)
+        self.row = torch.zeros(columns, device=device)  # the table's row of the step being taken
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
-        self.losses = torch.zeros(most, dtype=torch.float64, device=device)
-        self.hits = torch.zeros((most, 1 + step.parallel.counts_top5), dtype=torch.int64, device=device)
-        self.scale = DeviceScale(step.scale, device) if step.scale.watching else None
-        self.updates = torch.zeros((), dtype=torch.float64, device=device)  # of the averaged weights
-        self.capturing = False
+        self.losses = torch.zeros(max_steps, dtype=torch.float64, device=device)
+        # Correct images: a column for top-1 and, where it is counted, one for top-5.
+        self.hits = torch.zeros((max_steps, 1 + step.parallel.counts_top5), dtype=torch.int64, device=device)
+        self.scale = DeviceScale(step.scale, device) if step.scale.skips_overflows else None
+        self.updates = torch.zeros((), dtype=torch.float64, device=device)  # number of updates of the averaged weights
+        self.capturing = False  # set while the step is captured
         self.observed = False  # callbacks look at the gradients of this step, which is not captured
 
     def prepare(self, steps: int) -> None:
-        """Copy rates and progress of the next `steps` steps, averaged updates and loss scale to the device."""
+        """Copy rates and progress of the next `steps` steps, the number of averaged updates and the loss scale."""
         first = self.step.progress.step
         rows = torch.tensor([self.make_row(step) for step in range(first, first + steps)])
         if self.table.is_cuda:
@@ -85,7 +87,7 @@ class DeviceStep:
         return self.step.parallel.mix_batch(self.batch.images, self.batch.labels, self.weights)
 
     def set_network_progress(self) -> None:
-        """Copy the row's progress into a network that drops more and more paths."""
+        """Copy the row's progress into a network with scheduled drop path (AmoebaNet)."""
         for network in {self.step.computation.master, self.step.computation.network}:
             progress: Any = getattr(network, "drop_path_progress", None)
             if progress is not None:
@@ -98,7 +100,7 @@ class DeviceStep:
         return self.scale.value if self.scale else self.step.scale.value
 
     def remove_scale(self) -> bool:
-        """Return True always: the optimizer itself skips the step if `scale.found` is set."""
+        """Return True always: the optimizer itself skips the step if `scale.overflowed` is set."""
         parameters = self.step.parameters
         if self.scale is None:
             unscale(parameters, self.step.scale.value)
@@ -117,7 +119,7 @@ class DeviceStep:
         if ema is None:
             return
         self.step.computation.gather_statistics()
-        taken = 1 - self.scale.found if self.scale else torch.ones_like(self.updates)
+        taken = 1 - self.scale.overflowed if self.scale else torch.ones_like(self.updates)  # 0 for a skipped step
         self.updates += taken
         if self.scale is None and not ema.part.num_updates:
             ema.blend(1 - ema.part.decay)
@@ -130,12 +132,12 @@ class DeviceStep:
         optimizer: Any = self.step.optimizer
         groups = optimizer.param_groups
         host_values = [{name: group[name] for name in ("lr", "capturable") if name in group} for group in groups]
-        for group, rate in zip(groups, self.row.unbind(), strict=False):
+        for group, rate in zip(groups, self.row.unbind(), strict=False):  # the row's last value is the progress
             group["lr"] = rate
-            if "capturable" in group:
+            if "capturable" in group:  # torch's AdamW refuses to be captured without it
                 group["capturable"] = self.capturing
         if self.scale:
-            optimizer.found_inf = self.scale.found
+            optimizer.found_inf = self.scale.overflowed  # torch's fused optimizers read this attribute
         try:
             yield
         finally:
@@ -161,3 +163,53 @@ class DeviceStep:
         skipped = self.scale.finish() if self.scale else 0
         if self.step.ema:
             self.step.ema.updates -= skipped
+
+
+class DeviceScale:
+    """The rule of a `LossScale`, computed on the device; its state is copied there before steps, and back after them.
+
+    `state` has the attributes of `LossScale`: value, good, overflows, skipped, streak.
+    """
+
+    def __init__(self, scale: LossScale, device: torch.device) -> None:
+        self.host_scale = scale
+        self.state = torch.zeros(5, dtype=torch.float64, device=device)
+        self.overflowed = torch.zeros((), device=device)  # 1: this step's gradients overflowed; optimizers read it
+
+    def load_host_state(self) -> None:
+        """Copy the host's state to the device."""
+        host = self.host_scale
+        now = [host.value, host.good, host.overflows, host.skipped, host.streak]
+        self.state.copy_(torch.tensor(now, dtype=torch.float64))
+
+    @property
+    def value(self) -> Tensor:
+        """Factor of the loss."""
+        return self.state[0].float()
+
+    def unscale(self, gradients: list[Tensor]) -> None:
+        """Take the scale out of the gradients; set `overflowed` to 1 if one is not finite, else to 0."""
+        torch._foreach_mul_(gradients, self.value.reciprocal())
+        largest = torch.stack([norm.float() for norm in torch._foreach_norm(gradients, float("inf"))])
+        self.overflowed.copy_(~torch.isfinite(largest).all())
+
+    def update(self) -> None:
+        """Update the scale as `LossScale.update` does."""
+        host, bad = self.host_scale, self.overflowed.double()
+        value, good, overflows, skipped, streak = self.state.unbind()
+        good, streak, skipped, overflows = (good + 1) * (1 - bad), (streak + 1) * bad, skipped + bad, overflows + bad
+        if host.dynamic:
+            grown, shrunk = good >= host.grow_every, (bad > 0) & (overflows >= host.shrink_after)
+            value = torch.where(shrunk, (value / 2).clamp(min=1.0), torch.where(grown, value * 2, value))
+            good, overflows = good.masked_fill(grown, 0), overflows.masked_fill(grown | shrunk, 0)
+        self.state.copy_(torch.stack([value, good, overflows, skipped, streak]))
+
+    def finish(self) -> int:
+        """Copy the state to the host; return how many steps were skipped since `load_host_state`.
+
+        Waits for the device.
+        """
+        host, skipped_before = self.host_scale, self.host_scale.skipped
+        host.value, *counts = self.state.tolist()
+        host.good, host.overflows, host.skipped, host.streak = map(int, counts)
+        return host.skipped - skipped_before

@@ -31,10 +31,11 @@ from viaduct.path_errors import explain_os_error
 from viaduct.recipes import Parallel
 from viaduct.training.messages import decode, encode
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
-GRACE_S = 60.0  # that a message may take beyond `hang_seconds`, so that the watchdog reports first
+GRACE_S = 60.0  # added to `hang_seconds` for the timeout of messages, so that the watchdog reports first
 # Texts of the backends' errors when the other side is gone; gloo raises nothing more specific than RuntimeError.
+# Two begin with their second letter, because the first may be a capital.
 LOST_CONNECTION_TEXTS = (
     "gloo",
     "NCCL",
@@ -50,8 +51,8 @@ BUFFERS_IN_FORWARD = next(
     for name in ("forward_sync_buffers", "broadcast_buffers")
     if name in inspect.signature(DistributedDataParallel).parameters
 )
-LONGEST_MESSAGE = 1 << 36  # bytes: weights, averages and optimizer state of the largest network, many times over
-SENT_AS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+MAX_MESSAGE_BYTES = 1 << 36  # 64 GiB, many times the weights, averages and optimizer state of the largest network
+WIRE_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -60,38 +61,38 @@ class Group:
 
     rank: int = 0
     ranks: int = 1
-    local_rank: int | None = None  # None: not started by torchrun
-    local_ranks: int = 1
+    local_rank: int | None = None  # among the ranks of this machine; None: not started by torchrun
+    local_ranks: int = 1  # on this machine
 
     @property
-    def first(self) -> bool:
+    def is_first(self) -> bool:
         """Return True on rank 0, which writes the files and prints for all."""
         return self.rank == 0
 
-    def add_up(self, tensor: Tensor) -> None:
+    def sum_over_ranks(self, tensor: Tensor) -> None:
         """Sum the tensor over the ranks, in place."""
         if self.ranks > 1:
             distributed.all_reduce(tensor)
 
-    def copy_from_first(self, tensors: Iterable[Tensor]) -> None:
-        """Copy rank 0's values into the tensors, in place."""
+    def broadcast_tensors(self, tensors: Iterable[Tensor]) -> None:
+        """Copy rank 0's tensors into those of the other ranks, in place."""
         if self.ranks > 1:
             for tensor in tensors:
                 distributed.broadcast(tensor, 0)
 
-    def from_first(self, value: Answer | None) -> Answer:
+    def broadcast_value(self, value: Result | None) -> Result:
         """Return rank 0's value on every rank."""
         if self.ranks == 1:
-            return cast(Answer, value)
-        data = as_bytes(encode(value)) if self.first else None
+            return cast(Result, value)
+        data = as_bytes(encode(value)) if self.is_first else None
         length = torch.tensor([data.numel() if data is not None else 0])
         distributed.broadcast(length, 0)
         if data is None:
             data = torch.empty(check_length(int(length)), dtype=torch.uint8)
         distributed.broadcast(data, 0)
-        return cast(Answer, value if self.first else decode(data.numpy().data))
+        return cast(Result, value if self.is_first else decode(data.numpy().data))
 
-    def gather(self, value: Answer) -> list[Answer]:
+    def gather(self, value: Result) -> list[Result]:
         """Return every rank's value, in the order of the ranks."""
         if self.ranks == 1:
             return [value]
@@ -106,33 +107,35 @@ class Group:
         messages = zip(received, lengths, strict=True)
         return [decode(message.numpy().data[: int(length)]) for message, length in messages]
 
-    def first_does(self, action: Callable[[], Answer]) -> Answer:
+    def run_on_first(self, action: Callable[[], Result]) -> Result:
         """Run the action on rank 0 and return its result on every rank.
 
         If it raises a ViaductError or an OSError that can be explained, every rank raises; rank 0 prints the reason.
+        After any other error the other ranks find the connection lost, because rank 0 ends.
         """
         if self.ranks == 1:
             return action()
-        if self.first:
-            return self._do(action)
-        answer, is_lost_connection, what = self.from_first(cast("tuple[Answer, bool, str | None] | None", None))
+        if self.is_first:
+            return self._run_and_broadcast(action)
+        result, is_lost_connection, what = self.broadcast_value(cast("tuple[Result, bool, str | None] | None", None))
         if what is not None:
             error = LostRank(what) if is_lost_connection else ViaductError(what)
-            error.told = True
+            error.is_silent = True  # rank 0 prints it
             raise error
-        return answer
+        return result
 
-    def _do(self, action: Callable[[], Answer]) -> Answer:
+    def _run_and_broadcast(self, action: Callable[[], Result]) -> Result:
+        """Run the action and send its result, or the reason why it failed, to the other ranks."""
         try:
-            answer = action()
+            result = action()
         except (ViaductError, OSError) as failure:
             error = failure if isinstance(failure, ViaductError) else explain_os_error(failure, sys.argv[1:])
             if error is None:
                 raise
-            self.from_first((None, isinstance(error, LostRank), error.what))
+            self.broadcast_value((None, isinstance(error, LostRank), error.what))
             raise error from None
-        self.from_first((answer, False, None))
-        return answer
+        self.broadcast_value((result, False, None))
+        return result
 
 
 def as_bytes(message: bytes) -> Tensor:
@@ -142,7 +145,7 @@ def as_bytes(message: bytes) -> Tensor:
 
 def check_length(length: int) -> int:
     """Return the length of a message that another rank announces; raise LostRank if it is not plausible."""
-    if not 0 < length <= LONGEST_MESSAGE:
+    if not 0 < length <= MAX_MESSAGE_BYTES:
         raise LostRank(f"another rank announces a message of {length:,} bytes.")
     return length
 
@@ -261,19 +264,19 @@ def explain_rank_errors(group: Group) -> Iterator[None]:
     try:
         yield
     except Diverged as error:
-        error.told = not group.first
+        error.is_silent = not group.is_first  # all ranks find the same loss
         raise
     except LostRank:
         raise
     except ViaductError as error:
-        if not group.first and not error.told:
+        if not group.is_first and not error.is_silent:
             error.args = (f"rank {group.rank}: {error}",)
         raise
     except OSError as error:
         explained = explain_os_error(error, sys.argv[1:])
         if explained is None:
             raise
-        if not group.first:
+        if not group.is_first:
             explained.args = (f"rank {group.rank}: {explained}",)
         raise explained from None
     except RuntimeError as error:
@@ -288,7 +291,7 @@ def is_lost_connection(error: RuntimeError) -> bool:
 
 
 class Agreement:
-    """Requests of single ranks that all ranks act on after the same step: stop for a signal, save now, end the run.
+    """Requests of single ranks (stop for a signal, save now, end the run) that all ranks act on after the same step.
 
     The requests of a step are sent while the next step is computed, and take effect after it: no rank waits for the
     slowest, and no host is more than a step ahead of another. With a single rank a request takes effect at once.
@@ -296,11 +299,11 @@ class Agreement:
 
     def __init__(self, group: Group, read_signal: Callable[[], int]) -> None:
         self.group, self._read_signal = group, read_signal
-        self.want_save = self.want_end = False
-        self.save = self.end = False
+        self.want_save = self.want_end = False  # requests of this rank
+        self.save = self.end = False  # requests that all ranks know of
         self._signal = 0
-        self._stale = False
-        self._sent: tuple[Tensor, Any] | None = None
+        self._is_save_stale = False  # a request to save that is being sent was for the checkpoint just written
+        self._sent: tuple[Tensor, Any] | None = None  # the requests that are being sent, and the handle to wait for
 
     def signal(self) -> int:
         """Return the number of the signal that all ranks know of; 0 for none."""
@@ -323,37 +326,42 @@ class Agreement:
         self._sent = None
         number, save, end = requests.tolist()
         self._signal = max(self._signal, number)
-        self.save = bool(save) and not self._stale
+        self.save = bool(save) and not self._is_save_stale
         self.end = self.end or bool(end)
-        self._stale = False
+        self._is_save_stale = False
 
-    def time_to_save(self, due: bool) -> bool:
-        """Return True if all ranks save now; rank 0's clock decides."""
+    def is_save_due(self, due: bool) -> bool:
+        """Return True if all ranks save now; `due` is what the clock of this rank says, and rank 0's decides."""
         if self.group.ranks == 1:
             return due
-        self.want_save = due and self.group.first
+        self.want_save = due and self.group.is_first
         return self.save
 
     def mark_saved(self) -> None:
         """Drop a request to save that is still under way: it was for the checkpoint just written."""
         self.want_save = self.save = False
-        self._stale = self._sent is not None
+        self._is_save_stale = self._sent is not None
 
 
 def wrap_network(
-    network: nn.Module, settings: Parallel, deterministic: bool, group: Group, apart: tuple[type[nn.Module], ...] = ()
+    network: nn.Module,
+    settings: Parallel,
+    deterministic: bool,
+    group: Group,
+    rank_specific: tuple[type[nn.Module], ...] = (),
 ) -> nn.Module:
     """Return the network wrapped so that gradients are averaged over the ranks, in buckets during the backward pass.
 
     After the first step torch sorts the buckets anew, by the order in which gradients come; sums over more than two
-    ranks then round differently. A resumed run begins with a first step again: to get the same bits it must not sort
-    (find_unused_parameters prevents it). Layers of the classes `apart` differ between ranks, and are not averaged.
+    ranks then round differently. A resumed run begins with a first step again: to get the same bits, a deterministic
+    run must not sort (find_unused_parameters prevents it). Layers of the classes `rank_specific` differ between ranks,
+    and are not averaged.
     """
     if group.ranks == 1:
         return network
     # Batch norm statistics are copied from rank 0 before an evaluation, not in every step.
     options: dict[str, Any] = {BUFFERS_IN_FORWARD: False}
-    with freeze_layers(network, apart) as parameters:
+    with freeze_layers(network, rank_specific) as parameters:
         if parameters:
             options |= leave_unsynchronized(network, parameters)
         if not any(parameter.requires_grad for parameter in network.parameters()):
@@ -366,7 +374,8 @@ def wrap_network(
             gradient_as_bucket_view=True,
         )
     if settings.compress != "none":
-        wrapped.register_comm_hook(SENT_AS[settings.compress], lambda dtype, bucket: compress_bucket(dtype, bucket))
+        # A lambda, because torch checks the annotations of a hook.
+        wrapped.register_comm_hook(WIRE_DTYPES[settings.compress], lambda dtype, bucket: compress_bucket(dtype, bucket))
     return wrapped
 
 
@@ -378,8 +387,8 @@ def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> 
     """
     if "init_sync" in inspect.signature(DistributedDataParallel).parameters:
         return {"init_sync": False}
-    apart = set(map(id, parameters))
-    names = [name for name, parameter in network.named_parameters() if id(parameter) in apart]
+    excluded = set(map(id, parameters))
+    names = [name for name, parameter in network.named_parameters() if id(parameter) in excluded]
     network._ddp_params_and_buffers_to_ignore = names  # type: ignore[assignment]
     return {}
 
@@ -402,7 +411,7 @@ def freeze_layers(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Ite
 
 
 def compress_bucket(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:
-    """Send a bucket of gradients in a smaller dtype. torch's own hook for bf16 refuses all backends but NCCL."""
+    """Average a bucket of gradients over the ranks in a smaller dtype; torch's own hook for bf16 demands NCCL."""
     message = bucket.buffer().to(dtype).div_(distributed.get_world_size())
     work = distributed.all_reduce(message, async_op=True)
     assert work is not None

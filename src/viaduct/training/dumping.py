@@ -11,7 +11,7 @@ from viaduct.errors import BadValue
 from viaduct.recipes import Recipe, Thor
 from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
-from viaduct.training.summary import commit
+from viaduct.training.summary import read_commit
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DumpOptions:
 
 
 class Dumping(Callback):
-    """Holds a `Dump` of the network as it computes, and of the weights that the optimizer holds."""
+    """Dumps the network that computes and the master weights, through a `Dump`."""
 
     every_rank = True
     needs_every_step = True
@@ -61,7 +61,7 @@ class Dumping(Callback):
             options.level,
             options.statistics_only,
             weights=computation.master,
-            settings=settings_of(training),
+            settings=describe_settings(training),
             rank=training.group.rank,
             ranks=training.group.ranks,
             first_step=training.step,
@@ -100,7 +100,8 @@ class Dumping(Callback):
             self.dump.close()
 
 
-def settings_of(training: Training) -> dict[str, str]:
+def describe_settings(training: Training) -> dict[str, str]:
+    """Return the settings that a comparison of dumps shows and judges by."""
     recipe = training.recipe
     return {
         "device": training.device.NAME,
@@ -109,5 +110,5 @@ def settings_of(training: Training) -> dict[str, str]:
         "mode": training.mode,
         "deterministic": "yes" if recipe.deterministic else "no",
         "seed": str(recipe.seed),
-        "commit": commit(),
+        "commit": read_commit(),
     }

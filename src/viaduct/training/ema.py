@@ -3,8 +3,8 @@
     decay   = min(d, (1 + t) / (10 + t))          t: updates so far, this one included; TensorFlow's num_updates
     average = decay * average + (1 - decay) * v
 
-Evaluation uses the averages: meanwhile they are copied into the network's own tensors, which compiled code and captured
-graphs hold on to, and the weights are copied back afterwards. A checkpoint has both: `model.safetensors` the weights
+For an evaluation the averages are copied into the network's own tensors, because compiled code and captured graphs
+refer to those; the weights are copied back afterwards. A checkpoint has both: `model.safetensors` the weights
 that training continues from, `ema.safetensors` the averages.
 """
 
@@ -21,12 +21,13 @@ from viaduct.training.precision import Computation
 
 
 class AveragedWeights:
-    """Exponential moving averages over the optimizer steps, on the device in fp32."""
+    """Moving averages of a model's floating-point parameters and buffers, on the device in fp32."""
 
     def __init__(self, part: Ema, model: nn.Module) -> None:
         self.part = part
         self.updates = 0
-        self.weights = find_averaged_tensors(model)
+        state = model.state_dict(keep_vars=True)
+        self.weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
         self.values = {name: tensor.detach().clone() for name, tensor in self.weights.items()}
 
     @torch.no_grad()
@@ -37,11 +38,11 @@ class AveragedWeights:
     @property
     def decay(self) -> float:
         """Decay of the update that was last made."""
-        warm = (1 + self.updates) / (10 + self.updates)
-        return min(self.part.decay, warm) if self.part.num_updates else self.part.decay
+        warmup = (1 + self.updates) / (10 + self.updates)
+        return min(self.part.decay, warmup) if self.part.num_updates else self.part.decay
 
     def share_after(self, updates: Tensor) -> Tensor:
-        """Return 1 - decay of the update with this number, computed on the device; `decay` is the host's."""
+        """Return 1 - decay of the update with this number, computed on the device, unlike `decay`."""
         decay = torch.full_like(updates, self.part.decay)
         if self.part.num_updates:
             decay = torch.minimum(decay, (1 + updates) / (10 + updates))
@@ -94,8 +95,3 @@ class AveragedWeights:
         self.updates = updates
         for name, value in self.values.items():
             value.copy_(tensors[name])
-
-
-def find_averaged_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors that have an average: all floating-point parameters and buffers of a state dict."""
-    return {name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if tensor.is_floating_point()}

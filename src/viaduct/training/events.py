@@ -1,4 +1,8 @@
-"""TensorBoard event files, written without TensorBoard: scalars are four protobuf fields."""
+"""Writes TensorBoard event files without TensorBoard, field by field of their protobuf messages.
+
+The functions below `EventFile` encode one field each; the numbers of fields are those of event.proto, summary.proto and
+graph.proto in TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +41,9 @@ class EventFile:
         image = varint(1, height) + varint(2, width) + varint(3, RGB) + message(4, encoded)
         self._write(varint(2, step) + message(5, message(1, text(1, tag) + message(4, image))))
 
-    def histograms(self, step: int, found: dict[str, dict[str, Any]]) -> None:
+    def histograms(self, step: int, by_tag: dict[str, dict[str, Any]]) -> None:
         """Write histograms: of each min, max, num, sum, sum_squares and counts in bins of equal width."""
-        values = b"".join(message(1, text(1, tag) + message(5, histogram(found[tag]))) for tag in found)
+        values = b"".join(message(1, text(1, tag) + message(5, histogram(by_tag[tag]))) for tag in by_tag)
         self._write(varint(2, step) + message(5, values))
 
     def graph(self, nodes: list[tuple[str, str, list[str]]]) -> None:
@@ -51,9 +55,8 @@ class EventFile:
         self._write(message(4, encoded + message(4, varint(1, PRODUCER))))
 
     def _write(self, fields: bytes) -> None:
-        wall_time = b"\x09" + struct.pack("<d", time.time())
         with self._path.open("ab") as file:
-            file.write(frame(wall_time + fields))
+            file.write(frame(double(1, time.time()) + fields))
 
 
 def varint(field: int, value: int) -> bytes:
@@ -68,20 +71,17 @@ def double(field: int, value: float) -> bytes:
     return pack_varint(field << 3 | 1) + struct.pack("<d", value)
 
 
-def doubles(field: int, values: list[float]) -> bytes:
-    return message(field, struct.pack(f"<{len(values)}d", *values))
-
-
-def histogram(found: dict[str, Any]) -> bytes:
+def histogram(values: dict[str, Any]) -> bytes:
     """Return TensorFlow's HistogramProto: each bin has a count and its upper edge; the first begins at the minimum."""
-    counts, low, high = found["counts"], found["min"], found["max"]
+    counts, low, high = values["counts"], values["min"], values["max"]
     width = (high - low) / len(counts)
     edges = [low + width * (number + 1) for number in range(len(counts))]
     edges[-1] = high
-    numbers = (low, high, found["num"], found["sum"], found["sum_squares"])
+    numbers = (low, high, values["num"], values["sum"], values["sum_squares"])
     head = b"".join(double(field, float(value)) for field, value in enumerate(numbers, start=1))
-    # An empty bin below the minimum: readers take an edge before the first for minus infinity.
-    return head + doubles(6, [low, *edges]) + doubles(7, [0.0, *map(float, counts)])
+    # Readers take the lower edge of the first bin for minus infinity: begin with an empty bin below the minimum.
+    repeated = struct.Struct(f"<{len(counts) + 1}d")
+    return head + message(6, repeated.pack(low, *edges)) + message(7, repeated.pack(0.0, *map(float, counts)))
 
 
 def text(field: int, value: str) -> bytes:

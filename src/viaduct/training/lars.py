@@ -1,4 +1,4 @@
-"""LARS in its two published forms, which differ in where the trust ratio stands.
+"""LARS in its two published forms, which differ in what the trust ratio scales.
 
 contrib (TensorFlow); g is the gradient of the loss with its L2 term:
 
@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from viaduct.recipes import LarsForm
-from viaduct.training.optimizer_support import DeviceRateSupport
-from viaduct.training.tensor_lists import decayed_gradients, descend
+from viaduct.training.optimizer_support import DeviceRateSupport, decayed_gradients, descend
 
 FullNorms = Callable[[list[Tensor], Tensor], Tensor]
 Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], FullNorms], None]
@@ -38,7 +37,7 @@ class LarsSupport(DeviceRateSupport):
 
 
 class LarsOptimizer(torch.optim.Optimizer):
-    """LARS in one of its two forms; groups with `adapted` true have trust ratios."""
+    """LARS in one of its two forms; parameter groups with `adapted` true have trust ratios."""
 
     support = LarsSupport
 
@@ -123,5 +122,5 @@ def find_trust_ratios(
     """Return the norms of the weights, those of the gradients and the trust ratios, one for each parameter."""
     weight_norms = full_norms(parameters, torch.stack(torch._foreach_norm(parameters)))
     gradient_norms = full_norms(parameters, torch.stack(torch._foreach_norm(gradients)))
-    below = gradient_norms + group["weight_decay"] * weight_norms + group["epsilon"]
-    return weight_norms, gradient_norms, group["trust"] * weight_norms / below
+    denominator = gradient_norms + group["weight_decay"] * weight_norms + group["epsilon"]
+    return weight_norms, gradient_norms, group["trust"] * weight_norms / denominator

@@ -1,8 +1,8 @@
 """The choice between two layouts: the whole network on each rank (data), or a classifier split by classes (hybrid).
 
-The classifier is found by a forward pass of two blank images: the network's output must be that of one dense layer, at
-most in another dtype. So it is found in a network of the user's own, too. A network that computes something from its
-logits is refused: a rank has only some of them.
+The classifier is found by a forward pass of two blank images: the network's output must be the output of one dense
+layer, or a cast of it. This works for any network, also the user's own. A network that computes something from its
+logits cannot be hybrid: a rank has the logits of some classes only.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from viaduct.recipes import CrossEntropy, Recipe, Thor
 from viaduct.training.distributed import Group
 
 SLOTS = {"AdamW": 2, "RmsProp": 2}
-"""fp32 numbers that an optimizer keeps for each parameter; 1 for optimizers that are not listed."""
-
-
+"""Numbers in fp32 that an optimizer keeps for each parameter; 1 for optimizers that are not listed."""
 CONSIDERED = (
     "considered were the whole network on each rank, and its classifier cut by classes; "
     "convolutions are not cut, nor are layers spread over ranks"
@@ -35,7 +33,7 @@ CONSIDERED = (
 class Layout:
     """Decision between data and hybrid, with its reasons."""
 
-    classifier: str | None  # the layer that is shared out; None: data
+    classifier: str | None  # name of the layer that is split; None: data
     reasons: tuple[str, ...] = ()
 
     def describe(self) -> str:
@@ -45,7 +43,7 @@ class Layout:
 
 
 class CannotSplit(Exception):
-    """Why a run cannot be hybrid."""
+    """A run cannot be hybrid; the message is the reason."""
 
 
 def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
@@ -59,13 +57,13 @@ def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
     if group.ranks == 1:
         return Layout(None, ("one rank has everything",))
     try:
-        refuse_parts(recipe, group)
+        refuse_unsplittable(recipe, group)
         name, layer = find_classifier(model, recipe)
     except CannotSplit as reason:
         if mode == "auto":
             return Layout(None, (f"hybrid cannot be: {reason}",))
         error = BadValue(f"parallel.mode hybrid cannot be: {reason}.", "Take --parallel data.")
-        error.told = not group.first  # all ranks find the same
+        error.is_silent = not group.is_first  # all ranks find the same
         raise error from None
     cluster = Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks)
     comparison = compare_layouts(measure_classifier(recipe, layer), cluster)
@@ -74,10 +72,10 @@ def choose_layout(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
     return Layout(name if is_split else None, (*comparison.reasons(), *considered))
 
 
-def refuse_parts(recipe: Recipe, group: Group) -> None:
-    """Raise CannotSplit for parts of the recipe that need whole layers, or all logits of an image in one place."""
+def refuse_unsplittable(recipe: Recipe, group: Group) -> None:
+    """Raise CannotSplit for a recipe that needs whole layers, or all logits of an image in one place."""
     if recipe.parallel.reduce == "sum":
-        raise CannotSplit("gradients of the ranks are summed (parallel.reduce), and ranks of a classifier have parts")
+        raise CannotSplit("parallel.reduce sums the ranks' gradients, and each rank has those of its own classes only")
     if not isinstance(recipe.loss, CrossEntropy):
         raise CannotSplit("a loss of your own needs the logits of all classes in one place")
     if recipe.metrics:
@@ -115,14 +113,18 @@ def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
         if type(layer) is nn.Linear and layer.out_features == classes
     }
     outputs: dict[str, Tensor] = {}
-    hooks = [layer.register_forward_hook(record_output(outputs, name)) for name, layer in layers.items()]
+
+    def record_output(name: str) -> Any:
+        return lambda layer, inputs, output: outputs.update({name: output})
+
+    hooks = [layer.register_forward_hook(record_output(name)) for name, layer in layers.items()]
     try:
         with keep_unchanged(model), torch.enable_grad():
-            answer = model.train()(torch.zeros(2, 3, size, size))
+            result = model.train()(torch.zeros(2, 3, size, size))
     finally:
         for hook in hooks:
             hook.remove()
-    logits, *auxiliary = answer if isinstance(answer, tuple) else (answer,)
+    logits, *auxiliary = result if isinstance(result, tuple) else (result,)
     if auxiliary:
         raise CannotSplit(
             "the network has an auxiliary head, a second classifier of as many classes that would stay whole "
@@ -130,21 +132,12 @@ def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
         )
     matches = [name for name, output in outputs.items() if is_cast_of(logits, output)]
     if len(matches) != 1:
-        raise CannotSplit(f"the network's answer is not that of an nn.Linear with {classes:,} outputs")
+        raise CannotSplit(f"the network's output is not that of an nn.Linear with {classes:,} outputs")
     return matches[0], layers[matches[0]]
 
 
-def record_output(outputs: dict[str, Tensor], name: str) -> Any:
-    """Return a hook that stores the output of a layer under its name."""
-
-    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        outputs[name] = output
-
-    return note
-
-
 def is_cast_of(logits: Tensor, output: Tensor) -> bool:
-    """Return True if the logits are the output or a cast of it, judged by autograd's graph."""
+    """Return True if the logits are the output itself or a cast of it, by autograd's graph."""
     if logits is output:
         return True
     node = logits.grad_fn

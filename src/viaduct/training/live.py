@@ -1,15 +1,15 @@
 """A web page that shows a run while it goes on: `viaduct train … --watch`.
 
-    page = LivePage(Path("runs/try1"), port=0)      # listens on 127.0.0.1 only; page.url is what to open
-    page.follow(lambda: (step, steps))              # the current step, in the process that trains
+    page = LivePage(Path("runs/try1"), port=0)      # listens on 127.0.0.1 only; page.url is the address to open
+    page.follow(lambda: (step, steps))              # a function for the current step, in the process that trains
     page.show_ending(Ending("finished", "Finished after step 600."))
     page.close()
 
-    /              the page, made by `reporting`; its script reloads it while the run goes on
+    /              the page, made by `reporting`; its script asks for /data.json?since= and reloads the page on a change
     /data.json     state and curves; with `?since=…` the state alone, after 2 to 15 seconds or when the run ends
     /images/…      the sheets of input images in RUN/images
 
-Files are read only when a request comes, and of files that grow only the added lines. Needs no torch.
+Files are read only when a request comes; of files that grow, only the added lines are read. Needs no torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from http import HTTPStatus
@@ -53,7 +53,7 @@ from viaduct.reporting import (
     render_page,
 )
 from viaduct.reporting.thinning import thin
-from viaduct.training.curves import NOISE, curves, evaluation_table, write_percent
+from viaduct.training.curves import NOISE, build_curves, build_evaluation_table, format_percent
 from viaduct.training.run_reader import IMAGE, RunContents, RunReader, open_regular, spread, step_of_image
 
 LOOPBACK = "127.0.0.1"
@@ -65,12 +65,13 @@ Any port is allowed: the near end of a tunnel (`ssh -L`) has its own.
 MAX_POINTS = 400  # of a curve
 MAX_LAYERS = 12  # parameters whose histograms are drawn, each with its gradient
 EARLIER_IMAGES = 10  # links to earlier sheets
-WAIT_S, IDLE_WAIT_S = 2.0, 15.0  # until `?since` is answered; for a hidden tab (`idle`), and at most
-PAGE_TIME_SHARE = 0.01  # of the time should go into making pages: they slow down training that is bound by Python
+WAIT_S = 2.0  # at least, until `?since` is answered
+IDLE_WAIT_S = 15.0  # at most, and for a hidden tab, which adds `idle` to its request
+MAX_RENDER_SHARE = 0.01  # of the time goes into rendering pages: they slow down training that is bound by Python
 FAREWELL_S = 3.0  # at most, for open pages to load the version that says how the run ended
-QUIET_S = 0.4  # without a request: a page has also loaded the images of its last version
-PNG = b"\x89PNG\r\n\x1a\n"
-PNG_HEAD_BYTES = 24  # signature, and the beginning of the first chunk with width and height
+QUIET_S = 0.4  # without a request: then a page has also loaded the images of its last version
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+PNG_HEAD_BYTES = 24  # signature, length and type of the first chunk, width, height
 MAX_IMAGE_BYTES = 64 << 20
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
 TONES: dict[str, Tone] = {"finished": "good", "interrupted": "warn", "stopped": "bad"}
@@ -86,7 +87,7 @@ class Ending:
 
 
 class Served(Protocol):
-    """Content that the server asks for: the page, the state behind it, and images."""
+    """Interface of a page to its server; `closed` ends connections without an answer."""
 
     closed: bool
 
@@ -96,7 +97,7 @@ class Served(Protocol):
 
 
 class LivePage:
-    """Serves the page of one run from a thread that does not keep the process alive."""
+    """Serves the page of one run from a daemon thread."""
 
     def __init__(self, run: Path, port: int = 0) -> None:
         self.run = run
@@ -106,8 +107,8 @@ class LivePage:
         self._position: Callable[[], tuple[int, int]] | None = None
         self._reader = RunReader(run)
         self._lock = threading.Lock()
-        self._rendered: dict[tuple[str, str], str] = {}
-        self._seconds = 0.0  # of processor time for the last page
+        self._rendered: dict[tuple[str, str], str] = {}  # the newest page, by version of the run and `layers`
+        self._render_seconds = 0.0  # of processor time for the last page
         self._visitors = Visitors()
         self._server = open_server(self, port)
         self.port: int = self._server.server_address[1]
@@ -121,7 +122,7 @@ class LivePage:
         return f"http://{LOOPBACK}:{self.port}/"
 
     def follow(self, position: Callable[[], tuple[int, int]]) -> None:
-        """Show the step and number of steps that `position` returns; log lines come less often."""
+        """Show the step and the number of steps that `position` returns, which changes more often than log lines."""
         self._position = position
 
     def show_ending(self, ending: Ending) -> None:
@@ -151,15 +152,18 @@ class LivePage:
         return contents, describe_state(self.run, contents, position, ending)
 
     def render(self, layers: str) -> tuple[str, bool]:
-        """Return the page, and True if it is the last version, which says how the run ended."""
+        """Return the page, and True if it is the last version, which says how the run ended.
+
+        `layers` has patterns of the parameters whose histograms are shown.
+        """
         contents, state = self.read_state()
         with self._lock:
             key = (contents.version, layers)
             if key not in self._rendered:
-                begun = time.thread_time()
+                start = time.thread_time()
                 page = build_page(self.run, contents, state, self.ending if state["ended"] else None, layers)
-                self._rendered = {key: render_page(page)}  # the newest only
-                self._seconds = time.thread_time() - begun
+                self._rendered = {key: render_page(page)}
+                self._render_seconds = time.thread_time() - start
             return self._rendered[key], state["ended"] is not None
 
     def read_image(self, path: str) -> bytes | None:
@@ -167,40 +171,38 @@ class LivePage:
         return read_image(self.run, path)
 
     def answer_page(self, query: dict[str, list[str]]) -> str:
-        text, is_last = self.render(query.get("layers", [""])[-1][:200])
+        html, is_last = self.render(query.get("layers", [""])[-1][:200])
         self._visitors.note_request()
         self._visitors.note_page(is_last)
-        return text
-
-    def _choose_wait(self, idle: bool) -> float:
-        """Return the seconds until the next state is answered: longer where a page takes long to make."""
-        return IDLE_WAIT_S if idle else min(max(WAIT_S, self._seconds / PAGE_TIME_SHARE), IDLE_WAIT_S)
+        return html
 
     def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
         if "since" in query:
+            wait_s = IDLE_WAIT_S if "idle" in query else max(WAIT_S, self._render_seconds / MAX_RENDER_SHARE)
             with self._visitors.waiting():
-                self.ended.wait(self._choose_wait("idle" in query))
+                self.ended.wait(min(wait_s, IDLE_WAIT_S))
             return self.read_state()[1]
         contents, state = self.read_state()
-        return state | {"curves": [record_chart(chart) for chart in thin_curves(contents)]}
+        return state | {"curves": [chart_to_json(chart) for chart in thin_curves(contents)]}
 
 
 class Visitors:
-    """Counts open pages, so that a run that ends can wait until they have loaded their last version."""
+    """Counts open pages, so that a run that has ended waits until they have loaded their last version."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting = 0  # requests for the next state that are not answered yet
         self._answered_at = -math.inf  # when the latest of these requests was answered
         self._last_versions = 0  # pages that have loaded the last version
-        self._quiet_since = -math.inf  # time of the latest request for a page or an image
+        self._requested_at = -math.inf  # time of the latest request for a page or an image
 
     def note_request(self) -> None:
         with self._changed:
-            self._quiet_since = time.monotonic()
+            self._requested_at = time.monotonic()
 
     @contextlib.contextmanager
-    def waiting(self) -> Any:
+    def waiting(self) -> Iterator[None]:
+        """Count a request for the next state while it waits within the block."""
         with self._changed:
             self._waiting += 1
         try:
@@ -218,12 +220,12 @@ class Visitors:
     def say_farewell(self, ended: threading.Event) -> None:
         """Set `ended`; wait until each page that was waiting has loaded its last version, at most twice FAREWELL_S."""
         with self._changed:
-            asks_again = time.monotonic() - self._answered_at < 1.0  # a page whose next request is about to come
-            expected = max(self._waiting, int(asks_again))
+            is_between_requests = time.monotonic() - self._answered_at < 1.0  # an open page will ask again at once
+            expected = max(self._waiting, int(is_between_requests))
             ended.set()
             self._changed.wait_for(lambda: self._last_versions >= expected, FAREWELL_S)
         end = time.monotonic() + FAREWELL_S
-        while expected and time.monotonic() - self._quiet_since < QUIET_S and time.monotonic() < end:
+        while expected and time.monotonic() - self._requested_at < QUIET_S and time.monotonic() < end:
             time.sleep(0.05)
 
 
@@ -235,17 +237,18 @@ class Server(ThreadingHTTPServer):
     page: Served
 
     def server_bind(self) -> None:
-        """Bind without asking the resolver for this machine's name; http.server would ask it."""
+        """Bind without resolving this machine's name, as http.server would."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = LOOPBACK, self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Pass over a closed or silent connection; print any other error, which is a bug of ours."""
+        """Ignore a closed or silent connection; print any other error, which is a bug of ours."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
 
 def open_server(page: Served, port: int, flag: str = "--watch-port") -> Server:
+    """Return a server of a page; `flag` is named if the port cannot be used."""
     server = bind(port, flag)
     server.page = page
     return server
@@ -271,7 +274,10 @@ def check_port(port: int) -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD of /, /data.json and the images; refuses other methods, addresses and host names."""
+    """Answers GET and HEAD of /, /data.json and the images; refuses other methods, addresses and host names.
+
+    http.server calls `do_METHOD`; `__getattr__` gives it the method for each.
+    """
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "viaduct", ""
@@ -286,12 +292,13 @@ class Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def answer(self) -> None:
+        """Answer GET or HEAD; refuse a request without exactly one Host header of this machine (see HOST)."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not HOST.fullmatch(hosts[0].strip()):
             self.send_text(HTTPStatus.FORBIDDEN, "This page is served as 127.0.0.1 or localhost only.")
             return
-        path, _, text = self.path.partition("?")
-        query = parse_qs(text)
+        path, _, query_string = self.path.partition("?")
+        query = parse_qs(query_string)
         if self.server.page.closed:
             self.close_connection = True
             return
@@ -305,7 +312,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_text(HTTPStatus.NOT_FOUND, "There is no such address: / is the page, /data.json its figures.")
 
     def refuse_method(self) -> None:
-        self.close_connection = True  # a body that was sent is not read
+        self.close_connection = True  # the request may have a body, which is not read
         self.send_text(HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only.", {"Allow": "GET, HEAD"})
 
     def send_text(self, status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> None:
@@ -313,7 +320,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def send(self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        fixed = {
+        always = {
             "Content-Type": kind,
             "Content-Length": str(len(body)),
             "Cache-Control": "no-store",
@@ -322,7 +329,7 @@ class Handler(BaseHTTPRequestHandler):
             "Content-Security-Policy": "frame-ancestors 'none'",
             "Referrer-Policy": "no-referrer",
         }
-        for name, value in (fixed | (headers or {})).items():
+        for name, value in (always | (headers or {})).items():
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")
@@ -344,7 +351,7 @@ def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> byt
             image: bytes = file.read(max_bytes)
     except OSError:
         return None
-    return image if image.startswith(PNG) and len(image) >= PNG_HEAD_BYTES else None
+    return image if image.startswith(PNG_SIGNATURE) and len(image) >= PNG_HEAD_BYTES else None
 
 
 def read_size(run: Path, name: str) -> tuple[int, int] | None:
@@ -353,7 +360,7 @@ def read_size(run: Path, name: str) -> tuple[int, int] | None:
     return (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")) if head else None
 
 
-# What a page says ----------------------------------------------------------------------------------------------------
+# Contents of the page ------------------------------------------------------------------------------------------------
 
 
 def describe_state(
@@ -381,7 +388,7 @@ def describe_state(
 
 
 def build_tiles(state: dict[str, Any]) -> list[Tile]:
-    """Return the headline figures; while a run goes on their number and order stay the same."""
+    """Return the headline figures; while a run goes on, always the same ones in the same order."""
     step, steps, validation = state["step"], state["steps"], state["validation"]
     epoch, loss, rate, left = (state[name] for name in ("epoch", "loss", "images_per_s", "seconds_left"))
     notes = [f"{math.floor(100 * min(1.0, step / steps))} % of {steps:,}"] if steps else []
@@ -391,17 +398,17 @@ def build_tiles(state: dict[str, Any]) -> list[Tile]:
         Tile("training loss", "–" if loss is None else f"{loss:.4g}", "at the last log line"),
         Tile(
             "validation top-1",
-            write_percent(validation["top1"]) if validation else "–",
+            format_percent(validation["top1"]) if validation else "–",
             f"at step {validation['step']:,}" if validation else "not evaluated yet",
         ),
         Tile("images/s", "–" if rate is None else f"{rate:,.0f}", "at the last log line"),
     ]
     if not state["ended"]:
-        tiles.append(Tile("time left", "–" if left is None else write_time(left), "without evaluations"))
+        tiles.append(Tile("time left", "–" if left is None else format_time(left), "without evaluations"))
     return tiles
 
 
-def write_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -411,49 +418,53 @@ def write_time(seconds: float) -> str:
 
 
 def build_page(run: Path, contents: RunContents, state: dict[str, Any], ending: Ending | None, layers: str) -> Page:
+    """Return the page with the sections that the run has contents for."""
     sections = []
     if charts := thin_curves(contents):
         sections.append(Section("Curves", "", charts))
     if contents.evaluations:
-        sections.append(Section("Evaluations", "", [evaluation_table(contents.evaluations)]))
+        sections.append(Section("Evaluations", "", [build_evaluation_table(contents.evaluations)]))
     if any(contents.histograms.values()):
-        sections.append(histogram_section(contents, layers))
+        sections.append(build_histograms(contents, layers))
     if contents.images and (size := read_size(run, contents.images[-1])):
-        sections.append(image_section(contents, size))
+        newest, earlier = contents.images[-1], spread(contents.images[:-1], EARLIER_IMAGES)
+        links = [Link(f"step {step_of_image(name):,}", f"images/{name}") for name in earlier]
+        caption = f"Input images of step {step_of_image(newest):,}"
+        sections.append(Section("Input images", "", [ImageSheet(f"images/{newest}", caption, *size, links)]))
     return Page(
         contents.name or run.absolute().name,
         f"run {run.absolute()}",
         build_tiles(state),
         sections,
-        lead_parts(contents, ending),
+        build_callouts(contents, ending),
         kind="live",
         version=contents.version,
         ended=ending is not None,
     )
 
 
-def lead_parts(contents: RunContents, ending: Ending | None) -> list[Part]:
+def build_callouts(contents: RunContents, ending: Ending | None) -> list[Part]:
     """Return the callouts at the top: how the run ended, or that no log line exists yet; that it trains on noise."""
-    lead: list[Part] = []
+    callouts: list[Part] = []
     if ending is not None:
-        lead.append(Callout(TONES[ending.kind], ending.sentence, ending.remarks))
+        callouts.append(Callout(TONES[ending.kind], ending.sentence, ending.remarks))
     elif not contents.logs:
-        lead.append(Callout("muted", "The run is starting; its first log line is not written yet."))
+        callouts.append(Callout("muted", "The run is starting; its first log line is not written yet."))
     if contents.record.get("data") == str(SYNTHETIC):
-        lead.append(Callout("warn", NOISE))
-    return lead
+        callouts.append(Callout("warn", NOISE))
+    return callouts
 
 
 def thin_curves(contents: RunContents) -> list[LineChart]:
     """Return the curves, each thinned to MAX_POINTS."""
-    charts = curves(contents.logs, contents.evaluations)
+
+    def thin_series(series: Series) -> Series:
+        values = [keep_finite(value) for value in series.y]
+        kept = thin(np.array(values, dtype=np.float64), MAX_POINTS)
+        return Series(series.name, [series.x[index] for index in kept], [values[index] for index in kept])
+
+    charts = build_curves(contents.logs, contents.evaluations)
     return [replace(chart, series=[thin_series(series) for series in chart.series]) for chart in charts]
-
-
-def thin_series(series: Series) -> Series:
-    values = [keep_finite(value) for value in series.y]
-    kept = thin(np.array(values, dtype=np.float64), MAX_POINTS)
-    return Series(series.name, [series.x[index] for index in kept], [values[index] for index in kept])
 
 
 def keep_finite(value: Any) -> float | None:
@@ -463,15 +474,15 @@ def keep_finite(value: Any) -> float | None:
     return value if abs(value) < 1e300 else None
 
 
-def record_chart(chart: LineChart) -> dict[str, Any]:
+def chart_to_json(chart: LineChart) -> dict[str, Any]:
     series = [{"name": line.name, "step": list(line.x), "value": list(line.y)} for line in chart.series]
     return {"title": chart.title, "unit": chart.unit, "series": series}
 
 
-def histogram_section(contents: RunContents, layers: str) -> Section:
+def build_histograms(contents: RunContents, layers: str) -> Section:
     """Return the histograms of up to MAX_LAYERS parameters and their gradients.
 
-    `layers` has the patterns of their names, such as 'stages.2*,head*'; empty: all parameters.
+    `layers` has patterns of parameter names, such as 'stages.2*,head*'; empty: all parameters.
     """
     parameters, gradients = contents.histograms["parameters"], contents.histograms["gradients"]
     names = list(dict.fromkeys([*parameters, *gradients]))
@@ -484,14 +495,7 @@ def histogram_section(contents: RunContents, layers: str) -> Section:
             parts.append(HistogramSteps(name, parameters[name]))
         if name in gradients:
             parts.append(HistogramSteps(f"{name}, gradient", gradients[name]))
-    text = f"{len(shown)} of {len(names)} parameters."
+    lead = f"{len(shown)} of {len(names)} parameters."
     if len(shown) < len(names):
-        text += " Others by name: add ?layers=head*,stages.2* to the address."
-    return Section("Histograms", text, parts)
-
-
-def image_section(contents: RunContents, size: tuple[int, int]) -> Section:
-    newest, earlier = contents.images[-1], spread(contents.images[:-1], EARLIER_IMAGES)
-    links = [Link(f"step {step_of_image(name):,}", f"images/{name}") for name in earlier]
-    caption = f"Input images of step {step_of_image(newest):,}"
-    return Section("Input images", "", [ImageSheet(f"images/{newest}", caption, *size, links)])
+        lead += " Others by name: add ?layers=head*,stages.2* to the address."
+    return Section("Histograms", lead, parts)

@@ -1,8 +1,8 @@
 """Log lines in the formats of the reference systems, so that scripts which parse their logs can parse ours.
 
-DEFAULT_FORMAT (a table of steps) · tf (Estimator) · dll (DLLogger, also as JSON lines in RUN/log.json) · events (the
-timing log of the Ascend port, also alone in RUN/event_log.txt) · mindspore (the book's). Every line goes to stdout and
-to RUN/log.txt.
+The formats are DEFAULT_FORMAT (a table of steps), tf (Estimator), dll (DLLogger; also as JSON lines in RUN/log.json),
+events (the timing log of the Ascend port; also without other lines in RUN/event_log.txt) and mindspore (the book's).
+Every line goes to stdout and to RUN/log.txt.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from viaduct.training.output_streams import print_line
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-
 EVENT_LOG = "event_log.txt"
 
 
 class Lines(Callback):
-    """Base of the log formats; each subclass says which lines it prints."""
+    """Base of the log formats; a subclass writes its lines in the events of a callback."""
 
     def start(self, training: Training) -> None:
         self.path = training.run.path / "log.txt"
         self.start_lines(training)
 
-    def start_lines(self, training: Training) -> None: ...
+    def start_lines(self, training: Training) -> None:
+        """Write the first lines; subclasses override it instead of `start`."""
 
     def write_line(self, line: str) -> None:
         """Print a line and append it to RUN/log.txt."""
@@ -124,11 +124,12 @@ class Dll(Lines):
     def start_lines(self, training: Training) -> None:
         self.began = time.monotonic()
         self.rates: list[float] = []
-        self.marks: list[float] = []
-        self.last: dict[str, float] = {}
+        self.batch_ends: list[float] = []  # of the last evaluation
+        self.last: dict[str, float] = {}  # results of the last evaluation
         self.json = training.run.path / "log.json"
 
     def emit(self, step: tuple[int, ...], data: dict[str, float]) -> None:
+        """Write values; `step` is (epoch, step), or empty for results of the whole run."""
         now = datetime.now()
         values = "  ".join(f"{name} : {value:g}" for name, value in data.items())
         self.write_line(f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {values}")
@@ -149,11 +150,11 @@ class Dll(Lines):
 
     def evaluating(self, training: Training, done: int, total: int) -> None:
         training.device.synchronize()
-        self.marks = [*(self.marks if done > 1 else []), time.monotonic()]
+        self.batch_ends = [*(self.batch_ends if done > 1 else []), time.monotonic()]
 
     def evaluation(self, training: Training, score: Score) -> None:
         self.last = {"top1_accuracy": score.top1, "top5_accuracy": score.top5, **score.own}
-        self.last |= {"eval_throughput": score.count / max(score.seconds, 1e-9), **latencies(self.marks)}
+        self.last |= {"eval_throughput": score.count / max(score.seconds, 1e-9), **compute_latencies(self.batch_ends)}
 
     def end(self, training: Training, outcome: str) -> None:
         steady = self.rates[1:] or self.rates  # the first window holds the warm-up
@@ -163,9 +164,9 @@ class Dll(Lines):
             self.emit((), self.last)
 
 
-def latencies(marks: list[float]) -> dict[str, float]:
+def compute_latencies(batch_ends: list[float]) -> dict[str, float]:
     """Return mean and percentiles of the milliseconds per evaluation batch."""
-    gaps = [1000 * (after - before) for before, after in pairwise(marks)]
+    gaps = [1000 * (after - before) for before, after in pairwise(batch_ends)]
     if len(gaps) < 2:
         return {}
     cuts = quantiles(gaps, n=100, method="inclusive")
@@ -184,70 +185,63 @@ class Events(Lines):
 
     def start_lines(self, training: Training) -> None:
         self.event_log = training.run.path / EVENT_LOG
-        self.work = f"work {find_device_index()}"
+        self.namespace = f"work {find_device_index()}"
         epochs = math.ceil(training.progress.pace.epochs_at(training.steps))
         for kind in ("benchmark_start", "pre_process_event", "init_start", "init_end"):
-            self.event(training, kind)
+            self.write_event(training, kind)
         batch = training.recipe.data.global_batch
-        self.value(training, "global_batch_size", str(batch), f"num_train_epochs:{epochs}")
-        self.enter(training, training.step < training.steps)
+        self.write_value(training, "global_batch_size", str(batch), f"num_train_epochs:{epochs}")
+        self.start_epoch(training, training.step < training.steps)
 
     def write_line(self, line: str) -> None:
         super().write_line(line)
         append(self.event_log, line)
 
-    def event(self, training: Training, kind: str) -> None:
-        self.write_line(f"namespace:{self.work},time_ts:{self.now()},event_type:{kind}, root_dir:{training.run.path}")
+    def write_event(self, training: Training, kind: str) -> None:
+        now = int(time.time() * 1000)
+        self.write_line(f"namespace:{self.namespace},time_ts:{now},event_type:{kind}, root_dir:{training.run.path}")
 
-    def value(self, training: Training, key: str, value: str, more: str = "") -> None:
-        fields = ",".join(filter(None, (f"key:{key},value:{value}", more, f"root_dir:{training.run.path}")))
-        self.write_line(f"namespace:{self.work},time_ts:{self.now()}, {fields}")
+    def write_value(self, training: Training, key: str, value: str, more: str) -> None:
+        fields = f"key:{key},value:{value},{more},root_dir:{training.run.path}"
+        self.write_line(f"namespace:{self.namespace},time_ts:{int(time.time() * 1000)}, {fields}")
 
-    def enter(self, training: Training, another: bool) -> None:
-        self.inside = another
-        if another:
-            self.event(training, "epoch_start")
+    def start_epoch(self, training: Training, has_steps: bool) -> None:
+        self.is_in_epoch = has_steps
+        if has_steps:
+            self.write_event(training, "epoch_start")
 
-    def leave(self, training: Training) -> None:
-        if self.inside:
-            self.event(training, "epoch_stop")
-        self.inside = False
-
-    def now(self) -> int:
-        return int(time.time() * 1000)
+    def stop_epoch(self, training: Training) -> None:
+        if self.is_in_epoch:
+            self.write_event(training, "epoch_stop")
+        self.is_in_epoch = False
 
     def log(self, training: Training, record: LogRecord) -> None:
-        self.value(training, "loss", f"{record.loss:g}", f"step:{record.step}")
+        self.write_value(training, "loss", f"{record.loss:g}", f"step:{record.step}")
 
     def evaluating(self, training: Training, done: int, total: int) -> None:
         if done == 1:
-            if is_epoch_end(training):
-                self.leave(training)
-            self.event(training, "eval_start")
+            if training.progress.is_epoch_end:
+                self.stop_epoch(training)
+            self.write_event(training, "eval_start")
 
     def evaluation(self, training: Training, score: Score) -> None:
-        self.event(training, "eval_stop")
+        self.write_event(training, "eval_stop")
         for key, value in (
             ("eval_accuracy", score.top1),
             ("eval_accuracy_top5", score.top5),
             ("eval_loss", score.loss),
             *((f"eval_{name}", value) for name, value in score.own.items()),
         ):
-            self.value(training, key, f"{value:g}", f"step:{training.step}")
+            self.write_value(training, key, f"{value:g}", f"step:{training.step}")
 
     def step(self, training: Training) -> None:
-        if is_epoch_end(training):
-            self.leave(training)
-            self.enter(training, training.step < training.steps and not training.progress.stop_reason)
+        if training.progress.is_epoch_end:
+            self.stop_epoch(training)
+            self.start_epoch(training, training.step < training.steps and not training.progress.stop_reason)
 
     def end(self, training: Training, outcome: str) -> None:
-        self.leave(training)
-        self.event(training, "benchmark_stop")
-
-
-def is_epoch_end(training: Training) -> bool:
-    """Return True after the last step of an epoch."""
-    return training.step % training.progress.pace.steps_per_epoch == 0
+        self.stop_epoch(training)
+        self.write_event(training, "benchmark_stop")
 
 
 def find_device_index() -> str:

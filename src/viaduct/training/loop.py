@@ -1,7 +1,8 @@
 """The training loop. Read `Training.fit` top to bottom: it is the algorithm.
 
 `Training` puts the parts of a run together and calls them in order: `TrainingStep` (forward, backward, clip, update),
-`Progress` (steps, rates, seeds), `RunState` (snapshots for checkpoints), a parallel strategy, a sink, callbacks.
+`Progress` (steps, rates, seeds), `RunState` (snapshots for checkpoints), a parallel strategy, callbacks, and a sink: N
+steps captured as a device graph and replayed without returning to the host.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from viaduct.training.networks import apply_source_settings, build_model, descri
 from viaduct.training.optim import build_loss, build_optimizer, l2_loss
 from viaduct.training.optimizer_support import support_optimizer
 from viaduct.training.output_streams import print_line
-from viaduct.training.own_kernels import fuse, kernels_for
+from viaduct.training.own_kernels import fuse, uses_own_kernels
 from viaduct.training.parallel import build_strategy
 from viaduct.training.precision import Computation, LossScale, plan_for, software_note
 from viaduct.training.progress import Progress, Stopwatch
@@ -41,7 +42,7 @@ from viaduct.training.random_state import seed_run
 from viaduct.training.recipe_code import check_callbacks, explain_callback_errors, explain_recipe_errors
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import find_pace
-from viaduct.training.sink import automatic_obstacle, build_sink
+from viaduct.training.sink import build_sink, find_automatic_obstacle
 from viaduct.training.snapshot import RunState, Snapshot
 from viaduct.training.step import TrainingStep
 from viaduct.training.syncnorm import synchronise_norms
@@ -68,8 +69,8 @@ class Training:
         check_callbacks(callbacks)
         self.recipe, self.run, self.images, self.device, self.torch_device = recipe, run, images, device, torch_device
         self.group, self.agreement = group, Agreement(group, interrupted)
-        self.interrupted = self.agreement.signal
-        self.callbacks = [callback for callback in callbacks if group.first or callback.every_rank]
+        self.interrupted = self.agreement.signal  # returns the number of the signal that any rank received, or 0
+        self.callbacks = [callback for callback in callbacks if group.is_first or callback.every_rank]
         seed_run(recipe)
         device.allow_tf32(recipe.precision.tf32)
         built = build_model(recipe)
@@ -98,8 +99,8 @@ class Training:
         self.progress = Progress(recipe, find_pace(recipe, self.train_batches.count), rates)
         self.stopwatch, self.pulse = Stopwatch(), Pulse()
         self.score: Score | None = None
-        self._every_rank_called = True  # the callback that is being called runs on every rank
-        self._requested_stop = "another rank asked for it"
+        self._every_rank_called = True  # does the callback that was called last run on every rank?
+        self._requested_stop = "another rank asked for it"  # request_stop overwrites it on the rank that asked
         self.train_step = TrainingStep(
             recipe,
             self.computation,
@@ -111,22 +112,16 @@ class Training:
             self.pulse,
             self.emit,
         )
-        self.state = RunState(
-            self.model,
-            self.computation,
-            self.optimizer,
-            self.scale,
-            self.ema,
-            self.progress,
-            self.stopwatch,
-            self.parallel,
-            device,
-        )
+        self.state = RunState(self.train_step, self.stopwatch, device)
         self.sink = build_sink(self)
-        self.tuned: dict[str, Any] | None = None  # choices of a bank that are at work (bank_choices.py)
+        self.tuned: dict[str, Any] | None = None  # what this run uses of a bank of tuned operators (bank_choices.py)
 
     def build_computation(self) -> Computation:
-        """Return the network as this run computes it: cast, fused, wrapped for the ranks, compiled."""
+        """Return the network as this run computes it: cast, fused, wrapped for the ranks, compiled.
+
+        A callback that observes operators switches between the compiled and the original network, which only
+        compiling the whole network allows.
+        """
         recipe, every_step = self.recipe, self.needs_every_step
         may_sink = bool(recipe.sink) and self.group.ranks == 1 and not every_step
         return Computation(
@@ -142,12 +137,12 @@ class Training:
         )
 
     def fuse_kernels(self, network: nn.Module) -> int:
-        """Use kernels of our own in the network, if recipe and device allow it; returns how many parts use them."""
-        if not kernels_for(self.recipe, self.plan, self.torch_device.type, self.needs_every_step, self.mode):
+        """Use kernels of our own in the network, if recipe and device allow it; return how many parts use them."""
+        if not uses_own_kernels(self.recipe, self.plan, self.torch_device.type, self.needs_every_step, self.mode):
             return 0
-        return fuse(network, self.plan, must=self.recipe.kernels == "on")
+        return fuse(network, self.plan, is_required=self.recipe.kernels == "on")
 
-    # What callbacks read and change
+    # Properties and methods for callbacks
 
     @property
     def step(self) -> int:
@@ -170,7 +165,7 @@ class Training:
         return self.progress.rate
 
     def change_learning_rate(self, rate: float | None = None, factor: float | None = None) -> None:
-        """Make the coming step's rate `rate`, or `factor` times what it would be.
+        """Make the coming step's rate `rate`, or `factor` times the planned one.
 
         The schedule continues from there: all later rates are changed by the same factor, also after a resume.
         """
@@ -178,7 +173,7 @@ class Training:
         self.progress.change_learning_rate(rate, factor)
 
     def change_order_seed(self, seed: int) -> None:
-        """Order and augment the epochs that have not begun by this seed."""
+        """Use this seed for the order and augmentation of all epochs that have not started yet."""
         self.refuse_single_rank("change_order_seed")
         self.progress.change_order_seed(seed)
 
@@ -190,7 +185,7 @@ class Training:
             self.sink.discard_capture()
 
     def refuse_single_rank(self, setter: str) -> None:
-        """Refuse a change that only rank 0 would make."""
+        """Raise BadValue if a callback that runs on rank 0 alone would change something that all ranks share."""
         if self.group.ranks > 1 and not self._every_rank_called:
             raise BadValue(
                 f"{setter} was called on rank 0 alone, and {self.group.ranks} ranks train together.",
@@ -211,17 +206,20 @@ class Training:
 
     @property
     def sink_obstacle(self) -> str | None:
-        """Why the host drives each step although the recipe asks for sinks; None if it does not, or without sinks."""
+        """Reason why steps are driven by the host although the recipe asks for sinks; None if there is none."""
         if self.sink is not None:
             return self.sink.obstacle
         if self.recipe.sink == "auto":
-            return automatic_obstacle(self)
+            return find_automatic_obstacle(self)
         return "a callback looks at every step" if self.recipe.sink and self.needs_every_step else None
 
     # The algorithm
 
     def fit(self) -> str:
-        """Train to the last step; returns `finished`, or `interrupted` with a checkpoint of the step it reached."""
+        """Train to the last step and return `finished`, or `interrupted`.
+
+        At the end the callback Checkpointing saves the step that was reached, unless it is saved already.
+        """
         progress = self.progress
         self.emit("start")
         self.stopwatch.restart()
@@ -240,20 +238,20 @@ class Training:
         return self.finish(FINISHED if progress.is_complete else "interrupted")
 
     def prepare(self) -> Iterator[Batch]:
-        """Get ready for the coming step and return the batches from there on."""
+        """Set the network to training, start averaged weights, and return the batches from the coming step on."""
         self.set_training_mode()
         if self.ema and self.ema.updates == 0:
             self.ema.start()
         return self.fetch_batches()
 
     def fetch_batches(self) -> Iterator[Batch]:
-        """Yield the coming batches, each fetched through `train_step.marks`, which a profile may replace."""
+        """Yield the coming batches. `train_step.marks`, which a profile replaces by its own, times each fetch."""
         batches = self.iterate_batches()
         while True:
             yield self.train_step.marks.fetch(batches)
 
     def iterate_batches(self) -> Iterator[Batch]:
-        """Yield batches from the coming step on, epoch after epoch."""
+        """Yield the batches of the coming steps, epoch after epoch."""
         epoch, done = divmod(self.progress.step, self.progress.pace.steps_per_epoch)
         while True:
             self.train_batches.reseed(self.progress.order_seed_of(epoch))
@@ -261,7 +259,7 @@ class Training:
             epoch, done = epoch + 1, 0
 
     def set_training_mode(self) -> None:
-        """Switch the network to training, but for frozen norms."""
+        """Switch the network to training mode, except frozen norms."""
         self.computation.train(True)
         if self.recipe.init.freeze:
             set_frozen_norms_to_evaluation(self.computation.network)
@@ -286,8 +284,9 @@ class Training:
         self.exchange_requests()
 
     def run_step(self, batch: Batch) -> None:
-        """Take one step that the host drives; its results stay on the device."""
-        round_rates = self.sink is not None and self.sink.obstacle is None  # as a captured step reads them
+        """Take one step that the host drives; its loss and correct images stay on the device."""
+        # A captured step reads its rates from fp32 device memory; steps of the host beside it round them alike.
+        round_rates = self.sink is not None and self.sink.obstacle is None
         with explain_recipe_errors(self.recipe, self.progress.step):
             self.train_step.run_on_host(batch, round_rates)
         self.train_step.marks.end_step()
@@ -301,7 +300,7 @@ class Training:
         self.pulse.at("the messages", self.progress.step)
         self.agreement.exchange()
         self.pulse.at("the next batch", self.progress.step)
-        self.pulse.steady = True
+        self.pulse.steady = True  # the first step, which may compile for minutes, is over
         if self.agreement.end:
             self.progress.stop_reason = self.progress.stop_reason or self._requested_stop
 
@@ -316,7 +315,7 @@ class Training:
         losses, hits = self.train_step.read_results()
         images = len(losses) * self.recipe.data.global_batch
         seconds = self.stopwatch.book("training")
-        finite = [loss for loss in losses if math.isfinite(loss)]  # others are overflows, or stop the run
+        finite = [loss for loss in losses if math.isfinite(loss)]  # others are fp16 overflows, or NanStop ends the run
         loss = sum(finite) / len(finite) if finite else math.nan
         record = LogRecord(
             step=self.progress.step,
@@ -335,13 +334,13 @@ class Training:
         self.stopwatch.restart()
 
     def evaluate(self) -> None:
-        """Score the validation images; an interruption meanwhile leaves no score and calls no `evaluation`."""
+        """Score the validation images. If it is interrupted, there is no score, and `evaluation` is not called."""
         self.log()
         self.stopwatch.restart()
         self.computation.train(False)
         averages = self.ema.swap_in(self.computation) if self.ema else nullcontext()
         with averages, explain_recipe_errors(self.recipe, step=None):
-            self.group.copy_from_first(self.computation.network.buffers())
+            self.group.broadcast_tensors(self.computation.network.buffers())
             score = evaluate(
                 self.computation,
                 self.validation,
@@ -359,7 +358,7 @@ class Training:
             self.emit("evaluation", score)
 
     def finish_evaluation_batch(self, done: int, total: int) -> bool:
-        """Call the callbacks after a batch of an evaluation; False: give the evaluation up."""
+        """Call the callbacks after a batch of an evaluation; return False if the run was interrupted."""
         self.pulse.at(f"evaluation batch {done}", self.progress.step)
         self.emit("evaluating", done, total)
         self.agreement.exchange()
@@ -375,7 +374,7 @@ class Training:
             notes["evaluation"] = self.score.headline()
         snapshot = self.state.take_snapshot()
         saved = checkpoint.Saved(folder / f"step-{step}")
-        if self.group.first:
+        if self.group.is_first:
             saved = checkpoint.save(folder, step, snapshot.model, snapshot.state, notes, snapshot.averages)
         self.stopwatch.book("checkpoints")
         self.emit("checkpoint", saved)
@@ -389,19 +388,19 @@ class Training:
 
     def finish(self, outcome: str) -> str:
         """Call the callbacks at the end of the run, and return its outcome."""
-        self.agreement.settle()
+        self.agreement.settle()  # complete the exchange of requests that is still under way
         if self.group.ranks > 1:  # the report names the bad records that any rank has met
             for stream in (self.train_batches, self.validation):
                 skipped = self.group.gather(list(stream.skipped))
                 stream.skipped[:] = dict.fromkeys(record for records in skipped for record in records)
-        # In reverse: a checkpoint that Checkpointing saves in `end` reaches the callbacks before it in the list.
+        # In reverse: Checkpointing, the last, may save a checkpoint here; other callbacks see it before their own end.
         for callback in reversed(self.callbacks):
             callback.end(self, outcome)
         return outcome
 
     def print_note(self, line: str) -> None:
         """Print a line for the user on stderr, on rank 0 only."""
-        if self.group.first:
+        if self.group.is_first:
             print_line(line, sys.stderr)
 
     def emit(self, event: str, *details: Any) -> None:

@@ -4,10 +4,11 @@
     model, state, shadow = decode(data)
 
 torch's own `broadcast_object_list` sends pickles: a process that can connect to a rank could run code in it. Here
-numbers, texts, containers, paths, tensors and arrays are sent, and records of classes marked `sendable`; the sender
-refuses any other type. The receiver refuses a message whose length does not fit its contents.
+numbers, texts, containers, paths, dtypes, tensors and arrays are sent, and objects of classes marked `sendable`; the
+sender refuses any other type. The receiver refuses a message whose length does not fit its contents.
 
-    8 bytes: length of the JSON text; the text; the tensors' bytes, one behind the other
+A message is the length of its JSON text in 8 bytes, the text, and the bytes of its tensors, one after the other. In the
+JSON, a tensor is {"tensor": [dtype, shape, order of axes in memory]}; other types are objects with one key, too.
 """
 
 from __future__ import annotations
@@ -44,27 +45,28 @@ def sendable(kind: Record) -> Record:
 
 def encode(value: Any) -> bytes:
     """Return a value as a message; raise BadValue with the type of a value that cannot be sent."""
-    parts: list[bytes] = []
-    text = json.dumps(to_json(value, parts)).encode()
-    return b"".join((len(text).to_bytes(PREFIX_BYTES, "little"), text, *parts))
+    buffers: list[bytes] = []
+    text = json.dumps(to_json(value, buffers)).encode()
+    return b"".join((len(text).to_bytes(PREFIX_BYTES, "little"), text, *buffers))
 
 
-def to_json(value: Any, parts: list[bytes]) -> Any:
+def to_json(value: Any, buffers: list[bytes]) -> Any:
+    """Return a value as JSON can hold it; the bytes of its tensors are appended to `buffers`."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
-        return to_json(value.item(), parts)
+        return to_json(value.item(), buffers)
     if isinstance(value, list):
-        return [to_json(item, parts) for item in value]
+        return [to_json(item, buffers) for item in value]
     if type(value).__name__ in RECORDS and isinstance(value, RECORDS[type(value).__name__]):
         names = getattr(value, "_fields", None) or list(vars(value))
-        return {type(value).__name__: [to_json(getattr(value, name), parts) for name in names]}
+        return {type(value).__name__: [to_json(getattr(value, name), buffers) for name in names]}
     if isinstance(value, tuple):
-        return {"tuple": [to_json(item, parts) for item in value]}
+        return {"tuple": [to_json(item, buffers) for item in value]}
     if isinstance(value, dict):
-        return {"dict": [[to_json(key, parts), to_json(item, parts)] for key, item in value.items()]}
+        return {"dict": [[to_json(key, buffers), to_json(item, buffers)] for key, item in value.items()]}
     if isinstance(value, Tensor | np.ndarray):
-        return {"tensor" if isinstance(value, Tensor) else "array": add_tensor(torch.as_tensor(value), parts)}
+        return {"tensor" if isinstance(value, Tensor) else "array": add_tensor(torch.as_tensor(value), buffers)}
     if isinstance(value, PurePath):
         return {"path": str(value)}
     if isinstance(value, torch.dtype) and value in DTYPES.values():
@@ -72,16 +74,17 @@ def to_json(value: Any, parts: list[bytes]) -> Any:
     raise unsendable(type(value).__name__)
 
 
-def add_tensor(tensor: Tensor, parts: list[bytes]) -> list[Any]:
+def add_tensor(tensor: Tensor, buffers: list[bytes]) -> list[Any]:
+    """Append the bytes of a tensor to `buffers`; return its dtype, its shape in memory order, and that order."""
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in DTYPES or tensor.layout != torch.strided:
         raise unsendable(f"tensor of {name}, {str(tensor.layout).removeprefix('torch.')}")
     # Axes in the order in which they lie in memory: channels_last is to be channels_last again.
     strides, extents = tuple(tensor.stride()), tuple(tensor.shape)
     order = sorted(range(tensor.ndim), key=lambda axis: (-strides[axis], -extents[axis]))
-    lying = tensor.detach().resolve_conj().resolve_neg().cpu().permute(order).contiguous()
-    parts.append(lying.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return [name, list(lying.shape), order]
+    contiguous = tensor.detach().resolve_conj().resolve_neg().cpu().permute(order).contiguous()
+    buffers.append(contiguous.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return [name, list(contiguous.shape), order]
 
 
 def unsendable(kind: str) -> BadValue:
@@ -99,7 +102,7 @@ def decode(data: memoryview | bytes) -> Any:
         raise LostRank(f"a message of {len(view):,} bytes that is cut short came from another rank.")
     reader = Reader(view[PREFIX_BYTES + length :])
     try:
-        value = reader.value(json.loads(bytes(view[PREFIX_BYTES : PREFIX_BYTES + length])), MAX_DEPTH)
+        value = reader.read_value(json.loads(bytes(view[PREFIX_BYTES : PREFIX_BYTES + length])), MAX_DEPTH)
         if reader.position != len(reader.data):
             raise ValueError("more bytes than tensors")
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError) as error:
@@ -108,31 +111,34 @@ def decode(data: memoryview | bytes) -> Any:
 
 
 class Reader:
-    """Takes the tensors of a message in the order in which they were added."""
+    """Reads the values of a message; its tensors in the order in which they were added."""
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
         self.position = 0
 
-    def value(self, record: Any, depth: int) -> Any:
+    def read_value(self, record: Any, depth: int) -> Any:
+        """Return the value that `to_json` wrote as `record`; raise ValueError if it is nested deeper than `depth`."""
         if depth == 0:
             raise ValueError("it is nested too deeply")
         if isinstance(record, list):
-            return [self.value(item, depth - 1) for item in record]
+            return [self.read_value(item, depth - 1) for item in record]
         if not isinstance(record, dict):
             return record
         ((kind, content),) = record.items()
         if kind in RECORDS:
-            return RECORDS[kind](*self.value(content, depth - 1))
+            return RECORDS[kind](*self.read_value(content, depth - 1))
         if kind == "dict":
-            return {self.value(key, depth - 1): self.value(item, depth - 1) for key, item in content}
+            return {self.read_value(key, depth - 1): self.read_value(item, depth - 1) for key, item in content}
         if kind == "tuple":
-            return tuple(self.value(content, depth - 1))
+            return tuple(self.read_value(content, depth - 1))
         if kind in ("tensor", "array"):
-            return self.tensor(content) if kind == "tensor" else self.tensor(content).numpy()
+            tensor = self.read_tensor(content)
+            return tensor if kind == "tensor" else tensor.numpy()
         return DTYPES[content] if kind == "dtype" else {"path": Path}[kind](content)
 
-    def tensor(self, content: Any) -> Tensor:
+    def read_tensor(self, content: Any) -> Tensor:
+        """Return the next tensor of the message, in the memory layout that it was sent in."""
         name, shape, order = content
         dtype = DTYPES[name]
         if not all(type(extent) is int and extent >= 0 for extent in shape) or sorted(order) != [*range(len(shape))]:
@@ -140,7 +146,7 @@ class Reader:
         size = math.prod(shape) * dtype.itemsize
         if size > len(self.data) - self.position:
             raise ValueError("fewer bytes than its tensors need")
-        part = bytearray(self.data[self.position : self.position + size])
+        buffer = bytearray(self.data[self.position : self.position + size])
         self.position += size
-        lying = torch.frombuffer(part, dtype=dtype).reshape(shape) if part else torch.empty(shape, dtype=dtype)
-        return lying.permute([order.index(axis) for axis in range(len(order))])
+        tensor = torch.frombuffer(buffer, dtype=dtype).reshape(shape) if buffer else torch.empty(shape, dtype=dtype)
+        return tensor.permute([order.index(axis) for axis in range(len(order))])

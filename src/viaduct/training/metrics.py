@@ -1,4 +1,4 @@
-"""How good a network is on a set of images: each image counts exactly once."""
+"""Scores a network on a set of images: each image counts exactly once."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Metric = Callable[[Tensor, Tensor], Any]
 NO_LOGITS: Floats = np.empty((0, 0), np.float32)
-FIRST = 5  # an image whose class is among its so many largest logits counts for top5
-MOST_CONFUSION = 2000  # classes: a matrix of as many rows and columns has 4 million fields
+TOP = 5  # an image whose class is among its TOP largest logits counts for top5
+MAX_CONFUSION_CLASSES = 2000  # the confusion matrix then has 4 million fields
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Score:
 
 
 class Judged(NamedTuple):
-    """Results of some images: their summed loss, the predicted classes, and how many are right in the first five."""
+    """Results of some images: their summed loss, the predicted classes, and how many count for top5."""
 
     loss: Tensor
     predicted: Tensor
@@ -59,7 +59,7 @@ class Judged(NamedTuple):
 
 
 Judge = Callable[[Tensor, Tensor, int], Judged]
-"""From logits, labels and how many of the images count."""
+"""Function of the logits and labels of a batch, and how many of its images are not padding."""
 
 
 def build_judge(loss: Loss, classes: int) -> Judge:
@@ -67,7 +67,7 @@ def build_judge(loss: Loss, classes: int) -> Judge:
 
     def judge(logits: Tensor, labels: Tensor, real: int) -> Judged:
         logits, truth = logits[:real], labels[:real]
-        hits = (logits.topk(min(FIRST, classes)).indices == truth[:, None]).sum()
+        hits = (logits.topk(min(TOP, classes)).indices == truth[:, None]).sum()
         return Judged(loss(logits, truth) * real, logits.argmax(1), hits)
 
     return judge
@@ -86,31 +86,31 @@ def evaluate(
 ) -> Score | None:
     """Return the score over all images; None if `after_batch`, called with batches done and in all, returns False.
 
-    Of several ranks each scores its share, and all get the score over all images: sums are added up, not averages.
-    `judge` scores logits where a rank does not have those of all classes. `own` are the recipe's metrics: each gets the
-    logits and labels of all images, on the CPU and in the order of the set.
+    Of several ranks each scores its images, and all get the score over all images, computed from sums. `judge` scores
+    logits where a rank does not have those of all classes. `own` are the recipe's metrics: each gets the logits and
+    labels of all images, on the CPU and in the order of the set.
     """
     judge = judge or build_judge(loss, classes)
-    began = time.monotonic()
-    seen = Seen(keep_logits=bool(own))
+    start = time.monotonic()
+    results = RankResults(keep_logits=bool(own))
     for done, batch in enumerate(batches.epoch(0), start=1):
-        # Padding stands at the end of the last batch only, with the last ranks.
+        # Batches of all ranks take turns; only the end of the last ones is padding.
         before = ((done - 1) * group.ranks + group.rank) * len(batch.labels)
         real = max(0, min(len(batch.labels), batches.count - before))
         logits = forward(batch.images)
         judged = judge(logits, batch.labels, real)
         if real:
-            seen.add(judged, batch.labels[:real], batch.index[:real], logits[:real])
+            results.add(judged, batch.labels[:real], batch.index[:real], logits[:real])
         if not after_batch(done, batches.steps_per_epoch):
             return None
-    counts = merge_counts(group.gather(seen.count()))
+    counts = merge_counts(group.gather(results.count()))
     measured = measure_own(own or {}, counts)
-    return replace(score(counts, classes), seconds=time.monotonic() - began, own=measured)
+    return replace(compute_score(counts, classes), seconds=time.monotonic() - start, own=measured)
 
 
 def measure_own(metrics: Mapping[str, Metric], counts: Counted) -> dict[str, float]:
     """Return the values of the recipe's own metrics; raise MetricFails if one fails or returns no number."""
-    found = {}
+    values = {}
     for name, metric in metrics.items():
         logits, labels = torch.from_numpy(counts.logits), torch.from_numpy(counts.true)
         try:
@@ -118,41 +118,36 @@ def measure_own(metrics: Mapping[str, Metric], counts: Counted) -> dict[str, flo
                 value = metric(logits, labels)
         except BadValue as error:
             raise MetricFails(error.what, *error.hints) from error
-        if not is_number(value):
+        is_scalar = isinstance(value, Tensor) and value.numel() == 1
+        if not is_scalar and not isinstance(value, float | int | np.floating | np.integer):
             shown = f"{type(value).__name__} ({show_value(value)})"
             hint = "It gets the logits and labels of all images and must return one number."
             raise MetricFails(f"the recipe's metric {name!r} returned a {shown}, not a number.", hint)
-        found[name] = float(value)
-    return found
-
-
-def is_number(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return value.numel() == 1
-    return isinstance(value, float | int | np.floating | np.integer)
+        values[name] = float(value)
+    return values
 
 
 @sendable
 class Counted(NamedTuple):
-    """Counts of some images: their numbers, their classes, and sums over them."""
+    """Results of some images on the host: one entry for each image, or sums over them."""
 
-    images: Numbers
+    images: Numbers  # their positions in the set
     true: Numbers
     predicted: Numbers
     loss: float
-    hits: int  # the class is among the first five
+    hits: int  # images that count for top5
     logits: Floats = NO_LOGITS  # of each image, where the recipe has metrics of its own; else of none
 
 
-class Seen:
-    """Results that one rank has collected so far; all but logits stay on the device until the end."""
+class RankResults:
+    """Results that one rank has collected so far; all but logits stay on the device until `count`."""
 
     def __init__(self, keep_logits: bool = False) -> None:
         self.keep_logits = keep_logits
         self.logits: list[Tensor] = []
         self.losses: list[Tensor] = []
         self.hits: list[Tensor] = []
-        self.rows: list[Tensor] = []
+        self.rows: list[Tensor] = []  # of each batch: positions, true and predicted classes
 
     def add(self, judged: Judged, truth: Tensor, images: Tensor, logits: Tensor) -> None:
         if self.keep_logits:
@@ -177,16 +172,16 @@ def merge_counts(parts: list[Counted]) -> Counted:
     images, true, predicted = (np.concatenate([part[row] for part in parts]) for row in range(3))
     order = np.argsort(images, kind="stable")
     loss, hits = sum(part.loss for part in parts), sum(part.hits for part in parts)
-    kept = [part.logits for part in parts if len(part.logits)]
-    logits = np.concatenate(kept)[order] if kept else NO_LOGITS
+    logits_of_ranks = [part.logits for part in parts if len(part.logits)]
+    logits = np.concatenate(logits_of_ranks)[order] if logits_of_ranks else NO_LOGITS
     return Counted(images[order], true[order], predicted[order], loss, hits, logits)
 
 
-def score(counts: Counted, classes: int) -> Score:
+def compute_score(counts: Counted, classes: int) -> Score:
     """Return the score of counted images.
 
     Precision, recall and F1 are means over the classes that occur among labels or predictions. Of a class that occurs
-    on one side only they are 0, as in scikit-learn.
+    in only one of the two they are 0, as in scikit-learn.
     """
     label_sets = [counts.true[counts.true == counts.predicted], counts.true, counts.predicted]
     right, per_true, per_predicted = (np.bincount(labels, minlength=classes) for labels in label_sets)
@@ -203,12 +198,12 @@ def score(counts: Counted, classes: int) -> Score:
         precision=float(precision[present].mean()),
         recall=float(recall[present].mean()),
         f1=float(f1[present].mean()),
-        confusion=confusion(counts, classes).tolist() if classes <= MOST_CONFUSION else None,
+        confusion=count_confusion(counts, classes).tolist() if classes <= MAX_CONFUSION_CLASSES else None,
         predictions=counts.predicted.tolist(),
     )
 
 
-def confusion(counts: Counted, classes: int) -> Numbers:
+def count_confusion(counts: Counted, classes: int) -> Numbers:
     """Return the confusion matrix: rows are true classes."""
     pairs = np.bincount(counts.true * classes + counts.predicted, minlength=classes * classes)
     return pairs.reshape(classes, classes)

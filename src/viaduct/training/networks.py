@@ -1,4 +1,4 @@
-"""The network that a recipe names, built and laid out for a device."""
+"""Builds the network of a recipe and moves it to a device."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ def build_model(recipe: Recipe) -> nn.Module:
 
 
 def network_options(recipe: Recipe) -> dict[str, Any]:
-    """Return the keywords that a network is built with, beside its classes."""
-    if str(recipe.model).startswith("amoebanet"):
-        # Its auxiliary head is made for one image size.
+    """Return the keyword arguments that a network is built with, besides its classes."""
+    if str(recipe.model).startswith("amoebanet"):  # its auxiliary head is made for one image size
         return {**vars(recipe.network or Amoebanet()), "image": recipe.data.size}
     if recipe.network is not None:
         raise BadValue(
@@ -43,9 +42,9 @@ def network_options(recipe: Recipe) -> dict[str, Any]:
 
 
 def apply_source_settings(recipe: Recipe, *, keep_size: bool = False) -> Recipe:
-    """Return the recipe with `data.preprocess="source"` replaced by the preprocessing that the network's source states.
+    """Return the recipe with the preprocessing of the network's source in place of `data.preprocess="source"`.
 
-    Its image size is taken over, too, unless `keep_size` is set.
+    The image size becomes that of the source, too, unless `keep_size` is set.
     """
     data = recipe.data
     if not isinstance(data, Records) or data.preprocess != PREFIX:

@@ -1,16 +1,16 @@
 """Input images, histograms and the network's graph, for TensorBoard; images and histograms also for the live page.
 
-All of it is optional (`--tensorboard images,histograms,graph,top5`, or `all`). Images and histograms are taken from one
-step an interval (`--tensorboard-every`): that step is not replayed but run kernel by kernel.
-They go into the event file, RUN/histograms.jsonl and RUN/images/step-N.png. Gradients are those that the optimizer
-gets: unscaled, averaged over the ranks and clipped.
+All of it is optional (`--tensorboard images,histograms,graph,top5`, or `all`). Images and histograms are recorded in
+one step per interval (`--tensorboard-every`); that step is not replayed from a captured graph. They go into the event
+file, RUN/histograms.jsonl and RUN/images/step-N.png. Gradients are those that the optimizer gets: unscaled, averaged
+over the ranks and clipped.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
 BINS = 30
-SHEET = 16  # images in a sheet, four in a row
-ROW = 4
+SHEET_IMAGES, SHEET_COLUMNS = 16, 4
 Pixels = npt.NDArray[np.uint8]
 Histogram = dict[str, Any]
 
@@ -41,7 +40,7 @@ def build_board(recipe: Recipe) -> TensorBoard:
 
 
 class Observer(TensorBoard):
-    """Writes images and histograms of one step an interval, and the graph once."""
+    """Writes images and histograms of one step per interval, and the graph once."""
 
     def __init__(self, wanted: frozenset[str]) -> None:
         self.wanted = wanted
@@ -52,7 +51,7 @@ class Observer(TensorBoard):
         self.images = training.run.path / "images"
         if self.histograms.is_file():  # drop those of steps that were not saved, and are taken again
             lines = self.histograms.read_text().splitlines()
-            kept = [line for line in lines if step_of(line) <= training.step]
+            kept = [line for line in lines if read_step(line) <= training.step]
             replace_contents(self.histograms, "".join(f"{line}\n" for line in kept).encode())
         if "graph" in self.wanted and training.step == 0:
             try:
@@ -63,24 +62,24 @@ class Observer(TensorBoard):
     def gradients(self, training: Training, images: Tensor, labels: Tensor) -> None:
         step = training.step + 1
         if "images" in self.wanted:
-            sheet = lay_out(to_pixels(images[:SHEET], training.recipe))
+            sheet = make_sheet(to_pixels(images[:SHEET_IMAGES], training.recipe))
             encoded = encode_png(sheet)
             self.images.mkdir(exist_ok=True)
             replace_contents(self.images / f"step-{step:08d}.png", encoded)
             self.file.image(step, "input", sheet.shape[0], sheet.shape[1], encoded)
         if "histograms" in self.wanted:
             named = dict(training.model.named_parameters())
-            found = {
+            histograms_by_kind = {
                 "parameters": measure_histograms(named),
                 "gradients": measure_histograms({name: p.grad for name, p in named.items() if p.grad is not None}),
             }
-            for kind, histograms in found.items():
+            for kind, histograms in histograms_by_kind.items():
                 self.file.histograms(step, {f"{kind}/{name}": values for name, values in histograms.items()})
             with self.histograms.open("a") as file:
-                file.write(json.dumps({"step": step, **found}) + "\n")
+                file.write(json.dumps({"step": step, **histograms_by_kind}) + "\n")
 
 
-def step_of(line: str) -> float:
+def read_step(line: str) -> float:
     """Return the step of a line of histograms; infinity for a line that cannot be read."""
     try:
         return float(json.loads(line)["step"])
@@ -91,14 +90,14 @@ def step_of(line: str) -> float:
 @torch.no_grad()
 def measure_histograms(tensors: Mapping[str, Tensor]) -> dict[str, Histogram]:
     """Return minimum, maximum, sums and counts of each tensor's finite values, read from the device at once."""
-    rows = [histogram_row(tensor) for tensor in tensors.values()]
+    rows = [compute_histogram(tensor) for tensor in tensors.values()]
     if not rows:
         return {}
-    found = torch.stack(rows).cpu().tolist()
-    return {name: to_histogram(row) for name, row in zip(tensors, found, strict=True)}
+    return {name: to_histogram(row) for name, row in zip(tensors, torch.stack(rows).cpu().tolist(), strict=True)}
 
 
-def histogram_row(tensor: Tensor) -> Tensor:
+def compute_histogram(tensor: Tensor) -> Tensor:
+    """Return minimum, maximum, count, sum and sum of squares of the finite values, and their counts in BINS bins."""
     values = tensor.detach().float().flatten()
     finite = values.isfinite()
     low = torch.where(finite, values, torch.inf).min()
@@ -134,10 +133,10 @@ def to_pixels(images: Tensor, recipe: Recipe) -> Pixels:
     return pixels
 
 
-def lay_out(pixels: Pixels) -> Pixels:
-    """Return a sheet of images, four in a row."""
+def make_sheet(pixels: Pixels) -> Pixels:
+    """Return one image with all images in rows of SHEET_COLUMNS."""
     count, height, width, _ = pixels.shape
-    columns = min(ROW, count)
+    columns = min(SHEET_COLUMNS, count)
     rows = -(-count // columns)
     sheet = np.zeros((rows * height, columns * width, 3), np.uint8)
     for number, image in enumerate(pixels):
@@ -159,7 +158,11 @@ def describe_graph(model: nn.Module, size: int, device: torch.device) -> list[tu
                 continue
             values[value.debugName()] = "input"
             nodes.append(("input", "Placeholder", []))
-        for number, node in enumerate(operations(graph)):
+        # Nodes that compute something: not constants and attributes.
+        nodes_of_graph = [
+            node for node in graph.nodes() if not node.kind().startswith("prim::") or "Tuple" in node.kind()
+        ]
+        for number, node in enumerate(nodes_of_graph):
             kind = node.kind().removeprefix("aten::").strip("_")
             scope = node.scopeName().split("/")[-1].removeprefix("__module.").replace(".", "/")
             name = "/".join(filter(None, (scope, f"{kind}_{number}")))
@@ -168,8 +171,3 @@ def describe_graph(model: nn.Module, size: int, device: torch.device) -> list[tu
             for value in node.outputs():
                 values[value.debugName()] = name
     return nodes
-
-
-def operations(graph: Any) -> Iterable[Any]:
-    """Return the nodes that compute something: not constants and attributes."""
-    return [node for node in graph.nodes() if not node.kind().startswith("prim::") or "Tuple" in node.kind()]

@@ -35,31 +35,26 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
             groups = decay_groups(model, part.decay, part.weight_decay)
             return torch_optimizers.AdamW(groups, lr=part.lr, betas=part.betas, eps=part.epsilon, fused=fused)
         case RmsProp() as part:
-            return build_rmsprop(part, model)
+            groups = decay_groups(model, part.decay, part.weight_decay)
+            slots = {"square_decay": part.square_decay, "momentum": part.momentum, "epsilon": part.epsilon}
+            return TfRmsProp(groups, part.lr, **slots)
         case Lars() as part:
             return build_lars(part, model)
         case Thor() as part:
             return ThorOptimizer(decay_groups(model, part.decay, part.weight_decay), part, model, fused)
-        case own:
-            built: torch.optim.Optimizer = call_recipe_part(
-                "optimizer", own, [p for p in model.parameters() if p.requires_grad]
-            )
+        case users_function:
+            trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+            built: torch.optim.Optimizer = call_recipe_part("optimizer", users_function, trainable)
             return built
 
 
-def build_rmsprop(part: RmsProp, model: nn.Module) -> TfRmsProp:
-    """Return RMSProp as the recipe describes it."""
-    groups = decay_groups(model, part.decay, part.weight_decay)
-    return TfRmsProp(groups, part.lr, square_decay=part.square_decay, momentum=part.momentum, epsilon=part.epsilon)
-
-
 def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
-    """Return LARS: kernels have trust ratios; what else decays depends on the form."""
-    usual: Decay = "not_norm" if part.form == "contrib" else "weights"
+    """Return LARS: kernels have trust ratios; which other parameters decay depends on the form."""
+    default_decay: Decay = "not_norm" if part.form == "contrib" else "weights"
     kernels = {id(parameter) for parameter in decaying_parameters(model, "weights")}
     groups = [
         {**group, "adapted": adapted, "params": [p for p in group["params"] if (id(p) in kernels) == adapted]}
-        for group in decay_groups(model, part.decay or usual, part.weight_decay)
+        for group in decay_groups(model, part.decay or default_decay, part.weight_decay)
         for adapted in (True, False)
     ]
     groups = [group for group in groups if group["params"]]
@@ -83,8 +78,8 @@ def decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter
     """Yield the parameters that decay."""
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            norm = isinstance(module, NORMS)
-            if decay == "all" or (not norm and (decay == "not_norm" or name != "bias")):
+            is_norm = isinstance(module, NORMS)
+            if decay == "all" or (not is_norm and (decay == "not_norm" or name != "bias")):
                 yield parameter
 
 
@@ -96,17 +91,12 @@ def l2_loss(optimizer: torch.optim.Optimizer, full_norms: FullNorms = lambda par
     """
     if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
         return torch.zeros(())
-    terms = [
-        0.5 * group["weight_decay"] * full_norms(group["params"], norms_of(group["params"])).square().sum()
-        for group in optimizer.param_groups
-        if group.get("weight_decay")
-    ]
+    terms = []
+    for group in optimizer.param_groups:
+        if group.get("weight_decay"):
+            norms = full_norms(group["params"], torch.stack(torch._foreach_norm(group["params"])))
+            terms.append(0.5 * group["weight_decay"] * norms.square().sum())
     return torch.stack([term.cpu() for term in terms]).sum() if terms else torch.zeros(())
-
-
-def norms_of(parameters: list[Tensor]) -> Tensor:
-    """Return the 2-norm of each parameter."""
-    return torch.stack(torch._foreach_norm(parameters))
 
 
 def smoothing_of(recipe: Recipe, *, training: bool) -> float:
@@ -114,7 +104,7 @@ def smoothing_of(recipe: Recipe, *, training: bool) -> float:
     part = recipe.loss
     assert isinstance(part, CrossEntropy)
     smoothing = part.label_smoothing if training or part.smooth_evaluation else 0.0
-    # e/(C-1) on each other class equals torch's e'/C on every class with e' = e*C/(C-1).
+    # Smoothing e that gives e/(C-1) to each other class is torch's e' = e*C/(C-1), which gives e'/C to every class.
     classes = recipe.data.classes
     return smoothing * classes / (classes - 1) if part.spread == "others" and smoothing else smoothing
 
@@ -125,7 +115,7 @@ def build_loss(recipe: Recipe, *, training: bool) -> Loss:
     Labels are class numbers, or with mixup one row of shares for each image.
     """
     if not isinstance(recipe.loss, CrossEntropy):
-        own: Loss = recipe.loss
-        return own
+        users_loss: Loss = recipe.loss
+        return users_loss
     smoothing = smoothing_of(recipe, training=training)
     return lambda logits, labels: F.cross_entropy(logits, labels, label_smoothing=smoothing)

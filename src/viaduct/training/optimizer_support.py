@@ -1,4 +1,4 @@
-"""What a training step asks of an optimizer beyond torch's interface: above all, whether its step can be captured.
+"""What a training step needs of an optimizer beyond torch's interface, such as whether its step can be captured.
 
 An optimizer class declares its support:
 
@@ -15,8 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-
-from viaduct.training.tensor_lists import decayed_gradients, descend
+from torch import Tensor
 
 if TYPE_CHECKING:
     from viaduct.training.lars import FullNorms
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OptimizerSupport:
-    """Support of an optimizer that declares none: the host drives it."""
+    """Support of an optimizer that declares none: its steps are not captured. Base of all others."""
 
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
@@ -57,7 +56,7 @@ class OptimizerSupport:
     def set_epoch(self, epoch: float) -> None:
         """Prepare for the step that ends at this epoch."""
 
-    def watch_passes(self, computation: Computation, scale: float) -> AbstractContextManager[None]:
+    def observe_passes(self, computation: Computation, scale: float) -> AbstractContextManager[None]:
         """Observe the forward pass of the last part of a step, where the optimizer needs to."""
         return nullcontext()
 
@@ -115,7 +114,7 @@ def find_fused_obstacle(name: str) -> str:
 
 @torch.no_grad()
 def step_sgd(group: dict[str, Any], state: dict[Any, Any]) -> None:
-    """Update a group as torch's SGD does, after a first step that has made the momenta."""
+    """Update a group as torch's SGD does; a first step of torch's own must have made the momenta."""
     parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
     if not parameters:
         return
@@ -124,6 +123,22 @@ def step_sgd(group: dict[str, Any], state: dict[Any, Any]) -> None:
         momenta = [state[parameter]["momentum_buffer"] for parameter in parameters]
         torch._foreach_mul_(momenta, group["momentum"])
         torch._foreach_add_(momenta, updates)
-        onward = torch._foreach_add(updates, momenta, alpha=group["momentum"]) if group["nesterov"] else momenta
-        updates = list(onward)
+        lookahead = torch._foreach_add(updates, momenta, alpha=group["momentum"]) if group["nesterov"] else momenta
+        updates = list(lookahead)
     descend(parameters, updates, group["lr"])
+
+
+def decayed_gradients(parameters: list[Tensor], weight_decay: float) -> list[Tensor]:
+    """Return the gradients of the loss and its L2 term together."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not weight_decay:
+        return gradients
+    return list(torch._foreach_add(gradients, parameters, alpha=weight_decay))
+
+
+def descend(parameters: list[Tensor], updates: list[Tensor] | tuple[Tensor, ...], rate: float | Tensor) -> None:
+    """Subtract the updates times the learning rate; a rate that only the device knows is a tensor."""
+    if isinstance(rate, Tensor):
+        torch._foreach_sub_(parameters, torch._foreach_mul(updates, rate))
+    else:
+        torch._foreach_add_(parameters, updates, alpha=-rate)

@@ -1,4 +1,4 @@
-"""Printing of a run to stdout and stderr, whose readers may close them before the run ends.
+"""Prints the lines of a run to stdout and stderr, whose readers may close them before the run ends.
 
 `viaduct train … | head -2` does not end the run: its log lines are in RUN/log.txt all the same. A stream that cannot be
 written is redirected to /dev/null, for the whole process.
@@ -31,6 +31,6 @@ def print_line(line: str, stream: IO[str] | None = None) -> None:
 def redirect_to_null(stream: IO[str]) -> None:
     """Redirect the stream to /dev/null, with what is still buffered: Python flushes its buffers when it ends."""
     with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

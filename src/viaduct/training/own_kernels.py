@@ -22,10 +22,10 @@ def find_kernel_obstacle(recipe: Recipe, plan: Plan, device: str, observed: bool
         "a dump or another callback looks at the operators inside of them": observed,
         "a network that is compiled whole has no room for them": mode == "graph" and recipe.compile == "whole",
     }
-    return next((reason for reason, holds in reasons.items() if holds), None)
+    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
-def kernels_for(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> bool:
+def uses_own_kernels(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: str) -> bool:
     """Return True if parts of the network may run on kernels of our own; raise BadValue if `--kernels on` cannot be."""
     if recipe.kernels == "off":
         return False
@@ -35,14 +35,14 @@ def kernels_for(recipe: Recipe, plan: Plan, device: str, observed: bool, mode: s
     return obstacle is None
 
 
-def fuse(network: nn.Module, plan: Plan, must: bool) -> int:
+def fuse(network: nn.Module, plan: Plan, is_required: bool) -> int:
     """Let parts of the network run on kernels of our own, in place; return how many do.
 
-    Raise BadValue if none does and `must` is set.
+    Raise BadValue if none does and `is_required` is set.
     """
-    from viaduct.kernels.fuse import fuse as fuse_parts  # here, for it imports Triton
+    from viaduct.kernels.fuse import fuse as fuse_parts  # imported here, because it imports Triton
 
     count = fuse_parts(network, plan.dtype)
-    if must and not count:
+    if is_required and not count:
         raise BadValue("--kernels on: the network has no part that they fit.", "Leave it at --kernels auto.")
     return count

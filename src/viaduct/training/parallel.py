@@ -1,6 +1,6 @@
-"""How a run is spread over ranks: one rank, whole networks on all ranks (data), or a split classifier (hybrid).
+"""Strategies of a run's ranks: one rank alone, the whole network on all ranks (data), a split classifier (hybrid).
 
-A strategy has one interface; the training step, evaluations and checkpoints ask it and do not know which one it is.
+All have the interface of `SingleRank`, which the training step, evaluations and checkpoints use.
 
     parallel = build_strategy(recipe, model, group, layout.classifier)     splits the classifier of a hybrid run
 """
@@ -17,29 +17,32 @@ from torch import Tensor, nn
 from viaduct.data.batches import Share
 from viaduct.recipes import Recipe
 from viaduct.training.distributed import Group, wrap_network
-from viaduct.training.hybrid import Shards, SplitClassifier, SplitLinear, SplitLoss, mixed_labels
+from viaduct.training.hybrid import Shards, SplitClassifier, SplitLinear, SplitLoss, mix_labels
 from viaduct.training.hybrid import count_correct as count_correct_of_shards
 from viaduct.training.metrics import Judge
-from viaduct.training.mixup import label_weights, mix, mix_images
+from viaduct.training.mixup import find_label_weights, mix, mix_images
 from viaduct.training.optim import build_loss, smoothing_of
 from viaduct.training.optimizer_support import OptimizerSupport
 
+# In the methods for checkpoints, `model` and `averages` (averaged weights) map names to tensors. `state` is what
+# `snapshot.RunState.read_state` returns: everything but these tensors.
 State = dict[str, Any]
 
 
 class SingleRank:
     """Strategy of a run with one rank; also the base of the other strategies."""
 
-    name = "data"  # as the summary of a run calls it
+    name = "data"  # in the summary of a run
     capture_obstacle: str | None = None  # why no step can be captured
-    judge: Judge | None = None  # scores logits in an evaluation where the rank does not have all of them
+    judge: Judge | None = None  # scores an evaluation's logits where a rank has those of some classes only
 
     def __init__(self, recipe: Recipe, group: Group) -> None:
         self.recipe, self.group = recipe, group
-        self.share = build_share(recipe, group)
-        self.positions = self.share.of(recipe.data.global_batch, train=True)[1]
+        # The samples of a global batch that this rank has.
+        self.share = Share(group.rank, group.ranks, recipe.accumulate, recipe.mixes_images, group.local_ranks)
+        self.positions = self.share.split_batch(recipe.data.global_batch, train=True)[1]  # within the global batch
 
-    # A step
+    # In a training step
 
     def wrap_network(self, network: nn.Module) -> nn.Module:
         """Return a wrapper that averages gradients over the ranks, with the network's weights; else the network."""
@@ -60,16 +63,16 @@ class SingleRank:
         return len(self.positions) * self.group.ranks / self.recipe.data.global_batch
 
     def mix_batch(self, images: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Any]:
-        """Return images and labels mixed by mixup's weights, which are on the device."""
+        """Return images and labels mixed by weights of mixup or rows of cutmix, which are on the device."""
         return mix(images, labels, weights, self.recipe.data.classes)
 
     @property
     def counts_top5(self) -> bool:
-        """Return True if correct answers among the first five are counted in training, too."""
+        """Return True if training counts images whose label is among the five largest logits, too."""
         return "top5" in self.recipe.log.tensorboard_names
 
     def count_correct(self, logits: Tensor, labels: Any) -> Tensor:
-        """Return how many images are classified correctly; with `counts_top5` also among the first five."""
+        """Return how many images are classified correctly (1-D); with `counts_top5` also among the five best logits."""
         correct = count_correct(logits, labels)
         return torch.stack([correct, count_correct_top5(logits, labels)]) if self.counts_top5 else correct[None]
 
@@ -82,7 +85,7 @@ class SingleRank:
         return finite
 
     def reduce_results(self, losses: Tensor, hits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean losses and summed hits of all ranks."""
+        """Return the mean of each loss and the sum of the hits (counts of correct images) over all ranks."""
         return losses, hits
 
     def full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
@@ -90,9 +93,9 @@ class SingleRank:
         return norms
 
     def attach_optimizer(self, support: OptimizerSupport) -> None:
-        """Tell the strategy about the optimizer, and the optimizer about split layers."""
+        """Find split layers in the optimizer, and give it norms of full layers; does nothing without split layers."""
 
-    # Checkpoints, which hold full tensors whatever the strategy
+    # In checkpoints, which hold full tensors whatever the strategy
 
     def full_shapes(self, model: nn.Module) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the tensors that a checkpoint holds."""
@@ -103,7 +106,7 @@ class SingleRank:
         return 0
 
     def gather_full(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
-        """Return model and optimizer state with full tensors on rank 0. All ranks call it."""
+        """Return model and state with full tensors on rank 0; `averages` gets its own in place. All ranks call it."""
         return model, state
 
     def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
@@ -111,11 +114,11 @@ class SingleRank:
         return model, state, averages
 
     def take_rows(self, model: State, state: State, averages: State | None) -> State:
-        """Reduce full tensors to this rank's rows: `model` and `averages` in place; returns the state."""
+        """Replace full tensors by this rank's rows, in `model` and `averages` in place; return the changed state."""
         return state
 
     def take_rows_of(self, key: tuple[Any, ...], value: Any) -> Any:
-        """Return this rank's rows of one full tensor."""
+        """Return this rank's rows of one full tensor; `key` is a `hybrid.Key`."""
         return value
 
     def has_full_model(self) -> bool:
@@ -124,37 +127,40 @@ class SingleRank:
 
 
 class DataParallel(SingleRank):
-    """The whole network on every rank, gradients averaged by DistributedDataParallel."""
+    """Strategy of several ranks with the whole network; DistributedDataParallel averages the gradients."""
 
     capture_obstacle = "several ranks take part"
 
     def wrap_network(self, network: nn.Module) -> nn.Module:
+        # Only hybrid runs, which inherit this method, have a SplitLinear.
         return wrap_network(network, self.recipe.parallel, self.recipe.deterministic, self.group, (SplitLinear,))
 
     @property
     def loss_weight(self) -> float:
+        # DistributedDataParallel divides by the number of ranks: the factor undoes it for a sum.
         return self.weight * (self.group.ranks if self.recipe.parallel.reduce == "sum" else 1)
 
     def reduce_results(self, losses: Tensor, hits: Tensor) -> tuple[Tensor, Tensor]:
         both = torch.cat([losses * (self.weight / self.group.ranks), hits.double()])
-        self.group.add_up(both)
+        self.group.sum_over_ranks(both)
         return both[: len(losses)], both[len(losses) :]
 
     def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
-        return self.group.from_first((model, state, averages))
+        return self.group.broadcast_value((model, state, averages))
 
 
 class HybridParallel(DataParallel):
-    """The classifier split over the ranks by classes, everything else data parallel."""
+    """Strategy of several ranks whose classifier is split by classes; everything else is data parallel."""
 
     name = "hybrid"
-    counts_top5 = False
+    counts_top5 = False  # a rank has the logits of its own classes only
 
     def __init__(self, recipe: Recipe, group: Group, model: nn.Module, classifier: str) -> None:
         super().__init__(recipe, group)
-        others = [replace(self.share, rank=rank) for rank in range(group.ranks)]
-        counts = [len(share.of(recipe.data.global_batch, train=True)[1]) // recipe.accumulate for share in others]
-        self.shards = Shards(recipe.data.classes, group.rank, group.ranks, tuple(counts))
+        shares = [replace(self.share, rank=rank) for rank in range(group.ranks)]
+        sizes = [len(share.split_batch(recipe.data.global_batch, train=True)[1]) for share in shares]
+        counts = tuple(size // recipe.accumulate for size in sizes)  # each rank's images in one forward pass
+        self.shards = Shards(recipe.data.classes, group.rank, group.ranks, counts)
         self.classifier = SplitClassifier(model, classifier, self.shards)
         self.judge = SplitLoss(self.shards, smoothing_of(recipe, training=False), training=False).judge
 
@@ -166,7 +172,7 @@ class HybridParallel(DataParallel):
         return 1.0  # the loss is that of the whole batch already
 
     def mix_batch(self, images: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Any]:
-        return mix_images(images, weights), mixed_labels(labels, label_weights(weights))
+        return mix_images(images, weights), mix_labels(labels, find_label_weights(weights))
 
     def count_correct(self, logits: Tensor, labels: Any) -> Tensor:
         return count_correct_of_shards(logits, labels, self.shards)[None]
@@ -189,28 +195,28 @@ class HybridParallel(DataParallel):
         return shapes | {name: (self.recipe.data.classes, *shapes[name][1:]) for name in self.classifier.names}
 
     def count_missing_parameters(self) -> int:
-        return self.classifier.count_missing()
+        return self.classifier.count_missing_parameters()
 
     def gather_full(self, model: State, state: State, averages: State | None) -> tuple[State, State]:
         model, state = dict(model), copy_optimizer_state(state)
-        self.classifier.gather(model, state["optimizer"], averages)
+        self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.gather_to_first)
         return model, state
 
     def broadcast(self, model: State, state: State, averages: State | None) -> tuple[State, State, State | None]:
         state = copy_optimizer_state(state)
-        self.classifier.pack(model, state["optimizer"], averages)
+        self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.make_placeholder)
         model, state, averages = super().broadcast(model, state, averages)
-        self.classifier.unpack(model, state["optimizer"], averages)
+        self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.fill_placeholder)
         return model, state, averages
 
     def take_rows(self, model: State, state: State, averages: State | None) -> State:
         state = copy_optimizer_state(state)
-        self.classifier.take_rows(model, state["optimizer"], averages)
+        self.classifier.replace_tensors(model, state["optimizer"], averages, self.classifier.take_rows)
         return state
 
     def take_rows_of(self, key: tuple[Any, ...], value: Any) -> Any:
         is_split = key[1] in self.classifier.names or key[1] in self.classifier.indices
-        return self.classifier.keep(key, value) if is_split and value.ndim else value
+        return self.classifier.take_rows(key, value) if is_split and value.ndim else value
 
     def has_full_model(self) -> bool:
         return False
@@ -223,25 +229,20 @@ def build_strategy(recipe: Recipe, model: nn.Module, group: Group, classifier: s
     return SingleRank(recipe, group) if group.ranks == 1 else DataParallel(recipe, group)
 
 
-def build_share(recipe: Recipe, group: Group) -> Share:
-    """Return which samples of a global batch this rank has."""
-    return Share(group.rank, group.ranks, recipe.accumulate, recipe.mixes_images, group.local_ranks)
-
-
 def copy_optimizer_state(state: State) -> State:
-    """Return a state whose optimizer entries may be replaced."""
+    """Return a copy of a state whose optimizer entries can be replaced without changing the original."""
     optimizer = state["optimizer"]
     entries = {index: dict(entry) for index, entry in optimizer["state"].items()}
     return {**state, "optimizer": {**optimizer, "state": entries}}
 
 
 def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return how many images have the largest logit at their label, or with mixup at the stronger of their two."""
+    """Return how many images have the largest logit at their label; of mixed labels, at the one with most weight."""
     strongest = labels if labels.ndim == 1 else labels.argmax(1)
     return (logits.argmax(1) == strongest).sum()
 
 
 def count_correct_top5(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return how many images have their label among the five largest logits; with mixup the stronger of two."""
+    """Return how many images have their label (of mixed labels the strongest) among the five largest logits."""
     strongest = labels if labels.ndim == 1 else labels.argmax(1)
     return (logits.topk(min(5, logits.shape[1])).indices == strongest[:, None]).sum()

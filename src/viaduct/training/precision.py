@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from viaduct.devices.base import Device
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision
-from viaduct.training.compiling import Compilation, How
+from viaduct.training.compiling import Compilation, CompileMode
 from viaduct.training.optim import NORMS
 from viaduct.training.single_pixels import guard_single_pixels
 
@@ -24,7 +24,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclass(frozen=True)
 class Plan:
-    """Meaning of a recipe's precision on one device."""
+    """A recipe's precision, resolved for one device."""
 
     compute: str  # fp32 | bf16 | fp16
     cast_network: bool  # O2, O3: the network itself is cast, fp32 master weights stay with the optimizer
@@ -81,7 +81,7 @@ def software_note(plan: Plan, device: Device) -> str | None:
 class LossScale:
     """A factor that keeps small fp16 gradients from vanishing. Fixed, or found by trial.
 
-    If it is `watching`, a step whose gradients overflow is skipped and counted. The dynamic scale doubles after
+    If it `skips_overflows`, a step whose gradients overflow is skipped and counted. The dynamic scale doubles after
     `scale_grow_every` good steps in a row, and halves, but not below 1, after `scale_shrink_after` overflows.
     """
 
@@ -91,14 +91,16 @@ class LossScale:
             wanted = precision.fp16_scale if compute == "fp16" else 1.0
         self.dynamic = wanted == "dynamic"
         self.value = precision.scale_start if self.dynamic else float(wanted)
-        # True if overflow is looked for: the host waits for the device in every step that it drives.
-        self.watching = self.dynamic or (compute == "fp16" and precision.drop_overflow)
+        # To look for overflows, the host waits for the device in every step that it drives.
+        self.skips_overflows = self.dynamic or (compute == "fp16" and precision.drop_overflow)
         self.grow_every, self.shrink_after = precision.scale_grow_every, precision.scale_shrink_after
-        self.good = self.overflows = self.skipped = self.streak = 0
+        # Good steps in a row and overflows, both counted anew when a dynamic scale changes; steps skipped in all.
+        self.good = self.overflows = self.skipped = 0
+        self.streak = 0  # overflows in a row; not in checkpoints
 
     @property
-    def hopeless(self) -> bool:
-        """Return True if overflow cannot come from the scale: it is at its minimum of 1, or fixed for 50 overflows."""
+    def is_exhausted(self) -> bool:
+        """Return True if a lower scale cannot help: it is at its minimum of 1, or fixed for 50 overflows in a row."""
         return self.streak > 0 and self.value <= 1.0 if self.dynamic else self.streak >= 50
 
     def update(self, finite: bool) -> None:
@@ -123,7 +125,11 @@ class LossScale:
 
 
 class Computation:
-    """The network as the device runs it, beside the fp32 weights that the optimizer and checkpoints hold."""
+    """The network as the device runs it, beside the fp32 weights that the optimizer and checkpoints hold.
+
+    `network` is a cast copy of `master` if the plan casts the network. Else both are the same module, and the methods
+    that copy weights, gradients or statistics between them do nothing.
+    """
 
     def __init__(
         self,
@@ -133,29 +139,31 @@ class Computation:
         graph: bool,
         device_graphs: bool,
         parallel: Callable[[nn.Module], nn.Module] = lambda network: network,
-        compile: How = "auto",
+        compile: CompileMode = "auto",
         compile_parts: str = "",
         fuse: Callable[[nn.Module], int] = lambda network: 0,
     ) -> None:
+        """`graph`: compile as `compile` and `compile_parts` say, else not at all; `device_graphs`: see `Compilation`.
+
+        `parallel` wraps the network of several ranks. `fuse` installs kernels of our own and returns their number.
+        """
         self.plan = plan
         self.master = model
         self.network = cast_copy(model, plan) if plan.cast_network else model
         self.device = device
         if device.type == "cpu" and plan.compute != "fp32":
-            guard_single_pixels(self.network)
-        self.fused = fuse(self.network)  # parts that run on kernels of our own
-        # Of several ranks: the network whose gradients are averaged. Its weights are the network's own.
-        self.whole = parallel(self.network)
-        self.compilation = Compilation(
-            self.whole, self.network, compile if graph else "off", device_graphs, compile_parts
-        )
+            guard_single_pixels(self.network)  # works around a bug of oneDNN
+        self.fused = fuse(self.network)  # number of parts that run on kernels of our own
+        self.wrapped = parallel(self.network)  # of several ranks: averages gradients; the weights are the network's own
+        mode = compile if graph else "off"
+        self.compilation = Compilation(self.wrapped, self.network, mode, device_graphs, compile_parts)
         self.graphs, self.run = self.compilation.device_graphs, self.compilation.run
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the logits in fp32."""
-        return self.outputs(images)[0]
+        return self.compute_outputs(images)[0]
 
-    def outputs(self, images: Tensor) -> tuple[Tensor, ...]:
+    def compute_outputs(self, images: Tensor) -> tuple[Tensor, ...]:
         """Return the logits in fp32; in training, followed by those of the auxiliary heads."""
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
@@ -163,13 +171,13 @@ class Computation:
             images = images.to(self.plan.dtype)
         autocast = self.plan.compute != "fp32" and not self.plan.cast_network
         with torch.autocast(self.device.type, dtype=self.plan.dtype if autocast else None, enabled=autocast):
-            made: Tensor | tuple[Tensor, ...] = self.run(images)
-        return tuple(logits.float() for logits in (made if isinstance(made, tuple) else (made,)))
+            outputs: Tensor | tuple[Tensor, ...] = self.run(images)
+        return tuple(logits.float() for logits in (outputs if isinstance(outputs, tuple) else (outputs,)))
 
     @contextmanager
     def run_uncompiled(self) -> Iterator[nn.Module]:
         """Run the network uncompiled within the block; yields the network."""
-        compiled, self.run = self.run, self.whole
+        compiled, self.run = self.run, self.wrapped
         try:
             with self.compilation.run_uncompiled():
                 yield self.network
@@ -177,18 +185,18 @@ class Computation:
             self.run = compiled
 
     @contextmanager
-    def part(self, last: bool) -> Iterator[None]:
-        """Run one part of an accumulated step; ranks exchange gradients only in the last one."""
-        if last or not isinstance(self.whole, DistributedDataParallel):
+    def accumulate_part(self, is_last: bool) -> Iterator[None]:
+        """Run one part of an accumulated step within the block; ranks exchange gradients in the last part only."""
+        if is_last or not isinstance(self.wrapped, DistributedDataParallel):
             yield
             return
-        with self.whole.no_sync():
+        with self.wrapped.no_sync():
             yield
 
     def train(self, on: bool) -> None:
-        """Switch the network to training or evaluation."""
+        """Switch the network to training mode or, if not `on`, to evaluation mode."""
         self.master.train(on)
-        self.whole.train(on)
+        self.wrapped.train(on)
 
     def gather_gradients(self) -> None:
         """Bring the network's gradients to the master weights."""

@@ -1,4 +1,4 @@
-"""`viaduct profile run RECIPE --apply`: try the first advice that a recipe can follow, and measure what it gives.
+"""`viaduct profile run RECIPE --apply`: try the first advice that a recipe can follow, and measure the gain.
 
     applied = apply_advice(profile.advice, load("shapes_taster"), plan=Plan(5, 20, 5), device="cpu", settings=[])
     print(applied.describe() if applied else "no advice that can be tried")
@@ -41,12 +41,12 @@ class Applied:
 
     @property
     def change(self) -> str:
-        """The change as one would type it."""
+        """The change as `FIELD=VALUE …`."""
         return " ".join(f"{field}={value}" for field, value in self.changes.items())
 
     @property
     def share(self) -> float:
-        """Share of a step that was won; the median over turns. Negative where the change made it slower."""
+        """Share of a step that was saved, the median over turns; negative if the change made it slower."""
         return median(1 - after / before for before, after in zip(self.before_us, self.after_us, strict=True))
 
     @property
@@ -58,15 +58,13 @@ class Applied:
     def describe(self) -> str:
         """Return the result as a paragraph for the terminal."""
         before, after = median(self.before_us), median(self.after_us)
-        times = (
-            f"{show_time(before)} a step without, {show_time(after)} with it, medians of {len(self.before_us)} turns"
+        medians = f"medians of {len(self.before_us)} turns"
+        times = f"{show_time(before)} a step without, {show_time(after)} with it, {medians}"
+        gain = (
+            f"measured gain: {show_time(before * self.share)} a step, {self.share:.1%}" if self.is_gain else "no gain"
         )
-        if self.is_gain:
-            text = f"measured gain: {show_time(before * self.share)} a step, {self.share:.1%} ({times})."
-        else:
-            text = f"no gain ({times})."
         expected = "not known" if self.advice.gain_us is None else show_time(self.advice.gain_us)
-        return f"Tried {self.change}: {text} Expected was: {expected}."
+        return f"Tried {self.change}: {gain} ({times}). Expected was: {expected}."
 
 
 def choose_advice(advice: Sequence[Advice], loaded: Loaded, settings: Settings) -> tuple[Advice, dict[str, str]] | None:
@@ -104,12 +102,12 @@ def apply_advice(
     def measure(more: list[tuple[str, str]]) -> float:
         with tempfile.TemporaryDirectory(prefix="viaduct-apply-") as folder:
             out = Path(folder) / "prof"
-            found = profile_recipe(
+            profile = profile_recipe(
                 loaded, out=out, plan=timed, device=device, data=data, ranks=ranks, settings=[*settings, *more]
             )
-        if found.iteration_us is None:
+        if profile.iteration_us is None:
             raise BadRun("no regular step was measured: a trial of the advice needs two steps.", "Give more --steps.")
-        return found.iteration_us
+        return profile.iteration_us
 
     variants = [(applied.before_us, []), (applied.after_us, list(changes.items()))]
     for turn in range(TURNS):

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from viaduct.profiling.folder import is_profile_folder, merge_events, merge_rank
 from viaduct.profiling.kinds import OPTIMIZER
 from viaduct.profiling.options import ProfilingOptions, Window, choose_default_window
 from viaduct.profiling.outputs import RANK, REPORT, remove_profile
-from viaduct.profiling.record import Facts, Profile, Step
+from viaduct.profiling.record import Facts, Profile
 from viaduct.profiling.trace_file import read_events
 from viaduct.recipes import Recipe
 from viaduct.training.callbacks import Callback
@@ -52,12 +53,12 @@ class ProfileRequest:
     notes: tuple[str, ...] = ()
 
     def refuse(self, recipe: Recipe) -> None:
-        """Stop where nothing could be profiled, before anything is read."""
+        """Raise BadValue for a run without steps, before anything is read."""
         if recipe.evaluation.eval_only and self.window is not None:
             raise BadValue(f"--profile {self.window} and --eval-only: an evaluation takes no steps.", "Leave one out.")
 
     def refuse_training(self, training: Training) -> None:
-        """Stop where the run does not have these steps, or the network these modules."""
+        """Raise an error if the run does not have these steps, or the network these modules."""
         window, steps = self.window, training.steps
         if window is not None and window.last >= steps:
             raise BadValue(
@@ -77,30 +78,30 @@ class Profiling(Callback):
     def __init__(self, request: ProfileRequest, folder: Path | None = None, plan: Plan | None = None) -> None:
         """Profile a window of steps into `folder`, else RUN/profile; with `plan`, the first steps of the run."""
         self.request, self.plan = request, plan
-        self.given_folder = folder or request.options.output
+        self.requested_folder = folder or request.options.output
         self.window: Window | None = None  # None if the steps were taken before this process began
         self.collector: Collector | None = None
-        self.first = 0  # the step that the collector counts as 0
-        self.written = self.published = False
-        self.lines: list[str] = []
+        self.first_step = 0  # the step that the collector counts as 0
+        self.written = self.published = False  # files of this rank; advice and page
+        self.lines: list[str] = []  # notes for the user
 
     # Events of the run
 
     def start(self, training: Training) -> None:
-        self.folder = self.given_folder or training.run.path / FOLDER
+        self.folder = self.requested_folder or training.run.path / FOLDER
         self.window = self.choose_window(training)
         self.marks = ProfileMarks(training, lambda: self.collect(training))
         if self.window is not None:
             training.train_step.marks = self.marks
 
     def choose_window(self, training: Training) -> Window | None:
-        """Return the steps that are still to be profiled; None where all were taken before."""
-        wanted, step = self.request.window, training.step
+        """Return the steps that are still to be profiled; None if all were taken before."""
+        requested, step = self.request.window, training.step
         if self.plan is not None:
             return Window(step, step + self.plan.total - 1)
-        if wanted is None:
+        if requested is None:
             return choose_default_window(step, training.steps) if step < training.steps else None
-        return None if wanted.last < step else Window(max(wanted.first, step), wanted.last)
+        return None if requested.last < step else Window(max(requested.first, step), requested.last)
 
     def collect(self, training: Training) -> Collector | None:
         """Return the collector, opened one step before the window: the first step is measured from that step's end.
@@ -111,23 +112,23 @@ class Profiling(Callback):
         if window is None or not window.first - 1 <= training.step <= window.last:
             return None
         plan = self.plan or self.make_plan(training, window)
-        self.first = training.step
-        if training.group.first:
+        self.first_step = training.step
+        if training.group.is_first:
             with suppress(OSError):  # writing the profile will fail, and say why
                 remove_profile(self.folder)  # of an earlier session, which may have had more ranks
         self.collector = Collector(plan, training.torch_device.type, training.group.rank)
-        self.watch(training)
+        self.attach_hooks(training)
         return self.collector
 
     def make_plan(self, training: Training, window: Window) -> Plan:
         """Return how many steps are timed and how many recorded, without planned evaluations and checkpoints."""
-        wanted = window.count_recorded() if self.request.options.operators else 0
-        recorded = min(wanted, count_undisturbed(training, window.last))
-        if recorded < wanted and not recorded:
+        intended = window.count_recorded() if self.request.options.operators else 0
+        recorded = min(intended, count_undisturbed(training, window.last))
+        if recorded < intended and not recorded:
             self.lines.append(f"No operators: an evaluation or a checkpoint comes right before step {window.last}.")
         return Plan(window.first - training.step, len(window) - recorded, recorded)
 
-    def watch(self, training: Training) -> None:
+    def attach_hooks(self, training: Training) -> None:
         """Attach hooks to the network, if it is neither compiled nor captured: hooks would become part of the graph."""
         assert self.collector is not None
         options, network = self.request.options, training.computation.network
@@ -135,7 +136,7 @@ class Profiling(Callback):
             if options.fp_point or options.bp_point:
                 self.lines.append("fp_point and bp_point have no meaning in compiled or captured steps: not used.")
             return
-        self.collector.watch_modules(network)
+        self.collector.add_network(network)
         self.marks.points = Points(options.fp_point, options.bp_point, self.marks)
         self.marks.points.attach(network)
 
@@ -146,6 +147,7 @@ class Profiling(Callback):
         self.note_interruption("checkpoint")
 
     def note_interruption(self, kind: str) -> None:
+        """Mark that an evaluation or checkpoint came between two steps; note it if it came among recorded ones."""
         self.marks.note_interruption(kind)
         collector = self.collector
         if collector is None or collector.done or not collector.plan.recorded:
@@ -155,14 +157,15 @@ class Profiling(Callback):
 
     def step(self, training: Training) -> None:
         if self.collector is not None and self.collector.done and not self.written:
-            began = time.monotonic()
+            start = time.monotonic()
             self.write(training)
-            training.stopwatch.exclude(time.monotonic() - began)
+            training.stopwatch.exclude(time.monotonic() - start)
 
     def end(self, training: Training, outcome: str) -> None:
         if self.collector is not None and not self.written:
             self.write(training, ended=f"{outcome} after step {training.step}")
-        self.publish(training.group.first)
+        if training.group.is_first:
+            self.publish()
 
     def close(self, training: Training, ended: str) -> None:
         """Write what was collected, however the run ended; of several ranks only this one's part."""
@@ -170,59 +173,63 @@ class Profiling(Callback):
             return
         if not self.written:
             self.write(training, ended, alone=True)
-        self.publish(training.group.ranks == 1)
+        if training.group.ranks == 1:
+            self.publish()
 
     # Files
 
     def write(self, training: Training, ended: str = "", alone: bool = False) -> None:
-        """Write the files; a profile that cannot be written is no reason to end the run."""
+        """Write the files of this rank and, unless it is `alone` after an error, of all ranks merged.
+
+        A profile that cannot be written does not end the run.
+        """
         self.written = True
         self.marks.points.detach()
-        several = training.group.ranks > 1
-        folder = self.folder / f"{RANK}{training.group.rank}" if several else self.folder
-        try:
+        has_ranks = training.group.ranks > 1
+        folder = self.folder / f"{RANK}{training.group.rank}" if has_ranks else self.folder
+        with self.note_errors("The profile could not be written"):
             self.write_rank(training, folder, ended)
-        except (OSError, ViaductError) as error:
-            self.lines.append(f"The profile could not be written: {error}")
-        if several and not alone:
+        if has_ranks and not alone:
             training.group.gather(str(folder))  # wait until every rank has written its folder
-            if training.group.first:
-                self.merge(training.group.ranks)
+            if training.group.is_first:
+                with self.note_errors("The ranks' profiles could not be merged"):
+                    paths = (self.folder / f"{RANK}{rank}" for rank in range(training.group.ranks))
+                    folders = [path for path in paths if is_profile_folder(path)]
+                    write_profile(merge_ranks(folders), self.folder, merge_events(folders))
+
+    @contextmanager
+    def note_errors(self, what: str) -> Iterator[None]:
+        """Turn an error within the block into a note for the user."""
+        try:
+            yield
+        except (OSError, ViaductError) as error:
+            self.lines.append(f"{what}: {error}")
 
     def write_rank(self, training: Training, folder: Path, ended: str) -> None:
         collector, options = self.collector, self.request.options
         assert collector is not None
         profile = collector.finish(self.describe(training, ended))
-        profile = replace(profile, steps=[replace(step, number=step.number + self.first) for step in profile.steps])
+        profile = replace(
+            profile, steps=[replace(step, number=step.number + self.first_step) for step in profile.steps]
+        )
         if not options.collectives:
             profile = replace(profile, steps=[replace(step, collectives=()) for step in profile.steps])
         profile = split_replays(profile, self.marks.replayed)
         profile, events = fit_storage(profile, collector.events, options.storage_limit)
         write_profile(profile, folder, events)
 
-    def merge(self, ranks: int) -> None:
-        """Write one profile of all ranks beside theirs."""
-        folders = [self.folder / f"{RANK}{rank}" for rank in range(ranks)]
-        folders = [folder for folder in folders if is_profile_folder(folder)]
-        try:
-            write_profile(merge_ranks(folders), self.folder, merge_events(folders))
-        except (OSError, ViaductError) as error:
-            self.lines.append(f"The ranks' profiles could not be merged: {error}")
+    def publish(self) -> None:
+        """Add advice and the page to the files, once."""
+        if not self.published and self.written and is_profile_folder(self.folder):
+            self.published = True
+            with self.note_errors("The page of the profile could not be written"):
+                publish_profile(self.folder)
 
-    def publish(self, first: bool) -> None:
-        """Add advice and the page, once; the files are there already."""
-        if not first or self.published or not (self.written and is_profile_folder(self.folder)):
-            return
-        self.published = True
-        try:
-            publish_profile(self.folder)
-        except (OSError, ViaductError) as error:
-            self.lines.append(f"The page of the profile could not be written: {error}")
-
-    # Words
+    # Descriptions
 
     def describe(self, training: Training, ended: str) -> Facts:
-        recipe, sink = training.recipe, training.sink
+        """Return the facts of the run; `ended` says how it ended if that was within the window."""
+        sink = training.sink
         captured = f", sink {sink.length}" if sink is not None and sink.replay is not None else ""
         return Facts(
             source=self.request.source,
@@ -239,12 +246,12 @@ class Profiling(Callback):
             ended=ended,
             versions={"viaduct": __version__, "torch": torch.__version__, "python": platform.python_version()},
             date=f"{datetime.now(timezone.utc):%Y-%m-%d}",
-            workers=count_workers(recipe),
+            workers=getattr(training.recipe.data, "workers", None) or None,  # None: the loader chooses the number
             cores=len(os.sched_getaffinity(0)),
         )
 
     def describe_outcome(self) -> list[str]:
-        """Return what the user is told at the end of the run."""
+        """Return lines for the user at the end of the run."""
         notes = [*self.request.options.notes, *self.lines]
         if not self.written:
             steps = f"--profile {self.request.window}" if self.request.window else "PROFILING_MODE"
@@ -282,15 +289,10 @@ def count_undisturbed(training: Training, last: int) -> int:
     return min((last % every for every in intervals if every), default=last)
 
 
-def count_workers(recipe: Recipe) -> int | None:
-    """Return the threads that prepare batches; None where the number is chosen by the loader."""
-    return getattr(recipe.data, "workers", None) or None
-
-
 def split_replays(profile: Profile, replayed: set[int]) -> Profile:
-    """Divide captured steps by their kernels: the host sees nothing between the start and the end of a replay.
+    """Estimate where the backward pass of captured steps ends: the host observes only start and end of a replay.
 
-    The update is given the share that the optimizer's kernels have of all kernels' time in the recorded steps.
+    The update gets the share that the optimizer's kernels have of all kernels' time in the recorded steps.
     """
     if not any(step.number in replayed for step in profile.steps):
         return profile
@@ -301,13 +303,14 @@ def split_replays(profile: Profile, replayed: set[int]) -> Profile:
         facts = add_note(profile.facts, f"{note} Forward + backward holds the update, too.")
         return replace(profile, facts=replace(facts, phases_measured=False))
     share = update / total
-    steps = [move_backward_end(step, share) if step.number in replayed else step for step in profile.steps]
+    steps = [
+        replace(step, backward_end_us=step.end_us - share * (step.end_us - step.forward_start_us))
+        if step.number in replayed
+        else step
+        for step in profile.steps
+    ]
     note = f"Captured steps: the backward end is estimated; {share:.1%} of the kernels' time are the optimizer's."
     return replace(profile, steps=steps, facts=add_note(profile.facts, note))
-
-
-def move_backward_end(step: Step, share: float) -> Step:
-    return replace(step, backward_end_us=step.end_us - share * (step.end_us - step.forward_start_us))
 
 
 def add_note(facts: Facts, note: str) -> Facts:
@@ -318,12 +321,8 @@ def fit_storage(
     profile: Profile, events: Sequence[dict[str, Any]], limit: int | None
 ) -> tuple[Profile, Sequence[dict[str, Any]]]:
     """Leave out the last events of a trace larger than storage_limit, and add a note about it to the profile."""
-    size, kept = 0, len(events)
-    for number, event in enumerate(events if limit is not None else ()):
-        size += len(json.dumps(event, default=str)) + 2
-        if limit is not None and size > limit:
-            kept = number
-            break
+    sizes = accumulate(len(json.dumps(event, default=str)) + 2 for event in events)
+    kept = len(events) if limit is None else sum(1 for _ in takewhile(lambda size: size <= limit, sizes))
     if kept == len(events):
         return profile, events
     note = f"storage_limit: the trace has {kept:,} of {len(events):,} recorded events."

@@ -1,4 +1,4 @@
-"""Marks of a run's steps that feed a `profiling.collector.Collector`."""
+"""Passes the time points of a run's steps to a `profiling.collector.Collector`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from viaduct.data.batches import Batch
 from viaduct.errors import UnknownName
 from viaduct.profiling.clocks import read_host_us
 from viaduct.profiling.collector import Collector
-from viaduct.training.step_marks import StepMarks
+from viaduct.training.step import StepMarks
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -28,16 +28,17 @@ REPLAY = "Captured steps: the forward start is the start of a step's replay, the
 
 
 class ProfileMarks(StepMarks):
-    """Takes the marks of the steps of a window; `collect` says from which step on."""
+    """Marks the time points of steps in a window."""
 
     def __init__(self, training: Training, collect: Callable[[], Collector | None]) -> None:
+        """`collect` is called before each step until it returns the collector, and None before the window."""
         self.training = training
         self.points = Points("", "", self)
         self.replayed: set[int] = set()  # numbers of steps that were replayed
         self._collect = collect
         self._collector: Collector | None = None
         self._paused = self._gradients_done = False
-        self._watches_buckets = training.group.ranks > 1
+        self._has_ranks = training.group.ranks > 1
 
     @property
     def active_collector(self) -> Collector | None:
@@ -48,10 +49,10 @@ class ProfileMarks(StepMarks):
     def fetch(self, batches: Iterator[Batch]) -> Batch:
         if self._collector is None:
             self._collector = self._collect()
-        began = read_host_us()
+        start = read_host_us()
         batch = next(batches)
         if self.active_collector:
-            self.active_collector.mark_loader_wait(began, read_host_us())
+            self.active_collector.mark_loader_wait(start, read_host_us())
         return batch
 
     def begin_forward(self) -> None:
@@ -60,7 +61,7 @@ class ProfileMarks(StepMarks):
 
     def watch_backward(self, loss: Tensor) -> None:
         """Mark the end of the backward pass before the wait for the last bucket, after which `backward` returns."""
-        if self.active_collector and self._watches_buckets and can_queue():
+        if self.active_collector and self._has_ranks and can_queue_callback():
             loss.register_hook(self._queue_end)  # type: ignore[no-untyped-call]
 
     def _queue_end(self, gradient: Tensor) -> None:
@@ -88,12 +89,12 @@ class ProfileMarks(StepMarks):
 
     def end_step(self) -> None:
         if self.active_collector:
-            began = time.monotonic()
+            start = time.monotonic()
             self.active_collector.mark_step_end()  # after the last step this evaluates what was recorded
-            self.training.stopwatch.exclude(time.monotonic() - began)
+            self.training.stopwatch.exclude(time.monotonic() - start)
 
     def note_interruption(self, kind: str) -> None:
-        """Say what else lies between the step before and the coming one."""
+        """Mark that an evaluation or checkpoint lies between the last step and the coming one."""
         if self.active_collector:
             self.active_collector.mark_interruption(kind)
 
@@ -107,39 +108,40 @@ class ProfileMarks(StepMarks):
 
     def describe(self) -> list[str]:
         """Return how each time point was found."""
-        waits = self._watches_buckets and can_queue()
+        waits = self._has_ranks and can_queue_callback()
         forward = f"Forward start: the forward pass of {self.points.forward!r} (fp_point)."
         backward = f"Backward end: the end of the backward pass of {self.points.backward!r} (bp_point)."
-        found = [
+        points = [
             forward if self.points.forward else FORWARD,
             backward if self.points.backward else BUCKETS if waits else BACKWARD,
             UPDATE,
             LOADER,
         ]
-        return found + [REPLAY] * bool(self.replayed)
+        return points + [REPLAY] * bool(self.replayed)
 
 
-def can_queue() -> bool:
-    """Return True if this torch can call back at the end of a backward pass; DistributedDataParallel does it so."""
+def can_queue_callback() -> bool:
+    """Return True if torch can be given a function to call at the end of a backward pass."""
     engine = getattr(torch.autograd.Variable, "_execution_engine", None)
     return hasattr(engine, "queue_callback")
 
 
 class Points:
-    """Modules that begin the forward pass and end the backward pass, where their names are given."""
+    """Hooks on the modules that begin the forward pass and end the backward pass, if the user has named them."""
 
     def __init__(self, forward: str, backward: str, marks: ProfileMarks) -> None:
+        """`forward` and `backward` are module names; empty: none."""
         self.forward, self.backward, self.marks = forward, backward, marks
         self._handles: list[Any] = []
 
     def attach(self, network: nn.Module) -> None:
-        """Watch the modules."""
+        """Register the hooks."""
         named = dict(network.named_modules())
         if self.forward:
             self._handles.append(named[self.forward].register_forward_pre_hook(self._mark_forward))
         if self.backward:
             module = named[self.backward]
-            self._handles.append(module.register_forward_pre_hook(self._watch_inputs))
+            self._handles.append(module.register_forward_pre_hook(self._hook_inputs))
             for parameter in module.parameters():
                 if parameter.requires_grad:
                     self._handles.append(parameter.register_post_accumulate_grad_hook(self._mark_backward))
@@ -154,7 +156,7 @@ class Points:
         if self.marks.active_collector:
             self.marks.active_collector.mark_forward_start()
 
-    def _watch_inputs(self, module: nn.Module, inputs: Any) -> None:
+    def _hook_inputs(self, module: nn.Module, inputs: Any) -> None:
         for tensor in inputs:
             if self.marks.active_collector and isinstance(tensor, Tensor) and tensor.requires_grad:
                 tensor.register_hook(self._mark_backward)  # type: ignore[no-untyped-call]
@@ -165,7 +167,7 @@ class Points:
 
 
 def check_point(key: str, name: str, network: nn.Module) -> None:
-    """Refuse a point that is no module of the network."""
+    """Raise UnknownName for a point that is no module of the network."""
     names = [known for known, _ in network.named_modules() if known]
     if name and name not in names:
         hints = f"{key} of PROFILING_OPTIONS is a module of the network here; empty: found automatically."

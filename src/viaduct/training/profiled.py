@@ -1,9 +1,9 @@
-"""`viaduct profile run RECIPE`: a few steps of a recipe in a temporary run, for their profile.
+"""`viaduct profile run RECIPE`: profiles a few steps of a recipe in a temporary run.
 
     profile = profile_recipe(load("resnet50_imagenet"), out=Path("prof"), plan=Plan(5, 20, 5), device="cuda")
 
-Nothing is evaluated or saved in between, and no run of the user's is touched. Several ranks are processes of their own
-(`python -m viaduct.training.profiled FILE`); each writes OUT/rank_N, and rank 0 merges them into OUT.
+Nothing is evaluated or saved in between, and no run of the user is changed. Each of several ranks is a process
+(`python -m viaduct.training.profiled FILE`) that writes OUT/rank_N; rank 0 merges them into OUT.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,8 @@ from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_pr
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import check_path, explain_limits, load_images
 
-CPU_BATCH = 8  # images of each rank, unless the order sets a batch: a CPU computes a step of it in seconds
-FOREVER = 10**9  # steps
+CPU_BATCH = 8  # images of each rank on CPUs, unless the order sets a batch: a larger step takes too long there
+MANY_STEPS = 10**9  # more than any profile takes
 NOISE_RATE = 1e-6  # on noise the recipe's own learning rate may diverge, and computing with NaN can be slow
 SINK_WARMUP = 6  # steps until a captured step is replayed
 BATCH = "data.global_batch"
@@ -72,19 +71,19 @@ class Order:
 
     @classmethod
     def decode(cls, text: str) -> Order:
-        given = json.loads(text)
+        fields = json.loads(text)
         return cls(
-            load(given["recipe"]),
-            Path(given["out"]),
-            Plan(**given["plan"]),
-            given["device"],
-            None if given["data"] is None else Path(given["data"]),
-            [(field, value) for field, value in given["settings"]],
-            given["command"],
+            load(fields["recipe"]),
+            Path(fields["out"]),
+            Plan(**fields["plan"]),
+            fields["device"],
+            None if fields["data"] is None else Path(fields["data"]),
+            [(path, value) for path, value in fields["settings"]],
+            fields["command"],
         )
 
     def change_recipe(self) -> Recipe:
-        """Return the recipe as the settings change it."""
+        """Return the recipe with the settings applied."""
         recipe = self.loaded.recipe
         for path, text in self.settings:
             recipe = override(recipe, path, text)
@@ -134,7 +133,7 @@ def start_ranks(order: Order, ranks: int) -> None:
 def profile_here(order: Order) -> None:
     """Take the steps in this process, which may be one of several ranks."""
     with join_ranks(order.device, order.loaded.recipe.parallel.hang_seconds) as group:
-        own, torch_device = devices.pick(order.device, group.local_rank)
+        device, torch_device = devices.pick(order.device, group.local_rank)
         recipe, notes = prepare_recipe(order, torch_device.type, group.ranks)
         images = load_images(recipe.data, order.data)
         request = ProfileRequest(None, source=order.loaded.name, command=order.command, notes=tuple(notes))
@@ -142,16 +141,13 @@ def profile_here(order: Order) -> None:
         with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as folder, Interrupt(quiet=True) as interrupt:
             run = RunDir(Path(folder))
             with explain_limits(run, recipe):
-                asked, callbacks = partial(read_signal, interrupt), [profiling, *recipe.callbacks]
-                training = Training(recipe, run, images, own, torch_device, callbacks, asked, group)
+                callbacks = [profiling, *recipe.callbacks]
+                read_signal = lambda: interrupt.received or 0  # noqa: E731
+                training = Training(recipe, run, images, device, torch_device, callbacks, read_signal, group)
                 if training.sink is not None:
                     profiling.plan = replace(order.plan, skip=max(order.plan.skip, SINK_WARMUP))
                 training.state.broadcast(training.run.checkpoints)
                 take_steps(training, profiling)
-
-
-def read_signal(interrupt: Interrupt) -> int:
-    return interrupt.received or 0
 
 
 def take_steps(training: Training, profiling: Profiling) -> None:
@@ -171,10 +167,10 @@ def take_steps(training: Training, profiling: Profiling) -> None:
 
 
 def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
-    """Return the recipe without an end, evaluations and checkpoints, and notes about its other changes."""
+    """Return the recipe without evaluations, checkpoints and a last step, and notes about its other changes."""
     recipe, notes = order.change_recipe(), []
     changes: dict[str, Any] = {
-        "steps": FOREVER,
+        "steps": MANY_STEPS,
         "evaluation": Evaluation(every_epochs=0),
         "checkpoint": Checkpoint(every_minutes=0),
     }
@@ -185,10 +181,10 @@ def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[st
             changes["optimizer"] = replace(recipe.optimizer, lr=NOISE_RATE)  # type: ignore[type-var]
         notes.append("The images are noise that is made on the device: no loader was measured.")
     recipe = replace(recipe, **changes)
-    most = CPU_BATCH * ranks
-    if kind == "cpu" and BATCH not in dict(order.settings) and recipe.data.global_batch > most:
-        notes.append(f"The batch is {most} in place of the recipe's {recipe.data.global_batch}: this is a CPU.")
-        recipe = replace(recipe, data=replace(recipe.data, global_batch=most), accumulate=1)
+    max_batch = CPU_BATCH * ranks
+    if kind == "cpu" and BATCH not in dict(order.settings) and recipe.data.global_batch > max_batch:
+        notes.append(f"The batch is {max_batch} in place of the recipe's {recipe.data.global_batch}: this is a CPU.")
+        recipe = replace(recipe, data=replace(recipe.data, global_batch=max_batch), accumulate=1)
     return recipe, notes
 
 
@@ -197,10 +193,10 @@ def main() -> None:
     try:
         profile_here(Order.decode(Path(sys.argv[1]).read_text()))
     except ViaductError as error:
-        if not error.told:
+        if not error.is_silent:
             print_line(f"viaduct profile: {error}", sys.stderr)
         sys.stderr.flush()
-        os._exit(error.exit_code)  # the other ranks may be gone: nothing is waited for
+        os._exit(error.exit_code)  # without waiting for the other ranks, which may be gone
 
 
 if __name__ == "__main__":

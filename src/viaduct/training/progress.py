@@ -15,18 +15,19 @@ class Progress:
     """Position of a run in its schedule, with the changes that callbacks have made to the schedule."""
 
     def __init__(self, recipe: Recipe, pace: Pace, initial_rates: list[float]) -> None:
+        # The schedule multiplies `initial_rates`, one for each parameter group. Callbacks may change them.
         self.recipe, self.pace, self.initial_rates = recipe, pace, initial_rates
         self.steps = pace.steps
         self.step = 0
-        self.evaluated_at = -1
-        self.best: dict[str, Any] | None = None
+        self.evaluated_at = -1  # step of the last evaluation; -1: none
+        self.best: dict[str, Any] | None = None  # step and top1 of the best evaluation so far
         self.stop_reason: str | None = None
         self.order_seeds: list[tuple[int, int]] = []  # (first epoch, seed), as callbacks have changed them
         self.loss_weights = {"main": 1.0, "auxiliary": recipe.aux_weight}
 
     @property
     def epoch(self) -> float:
-        """Epochs done, with their fraction."""
+        """Images trained on, divided by those of the set: an epoch that drops a partial batch counts as less than 1."""
         return self.pace.epochs_at(self.step)
 
     @property
@@ -84,11 +85,11 @@ class Progress:
             raise BadValue(
                 f"change_order_seed: {seed!r} is no seed.", "It must be a whole number, at least 0 and below 2**63."
             )
-        first = -(-self.step // self.pace.steps_per_epoch)
+        first = -(-self.step // self.pace.steps_per_epoch)  # epoch that has not begun; the division rounds up
         self.order_seeds = [change for change in self.order_seeds if change[0] != first] + [(first, seed)]
 
     def change_loss_weights(self, main: float | None, auxiliary: float | None) -> None:
-        """Weigh the loss of the network's output, and that of its auxiliary head, by these; None: as before."""
+        """Change the weights of the main loss and of the auxiliary head's loss; None leaves a weight unchanged."""
         weights = {"main": main, "auxiliary": auxiliary}
         for name, weight in weights.items():
             if weight is not None and not is_non_negative(weight):
@@ -145,7 +146,7 @@ class Stopwatch:
         self._window_start = time.monotonic()
 
     def exclude(self, seconds: float) -> None:
-        """Leave so many seconds, which were no part of the run, out of the open window."""
+        """Leave seconds that are not counted, such as writing a profile, out of the open window."""
         self._window_start += seconds
 
     def book(self, activity: str) -> float:

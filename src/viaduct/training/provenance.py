@@ -6,8 +6,8 @@
       "sessions": [{…}, …]          one for each time that the run was started: when, where, with which code and data
     }
 
-Runs of versions before this record get one without "init" when they are resumed. What is not known is null. The basis
-of a data fingerprint, the part of the data that was read for it, is recorded beside it.
+A run that an earlier version of viaduct began without this record gets one without "init" when it is resumed. What is
+not known is null. Beside the fingerprint of the data stands its "basis": which part of the data was read for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ SUFFIXES = (".py", ".c", ".h", ".cu", ".json")
 MAX_SESSIONS = 32
 MAX_PIXEL_BYTES = 512 << 20
 """Images in memory beyond this are fingerprinted by a sample of them."""
-MAX_BUILD_BYTES = 1 << 20
+MAX_BUILD_BYTES = 1 << 20  # of build.json
 
 
 def describe_provenance(
@@ -115,8 +115,7 @@ def fingerprint_data(images: Dataset, data: Path | None) -> dict[str, Any]:
     splits = {"training": images.train, "validation": images.validation}
     digest, bases = hashlib.sha256(), set()
     for name, split in splits.items():
-        labels = split.labels
-        digest.update(f"{name}\0{len(split)}\0".encode() + labels.tobytes())
+        digest.update(f"{name}\0{len(split)}\0".encode() + split.labels.tobytes())
         bases.add(update_with_images(digest, split))
     basis = "; ".join(sorted(bases))
     return {"fingerprint": digest.hexdigest()[:32], "basis": f"{basis}; all labels", "build": read_build(data)}
@@ -133,26 +132,23 @@ def update_with_images(digest: Any, split: Any) -> str:
             digest.update(f"{image.name}\0{image.size}\n".encode("utf-8", "surrogateescape"))
         return "names and sizes of image files"
     files = [Path(getattr(file, "path", file)) for file in getattr(folder, "files", ())]
-    for line in describe_files(files):
-        digest.update(line.encode("utf-8", "surrogateescape"))
+    for path in files:
+        try:
+            size = str(path.stat().st_size)
+        except OSError:
+            size = "unreadable"
+        digest.update(f"{path.name}\0{size}\n".encode("utf-8", "surrogateescape"))
     return "names and sizes of record files" if files else "number of images"
 
 
 def update_with_pixels(digest: Any, stored: Any) -> str:
+    """Add the pixels of images in memory to a digest, of large arrays one in `stride` blocks; return what was added."""
     stride = max(1, -(-int(stored.nbytes) // MAX_PIXEL_BYTES))
     digest.update(f"{stored.shape}".encode())
     chunk = max(1, (16 << 20) // max(1, int(stored[0].nbytes) if len(stored) else 1))
     for start in range(0, len(stored), chunk * stride):
         digest.update(stored[start : start + chunk].tobytes())
     return "every pixel" if stride == 1 else f"pixels of one in {stride} blocks of images"
-
-
-def describe_files(files: Iterable[Path]) -> Iterator[str]:
-    for path in files:
-        try:
-            yield f"{path.name}\0{path.stat().st_size}\n"
-        except OSError:
-            yield f"{path.name}\0unreadable\n"
 
 
 def read_build(data: Path | None) -> dict[str, Any] | None:
@@ -178,12 +174,12 @@ def describe_init(source: str) -> dict[str, Any] | None:
 
     with open_weights(Path(source)) as stored:
         file = stored.path
-        if not file.is_file():  # of a TensorFlow checkpoint the index, which has checksums of all tensors
+        if not file.is_file():  # a TensorFlow checkpoint: take its index, which has checksums of all tensors
             file = Path(f"{file}.index")
-        found = {"kind": stored.kind, "step": stored.facts.step}
-    record = {"source": source, "file": str(file.absolute()), **found, "sha256": None, "bytes": None}
+        facts = {"kind": stored.kind, "step": stored.facts.step}
+    record = {"source": source, "file": str(file.absolute()), **facts, "sha256": None, "bytes": None}
     if file.is_file():
-        record |= {"sha256": hash_file(file), "bytes": file.stat().st_size}
+        record |= {"sha256": try_digest(file), "bytes": file.stat().st_size}
     return record | describe_donor(file)
 
 
@@ -199,12 +195,11 @@ def describe_donor(file: Path) -> dict[str, Any]:
     return {"run": None, "run_id": None}
 
 
-def hash_file(path: Path) -> str | None:
-    digest = hashlib.sha256()
+def try_digest(path: Path) -> str | None:
+    """Return the SHA-256 of a file; None if it cannot be read."""
+    from viaduct.weights.stored import compute_checksum
+
     try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+        return compute_checksum(path)
     except OSError:
         return None
-    return digest.hexdigest()

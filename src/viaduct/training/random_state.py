@@ -22,9 +22,10 @@ def seed_generators(seed: int) -> None:
 def seed_run(recipe: Recipe) -> None:
     """Seed all generators from the recipe, and make torch as deterministic as it asks for."""
     seed_generators(recipe.seed)
-    if recipe.deterministic != torch.are_deterministic_algorithms_enabled():  # it imports the compiler: seconds
+    # Called only for a change: the call imports torch's compiler, which takes seconds.
+    if recipe.deterministic != torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(recipe.deterministic)
-    # cuDNN's search for the quickest algorithm may pick another one each time.
+    # cuDNN's search for the fastest algorithm may choose differently each time.
     torch.backends.cudnn.benchmark = not recipe.deterministic
     torch.backends.cudnn.deterministic = recipe.deterministic
 
@@ -35,7 +36,7 @@ def seed_new_rank(seed: int, step: int, rank: int) -> None:
     seed_generators(int(entropy.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
 
-def read_random_states(device: Device) -> dict[str, Any]:
+def read_generator_states(device: Device) -> dict[str, Any]:
     """Return the states of all generators as tensors and plain values."""
     name, keys, *position = np.random.get_state(legacy=True)
     return {
@@ -46,8 +47,8 @@ def read_random_states(device: Device) -> dict[str, Any]:
     }
 
 
-def restore_random_states(states: dict[str, Any], device: Device) -> None:
-    """Set all generators to states that `read_random_states` returned."""
+def restore_generator_states(states: dict[str, Any], device: Device) -> None:
+    """Set all generators to states that `read_generator_states` returned."""
     version, numbers, gauss = states["python"]
     random.setstate((version, tuple(numbers), gauss))
     name, keys, *position = states["numpy"]

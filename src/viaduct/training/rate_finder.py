@@ -27,7 +27,7 @@ DIVERGED = 4.0
 MEAN_DECAY = 0.9
 """Of the running mean, which only decides when the test ends."""
 RANGES: dict[type, tuple[float, float]] = {AdamW: (1e-7, 1.0), Lars: (1e-3, 100.0)}
-USUAL_RANGE = (1e-5, 10.0)
+DEFAULT_RANGE = (1e-5, 10.0)
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,16 @@ class Measured:
 
 def choose_range(recipe: Recipe) -> tuple[float, float]:
     """Return the lowest and the highest rate of a test with this recipe's optimizer."""
-    return RANGES.get(type(recipe.optimizer), USUAL_RANGE)
+    return RANGES.get(type(recipe.optimizer), DEFAULT_RANGE)
 
 
 def rate_at(step: int, steps: int, low: float, high: float) -> float:
+    """Return the rate of a step, counted from 0: the logarithms of the rates are equally far apart."""
     return float(low * (high / low) ** (step / max(1, steps - 1)))
 
 
 def measure_rates(request: Request, steps: int = STEPS) -> Measured:
-    """Train for some steps with rising rates; ends early where the loss diverges."""
+    """Train for some steps with rising rates; end early if the loss diverges."""
     low, high = choose_range(request.loaded.recipe)
     device, torch_device = devices.pick(request.device)
     images = load_images(request.loaded.recipe.data, request.data)
@@ -73,6 +74,7 @@ def prepare_recipe(recipe: Recipe, steps: int) -> Recipe:
 
 
 def take_steps(training: Training, steps: int, low: float, high: float, is_interrupted: Callable[[], bool]) -> Measured:
+    """Take steps with rates from `low` to `high`; parameter groups keep the ratio of their rates."""
     rates: list[float] = []
     losses: list[float] = []
     batches = training.iterate_batches()
@@ -93,7 +95,7 @@ def take_steps(training: Training, steps: int, low: float, high: float, is_inter
 
 
 def has_diverged(losses: list[float]) -> bool:
-    """Return True if the running mean of the losses was ever not finite, or is DIVERGED times its lowest value."""
+    """Return True if the running mean of the losses was ever not finite, or exceeds DIVERGED times its lowest value."""
     mean, lowest = losses[0], math.inf
     for count, loss in enumerate(losses):
         mean = MEAN_DECAY * mean + (1 - MEAN_DECAY) * loss if count else loss

@@ -1,7 +1,8 @@
-"""Errors in functions that a recipe's author wrote, reported in a few lines with the place in the author's file.
+"""Reports errors in functions that a recipe's author wrote in a few lines, with the line in the author's file.
 
 `call_recipe_part("optimizer", recipe.optimizer, parameters)` calls such a function and checks what it returns. Many
-errors of a network, a loss or an optimizer show only in a step: it runs within `explain_recipe_errors(recipe, step)`.
+errors of a network, a loss or an optimizer show only in a training step, which runs within
+`explain_recipe_errors(recipe, step)`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from viaduct.models import sources
 from viaduct.recipes import Recipe
 from viaduct.training.distributed import is_lost_connection
 
-PARTS = ("model", "loss", "optimizer", "schedule")
-KINDS: dict[str, tuple[type, str]] = {
+PARTS = ("model", "loss", "optimizer", "schedule")  # fields of a recipe that may be functions of its author
+RESULTS: dict[str, tuple[type, str]] = {
     "model": (nn.Module, "torch.nn.Module"),
     "optimizer": (torch.optim.Optimizer, "torch.optim.Optimizer"),
 }
@@ -33,7 +34,7 @@ def call_recipe_part(what: str, function: Callable[..., Any], *args: Any) -> Any
     """Return the network or optimizer that a function of the recipe builds; raise BadValue for another type."""
     with explain_part_errors(what, function):
         built = function(*args)
-    kind, name = KINDS[what]
+    kind, name = RESULTS[what]
     if not isinstance(built, kind):
         raise BadValue(f"the recipe's {what} made a {type(built).__name__}, not a {name}.")
     return built
@@ -55,7 +56,7 @@ def explain_part_errors(what: str, function: Any) -> Iterator[None]:
 
 
 def check_callbacks(callbacks: Iterable[object]) -> None:
-    """Refuse what is no Callback among the recipe's callbacks."""
+    """Raise BadValue if an object among the callbacks is no Callback."""
     from viaduct.training.callbacks import Callback
 
     for callback in callbacks:
@@ -68,7 +69,7 @@ def check_callbacks(callbacks: Iterable[object]) -> None:
 
 @contextmanager
 def explain_callback_errors(callback: Any, event: str) -> Iterator[None]:
-    """Turn what a callback of the recipe's own raises into a BadValue with the line; ours keep their tracebacks."""
+    """Turn an error in a callback of the recipe's author into a BadValue with the line; ours keep their tracebacks."""
     kind = type(callback)
     if kind.__module__.partition(".")[0] == "viaduct":
         yield
@@ -81,9 +82,9 @@ def explain_callback_errors(callback: Any, event: str) -> Iterator[None]:
 def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
     """Turn errors of the author's parts in a step, counted from 0, or (step None) in an evaluation into BadValue.
 
-    In the first step every error is attributed to them. Later only an error in their code, in a layer of their network
-    or in their optimizer is; any other is a bug of ours, and keeps its traceback. Lack of memory, a batch too small for
-    a batch norm and a lost rank are passed on unchanged.
+    In the first step every error is attributed to the author's parts. Later only an error in their code, in a layer of
+    their network or in their optimizer is; any other is a bug of ours, and keeps its traceback. Lack of memory, a batch
+    too small for a batch norm and a lost rank are passed on unchanged.
     """
     own_parts = {part: value for part in PARTS if callable(value := getattr(recipe, part))}
     if sources.is_foreign(recipe.model):
@@ -99,28 +100,27 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
             raise  # a layer may be the first to notice that another rank is gone
         layer = describe_failing_layer(error, own_parts.get("model"))
         evidence = [*layer, *find_author_line(error, list_functions(own_parts))]
-        if step != 0 and not evidence and not (is_in_optimizer(error) and "optimizer" in own_parts):
+        in_optimizer = any(
+            isinstance(frame.f_locals.get("self"), torch.optim.Optimizer) for frame in list_frames(error)
+        )
+        if step != 0 and not evidence and not (in_optimizer and "optimizer" in own_parts):
             raise
         source = recipe.data
+        named = [f"{part} ({value})" if isinstance(value, str) else part for part, value in own_parts.items()]
         when = "the evaluation" if step is None else "the first step" if step == 0 else f"step {step + 1}"
         raise BadValue(
             f"{when} of {source.global_batch} images of {source.size} pixels fails: {first_line(error)}",
             *evidence,
             *suggest_size(recipe),
-            f"Parts that the recipe brings along: {', '.join(describe_part(*part) for part in own_parts.items())}.",
+            f"Parts that the recipe brings along: {', '.join(named)}.",
         ) from error
 
 
 def list_functions(own_parts: Mapping[str, Any]) -> list[Callable[..., Any]]:
-    """Return the functions of the parts; of a network `package.module:function` its function."""
+    """Return the functions among the parts, and that of a network `package.module:function`."""
     named = [value for value in own_parts.values() if isinstance(value, str) and sources.is_function(value)]
     functions = [value for value in own_parts.values() if callable(value)]
     return [*functions, *(sources.find_function(name) for name in named)]
-
-
-def describe_part(name: str, value: Any) -> str:
-    """Return a part's name, with the network's where it is given by name."""
-    return f"{name} ({value})" if isinstance(value, str) else name
 
 
 def suggest_size(recipe: Recipe) -> list[str]:
@@ -128,65 +128,44 @@ def suggest_size(recipe: Recipe) -> list[str]:
     if not sources.is_foreign(recipe.model) or sources.is_function(str(recipe.model)):
         return []
     size = sources.read_input(str(recipe.model)).size
-    return (
-        []
-        if size == recipe.data.size
-        else [f"{recipe.model} is made for images of {size} pixels: --set data.size={size}"]
-    )
+    hint = f"{recipe.model} is made for images of {size} pixels: --set data.size={size}"
+    return [] if size == recipe.data.size else [hint]
 
 
 def describe_failing_layer(error: BaseException, model: Callable[..., Any] | str | None) -> list[str]:
     """Return the name and inputs of the innermost layer of the author's network that raised the error."""
+    # The local variables of each method of a module in the traceback; torch's Module._call_impl has `args`.
     calls = [frame.f_locals for frame in list_frames(error) if isinstance(frame.f_locals.get("self"), nn.Module)]
     if model is None or not calls:
         return []
     names = {id(layer): name for name, layer in calls[0]["self"].named_modules()}
-    inner = next((call for call in reversed(calls) if id(call["self"]) in names), calls[0])
-    layer, name = inner["self"], names[id(inner["self"])]
-    given = next((call["args"] for call in reversed(calls) if call["self"] is layer and "args" in call), ())
-    shapes = [shape_of(value) for value in given if isinstance(value, torch.Tensor)]
+    innermost = next((call for call in reversed(calls) if id(call["self"]) in names), calls[0])
+    layer, name = innermost["self"], names[id(innermost["self"])]
+    inputs = next((call["args"] for call in reversed(calls) if call["self"] is layer and "args" in call), ())
+    shapes = ["x".join(map(str, value.shape)) or "a scalar" for value in inputs if isinstance(value, torch.Tensor)]
     where = f"in layer {name!r}" if name else "in the network itself"
-    kind = first_line_of(repr(layer)) if not list(layer.children()) else type(layer).__name__
+    kind = repr(layer).partition("\n")[0] if not list(layer.children()) else type(layer).__name__
     line = f"{where}, {kind}" + (f", given {' and '.join(shapes)}" if shapes else "")
-    return [line + describe_builder(model)]
-
-
-def describe_builder(model: Callable[..., Any] | str) -> str:
-    """Return where the network is built: the traceback has no line of the author for layers that torch calls."""
-    code = code_of(model)
-    return f"; the network is made in {code.co_filename}, line {code.co_firstlineno}" if code else ""
-
-
-def shape_of(tensor: torch.Tensor) -> str:
-    return "x".join(map(str, tensor.shape)) or "a scalar"
-
-
-def first_line_of(text: str) -> str:
-    return text.splitlines()[0] if text else text
-
-
-def is_in_optimizer(error: BaseException) -> bool:
-    return any(isinstance(frame.f_locals.get("self"), torch.optim.Optimizer) for frame in list_frames(error))
+    # The traceback has no line of the author for layers that torch calls: name the function that builds the network.
+    code = find_code(model)
+    return [f"{line}; the network is made in {code.co_filename}, line {code.co_firstlineno}" if code else line]
 
 
 def list_frames(error: BaseException) -> list[FrameType]:
     """Return the frames of the error, outermost first, followed by those of its cause."""
-    found, trace = list[FrameType](), error.__traceback__
-    while trace is not None:
-        found.append(trace.tb_frame)
-        trace = trace.tb_next
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     cause = error.__cause__ or error.__context__
-    return [*found, *(list_frames(cause) if cause is not None else [])]
+    return [*frames, *(list_frames(cause) if cause is not None else [])]
 
 
 def find_author_line(error: BaseException, functions: list[Callable[..., Any]]) -> list[str]:
     """Return the last line of the author's file in the traceback, if there is one."""
-    files = {code.co_filename for function in functions if (code := code_of(function))}
+    files = {code.co_filename for function in functions if (code := find_code(function))}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     return [f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}"] if frames else []
 
 
-def code_of(function: Any) -> CodeType | None:
+def find_code(function: Any) -> CodeType | None:
     """Return the code object of a function, a functools.partial's function, or a class's __init__; None without one."""
-    begins = vars(function).get("__init__") if isinstance(function, type) else function
-    return getattr(getattr(begins, "func", begins), "__code__", None)  # func: of a functools.partial
+    entry = vars(function).get("__init__") if isinstance(function, type) else function
+    return getattr(getattr(entry, "func", entry), "__code__", None)  # func: of a functools.partial

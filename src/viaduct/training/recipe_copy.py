@@ -52,7 +52,7 @@ def keep_copy(run: Path, file: Path) -> dict[str, str]:
 def imported_beside(file: Path) -> dict[str, Path]:
     """Return the files of the recipe's folder that are loaded as modules now, by their path relative to the folder.
 
-    A recipe file that is installed in site-packages has none: the modules beside it are installed packages.
+    For a recipe file in site-packages it is empty: the modules beside it are installed packages.
     """
     folder = file.parent
     if folder.name in ("site-packages", "dist-packages"):
@@ -209,9 +209,8 @@ class CopiedModules(importlib.abc.MetaPathFinder):
         if not self.loaders:
             yield
             return
-        earlier: dict[str, ModuleType] = {}
-        for name in {*self.loaders, *self.packages} & set(sys.modules):
-            earlier[name] = sys.modules.pop(name)
+        shadowed = {*self.loaders, *self.packages} & set(sys.modules)
+        earlier: dict[str, ModuleType] = {name: sys.modules.pop(name) for name in shadowed}
         sys.meta_path.insert(0, self)
         try:
             yield

@@ -1,4 +1,4 @@
-"""The report of a run: where it was stopped if it was, its scores and curves, and images it classifies wrongly."""
+"""The report of a run: how it ended, its scores and curves, and images it classifies wrongly."""
 
 from __future__ import annotations
 
@@ -28,64 +28,62 @@ from viaduct.reporting import (
     Tile,
     write_page,
 )
-from viaduct.training.curves import NOISE, curves, evaluation_table, write_percent
+from viaduct.training.curves import NOISE, build_curves, build_evaluation_table, format_percent
 from viaduct.training.loop import Training
-from viaduct.training.metrics import MOST_CONFUSION, Score
+from viaduct.training.metrics import MAX_CONFUSION_CLASSES, Score
 from viaduct.training.profile_callback import FOLDER, Profiling
 
 SAMPLES = 32  # images in the grid
-WRONG_AT_MOST = 16
+MAX_WRONG = 16  # of them
 
 
 def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], stopped: str = "") -> None:
     """Write RUN/report.html. `stopped`: why a run ended before its last step, such as the signal or the bad loss."""
     logs, evaluations = training.run.records("log"), training.run.records("evaluation")
-    sections = [Section("Curves", "", charts)] if (charts := curves(logs, evaluations)) else []
+    sections = [Section("Curves", "", charts)] if (charts := build_curves(logs, evaluations)) else []
     if evaluations:
-        sections.append(Section("Evaluations", "", [evaluation_table(evaluations)]))
+        sections.append(Section("Evaluations", "", [build_evaluation_table(evaluations)]))
     if training.score is not None:
         sections += [
-            confusion(training, training.score),
-            Section("Predictions", "Validation images, the wrong ones first.", [samples(training, training.score)]),
+            build_confusion(training, training.score),
+            Section(
+                "Predictions", "Validation images, the wrong ones first.", [build_samples(training, training.score)]
+            ),
         ]
     if training.recipe.data.balance:
-        sections.append(balance(training))
-    if training.train_batches.skipped or training.validation.skipped:
-        sections.append(skipped_records(training))
+        sections.append(build_balance(training))
+    if skipped := [*training.train_batches.skipped, *training.validation.skipped]:
+        lead = f"{len(skipped)} could not be used."
+        sections.append(Section("Skipped records", lead, [Code("\n".join(skipped))]))
     if training.run.restarts():
-        sections.append(restarts(training))
-    if profiles := profile_section(training):
+        sections.append(build_restarts(training))
+    if profiles := build_profile_link(training):
         sections.append(profiles)
     sections += [
         Section("Recipe", loaded.summary, [Code(json.dumps(to_record(loaded.recipe), indent=1))]),
-        Section("Machine", "", [machine_facts(summary)]),
+        Section("Machine", "", [build_machine_facts(summary)]),
     ]
+    total = f" of {training.steps:,}" if training.step < training.steps else ""
+    length = f"{training.step:,}{total} steps, {training.epoch:.1f} epochs"
     page = Page(
         loaded.name,
-        f"{length(training)}, on {training.device.description()}; {summary['date']}",
-        tiles(loaded, training, summary, reached_end(training, stopped)),
+        f"{length}, on {training.device.description()}; {summary['date']}",
+        build_tiles(loaded, training, summary, has_reached_end(training, stopped)),
         sections,
-        [*early_end(training, stopped), *warn_of_noise(training), *warn_of_averages(training, summary)],
+        [*describe_early_end(training, stopped), *warn_of_noise(training), *warn_of_averages(training, summary)],
         kind="training report",
     )
     write_page(page, training.run.report)
 
 
-def length(training: Training) -> str:
-    steps = f"{training.step:,} steps"
-    if training.step < training.steps:
-        steps = f"{training.step:,} of {training.steps:,} steps"
-    return f"{steps}, {training.epoch:.1f} epochs"
-
-
-def reached_end(training: Training, stopped: str) -> bool:
-    """Return True if the run took every step of its recipe and evaluated what came of it."""
+def has_reached_end(training: Training, stopped: str) -> bool:
+    """Return True if the run has taken every step of its recipe and evaluated the last one."""
     return not stopped and training.step >= training.steps and training.progress.is_complete
 
 
-def early_end(training: Training, stopped: str) -> list[Callout]:
+def describe_early_end(training: Training, stopped: str) -> list[Callout]:
     """Return a callout that says where and why a run ended before its recipe's end; none if it did not."""
-    if reached_end(training, stopped):
+    if has_reached_end(training, stopped):
         return []
     where = f"after step {training.step:,} of {training.steps:,}"
     reason = (stopped or training.progress.stop_reason or "").strip().rstrip(".")
@@ -104,74 +102,68 @@ def early_end(training: Training, stopped: str) -> list[Callout]:
 
 def warn_of_noise(training: Training) -> list[Callout]:
     """Return a callout that says that accuracies on noise mean nothing; none for real images."""
-    if not isinstance(training.images, SyntheticSet):
-        return []
-    return [Callout("warn", NOISE)]
+    return [Callout("warn", NOISE)] if isinstance(training.images, SyntheticSet) else []
 
 
 def warn_of_averages(training: Training, summary: dict[str, Any]) -> list[Callout]:
     """Return a callout that says that the batch norms' running averages have not settled, if that was measured."""
-    found = summary.get("batch_norm")
-    if not found or not found["unsettled"]:
+    check = summary.get("batch_norm")
+    if not check or not check["unsettled"]:
         return []
     figures = (
-        f"Top-1 on {found['images']:,} validation images: {write_percent(found['top1'])} with them, "
-        f"{write_percent(found['recomputed_top1'])} with averages recomputed from {found['training_batches']} batches."
+        f"Top-1 on {check['images']:,} validation images: {format_percent(check['top1'])} with them, "
+        f"{format_percent(check['recomputed_top1'])} with averages recomputed from {check['training_batches']} batches."
     )
     command = f"viaduct evaluate {shlex.quote(str(training.run.path))} --recompute-batch-norm 100"
     remarks = [Remark("Measured", figures), Remark("Recompute", command)]
     return [Callout("warn", "The running averages of the batch norms have not settled.", remarks)]
 
 
-def names(training: Training) -> list[str]:
-    class_names = list(training.images.names)
-    return class_names + [str(label) for label in range(len(class_names), training.recipe.data.classes)]
-
-
-def name_of(training: Training, label: int) -> str:
+def find_class_name(training: Training, label: int) -> str:
+    """Return the name of a class, or its number if the data do not name it."""
     class_names = training.images.names
     return class_names[label] if label < len(class_names) else str(label)
 
 
-def tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: bool) -> list[Tile]:
-    found = []
+def build_tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: bool) -> list[Tile]:
+    """Return the headline figures; unless the run is `at_end`, scores say at which step they were measured."""
+    scores = []
     if training.score is not None:
         score, step = training.score, f"at step {training.progress.evaluated_at:,}" if not at_end else ""
-        found = [
-            top1_tile(None if warn_of_noise(training) else loaded.recipe.expects, score, step),
-            Tile("validation top-5", write_percent(score.top5), step),
-            Tile("macro F1", write_percent(score.f1), step),
+        scores = [
+            build_top1_tile(None if warn_of_noise(training) else loaded.recipe.expects, score, step),
+            Tile("validation top-5", format_percent(score.top5), step),
+            Tile("macro F1", format_percent(score.f1), step),
             *(Tile(name, f"{value:.4g}", step) for name, value in score.own.items()),
         ]
     rate = summary["images_per_s"]
     minutes = sum(summary["minutes"].values())
     return [
-        *found,
+        *scores,
         Tile("throughput", f"{rate:,.0f} images/s" if rate else "–", f"{summary['precision']}, {summary['mode']}"),
         Tile("time", f"{minutes:.1f} min", f"{summary['minutes']['training']:.1f} min of it training"),
     ]
 
 
-def top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
-    """Return the tile of the accuracy and the recipe's expectation; accuracies before the last step are not judged."""
+def build_top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
+    """Return the tile of the accuracy and the recipe's expectation; an accuracy before the last step is not judged.
+
+    `step` says where it was measured; empty: at the last step.
+    """
     if expects is None:
-        return Tile("validation top-1", write_percent(score.top1), step)
+        return Tile("validation top-1", format_percent(score.top1), step)
     expected = f"expected {expects.percent:g} %" + (f" ± {expects.within:g}" if expects.within else "")
     if step:
-        return Tile("validation top-1", write_percent(score.top1), f"{step}; {expected} at the end")
+        return Tile("validation top-1", format_percent(score.top1), f"{step}; {expected} at the end")
     reached = 100 * score.top1 >= expects.percent - expects.within
-    return Tile("validation top-1", write_percent(score.top1), expected, reached)
+    return Tile("validation top-1", format_percent(score.top1), expected, reached)
 
 
-def skipped_records(training: Training) -> Section:
-    bad = [*training.train_batches.skipped, *training.validation.skipped]
-    return Section("Skipped records", f"{len(bad)} could not be used.", [Code("\n".join(bad))])
-
-
-def balance(training: Training) -> Section:
-    strength, class_names = training.recipe.data.balance, names(training)
+def build_balance(training: Training) -> Section:
+    """Return a table of how often images of each class are seen in an epoch."""
+    strength = training.recipe.data.balance
     classes, counts, quotas = class_quotas(training.images.train.labels, strength)
-    listed = [class_names[label] if label < len(class_names) else str(label) for label in classes.tolist()]
+    listed = [find_class_name(training, label) for label in classes.tolist()]
     rows = [
         [name, int(count), round(float(quota), 1), float(quota / count)]
         for name, count, quota in zip(listed, counts, quotas, strict=True)
@@ -180,19 +172,19 @@ def balance(training: Training) -> Section:
     return Section("Balance", lead, [Table(("class", "images", "seen in an epoch", "times"), rows)])
 
 
-def profile_section(training: Training) -> Section | None:
+def build_profile_link(training: Training) -> Section | None:
     """Return a section with the path of the run's profile; None if there is none."""
-    own = training.run.path / FOLDER
-    published = [profiling for profiling in training.callbacks if isinstance(profiling, Profiling)]
-    folders = [profiling.folder for profiling in published if profiling.published] or [own]
-    if not (folders[0] / REPORT).is_file():
+    default = training.run.path / FOLDER
+    profilings = [callback for callback in training.callbacks if isinstance(callback, Profiling)]
+    folder = next((profiling.folder for profiling in profilings if profiling.published), default)
+    if not (folder / REPORT).is_file():
         return None
-    links = [Link("its report", f"{FOLDER}/{REPORT}")] if folders[0] == own else []
-    headline = f"Some steps of this run were profiled: {folders[0]}"
+    links = [Link("its report", f"{FOLDER}/{REPORT}")] if folder == default else []
+    headline = f"Some steps of this run were profiled: {folder}"
     return Section("Profile", "", [Callout("new", headline, links=links)])
 
 
-def restarts(training: Training) -> Section:
+def build_restarts(training: Training) -> Section:
     """Return a table of the steps that were repeated after ranks were lost."""
     rows = [
         [f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]]
@@ -202,34 +194,37 @@ def restarts(training: Training) -> Section:
     return Section("Restarts", "A rank was lost; all began again at the last checkpoint.", [table])
 
 
-def confusion(training: Training, score: Score) -> Section:
+def build_confusion(training: Training, score: Score) -> Section:
+    """Return the confusion matrix, or a sentence on why it is not drawn."""
+    classes = training.recipe.data.classes
     if score.confusion is None:
-        classes = training.recipe.data.classes
-        return Section("Confusion", f"Not drawn: {classes:,} classes, and at most {MOST_CONFUSION:,} fit.", [])
-    heatmap = Heatmap("True class by row, predicted by column", names(training), score.confusion)
+        return Section("Confusion", f"Not drawn: {classes:,} classes, and at most {MAX_CONFUSION_CLASSES:,} fit.", [])
+    names = [find_class_name(training, label) for label in range(classes)]
+    heatmap = Heatmap("True class by row, predicted by column", names, score.confusion)
     return Section("Confusion", "", [heatmap])
 
 
-def samples(training: Training, score: Score) -> ImageGrid:
+def build_samples(training: Training, score: Score) -> ImageGrid:
+    """Return a grid of SAMPLES validation images, of them at most MAX_WRONG wrong ones."""
     split = training.images.validation
     predicted = np.array(score.predictions)
     wrong = np.flatnonzero(predicted != split.labels)
     right = np.flatnonzero(predicted == split.labels)
-    mistakes = wrong[:WRONG_AT_MOST]
+    mistakes = wrong[:MAX_WRONG]
     chosen = [*mistakes, *right[: SAMPLES - len(mistakes)]]
-    images = [grid_image(training, int(index), int(predicted[index])) for index in chosen]
+    images = [build_grid_image(training, int(index), int(predicted[index])) for index in chosen]
     return ImageGrid(images, f"{len(wrong):,} of {score.count:,} are wrong; {len(mistakes)} of them are shown.")
 
 
-def grid_image(training: Training, index: int, predicted: int) -> GridImage:
+def build_grid_image(training: Training, index: int, predicted: int) -> GridImage:
     """Return a validation image with its true class and, where it is wrong, the predicted one."""
     label = int(training.images.validation.labels[index])
-    truth, guess = (name_of(training, number) for number in (label, predicted))
+    truth, guess = (find_class_name(training, number) for number in (label, predicted))
     caption = truth if label == predicted else f"{truth}, taken for {guess}"
     return GridImage(training.images.validation.read_image(index), caption, marked=label != predicted)
 
 
-def machine_facts(summary: dict[str, Any]) -> Facts:
+def build_machine_facts(summary: dict[str, Any]) -> Facts:
     machine = summary["machine"]
     memory = summary["peak_memory_bytes"]
     return Facts(

@@ -4,8 +4,9 @@
     mom = m * mom + lr * g / sqrt(ms + eps)   epsilon inside the root, the rate inside the momentum
     v  -= mom
 
-g holds the gradient of the L2 term where the group decays. A change of the learning rate is therefore felt
-gradually. The square average and the momentum are the slots `RMSProp` and `RMSProp_1` of a TensorFlow checkpoint.
+g includes the gradient of the L2 term if the group decays. Because the rate is inside the momentum, a change of the
+rate takes effect gradually. The square average and the momentum are the slots `RMSProp` and `RMSProp_1` of a TensorFlow
+checkpoint.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from viaduct.training.optimizer_support import DeviceRateSupport
-from viaduct.training.tensor_lists import decayed_gradients
+from viaduct.training.optimizer_support import DeviceRateSupport, decayed_gradients
 
 
 class TfRmsProp(torch.optim.Optimizer):

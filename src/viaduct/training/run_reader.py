@@ -1,11 +1,11 @@
-"""Reading a run directory repeatedly while a process trains in it: of files that grow only the added lines are read.
+"""Reads a run directory repeatedly while a process trains in it; of files that grow, only the added lines.
 
     reader = RunReader(Path("runs/try1"))
     contents = reader.read()            # logs, evaluations, histograms, images; cheap where nothing has changed
-    contents.version                    # changes when one of SIGNED_FILES or the list of images changes
+    contents.version                    # changes when one of WATCHED_FILES or the list of images changes
 
-Needs no torch and no `Training`: the run may be another process's, may not have begun, and its last line may be half
-written.
+Needs no torch and no `Training`: another process may train the run, the run may not have begun, and the last line of a
+file may be half written.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ IMAGE = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)
 """A sheet of input images in RUN/images: the step in at least eight digits."""
 KEPT_HISTOGRAMS = 8
 """Steps whose histograms are shown; twice as many are held in memory."""
-TAIL_BYTES = 64  # before the offset where reading goes on: if they differ, the file was replaced
-EACH_STEP = {"losses"}  # fields of a log line with a value for each of its steps: not kept in memory
+TAIL_BYTES = 64  # before the offset at which reading continues: if they have changed, the file was replaced
+PER_STEP_FIELDS = {"losses"}  # fields of a log line with a value for each of its steps: not kept in memory
 MAX_LINE_BYTES = 64 << 20
 MAX_AXIS_VALUE = 1e300  # beyond it the width of an axis overflows
-HISTOGRAM = {"min": float, "max": float, "counts": list}
-KINDS = ("parameters", "gradients")
+HISTOGRAM = {"min": float, "max": float, "counts": list}  # fields of a histogram that are read, and their types
+KINDS = ("parameters", "gradients")  # of histograms
 MAX_COUNT = 1 << 62
-SIGNED_FILES = ("recipe.json", "metrics.jsonl", "histograms.jsonl")
+WATCHED_FILES = ("recipe.json", "metrics.jsonl", "histograms.jsonl")
 
 
 @dataclass(frozen=True)
@@ -84,19 +84,21 @@ class RunContents:
 
 @dataclass
 class GrowingFile:
-    """A file of lines that another process appends to; `take` gets each new line that is complete.
+    """A file of lines that another process appends to.
 
-    `reset` is called before the first line, and when the file was replaced or removed: then its lines come again.
+    `on_line` is called with each new line that is complete. `on_restart` is called before the first line, and when the
+    file was replaced or removed: then its lines come again.
     """
 
     path: Path
-    reset: Callable[[], None]
-    take: Callable[[bytes], None]
-    identity: tuple[int, int] = (0, 0)
+    on_restart: Callable[[], None]
+    on_line: Callable[[bytes], None]
+    identity: tuple[int, int] = (0, 0)  # device and inode; (0, 0): there is no file
     offset: int = 0
     tail: bytes = b""
 
     def read_new_lines(self) -> None:
+        """Call `on_line` with each line that was completed since the last call."""
         try:
             file = open_regular(self.path)
         except OSError:
@@ -112,16 +114,16 @@ class GrowingFile:
             while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
                 self.offset += len(line)
                 self.tail = (self.tail + line)[-TAIL_BYTES:]
-                self.take(line)
+                self.on_line(line)
 
     def _restart(self, identity: tuple[int, int]) -> None:
         if self.identity != (0, 0) or identity != (0, 0):
-            self.reset()
+            self.on_restart()
         self.identity, self.offset, self.tail = identity, 0, b""
 
 
 def open_regular(path: Path, flags: int = 0) -> Any:
-    """Open a file to read bytes; an OSError for a pipe, a device or a folder, which would not answer."""
+    """Open a file to read bytes; raise OSError for a pipe or device, which could block, and for a folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -147,15 +149,16 @@ class RunReader:
     def read(self) -> RunContents:
         """Return what the directory holds; the same object as before if the version has not changed."""
         images = self._list_images()
-        signature = (
-            *(sign(self.path / name) for name in SIGNED_FILES),
-            *images,
-        )
+        signature = (*(stat_file(self.path / name) for name in WATCHED_FILES), *images)
         if self._contents is None or signature != self._signature:
             self._metrics.read_new_lines()
             self._distributions.read_new_lines()
+            try:
+                record = read_recipe_record(self.path)
+            except (BadRun, OSError):
+                record = {}
             self._contents = RunContents(
-                record=self._read_record(),
+                record=record,
                 logs=list(self.logs.values()),
                 evaluations=list(self.evaluations.values()),
                 histograms=gather_histograms(spread(self.histograms, KEPT_HISTOGRAMS)),
@@ -164,12 +167,6 @@ class RunReader:
             )
             self._signature = signature
         return self._contents
-
-    def _read_record(self) -> dict[str, Any]:
-        try:
-            return read_recipe_record(self.path)
-        except (BadRun, OSError):
-            return {}
 
     def _list_images(self) -> list[str]:
         try:
@@ -188,9 +185,9 @@ class RunReader:
             return
         if not has_fields(record, METRICS[record["kind"]]):
             return
-        kept = {name: value for name, value in record.items() if name not in EACH_STEP}
+        kept = {name: value for name, value in record.items() if name not in PER_STEP_FIELDS}
         records = self.logs if record["kind"] == "log" else self.evaluations
-        records.pop(record["step"], None)  # the last of a step counts
+        records.pop(record["step"], None)  # the last record of a step counts
         records[record["step"]] = kept
 
     def _take_histograms(self, line: bytes) -> None:
@@ -213,7 +210,7 @@ def step_of_image(name: str) -> int:
     return int(match[1]) if match else -1
 
 
-def sign(path: Path) -> tuple[int, int, int] | None:
+def stat_file(path: Path) -> tuple[int, int, int] | None:
     """Return inode, size and modification time of a file, by which a change is noticed; None if it cannot be read."""
     try:
         facts = path.stat()
@@ -223,7 +220,7 @@ def sign(path: Path) -> tuple[int, int, int] | None:
 
 
 def spread(items: list[Any], most: int) -> list[Any]:
-    """Return at most so many of them, evenly spread, the first and the last among them."""
+    """Return at most `most` of the items, evenly spread, the first and the last among them."""
     if len(items) <= most:
         return list(items)
     return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
@@ -241,12 +238,12 @@ def gather_histograms(steps: list[StepHistograms]) -> dict[str, dict[str, list[H
 
 def read_histograms(step: int, parts: Any) -> dict[str, Histogram]:
     """Return the histograms of one step by name; what is damaged or cannot be drawn is left out."""
-    read = {name: read_histogram(step, part) for name, part in (parts.items() if isinstance(parts, dict) else ())}
-    return {name: histogram for name, histogram in read.items() if histogram is not None}
+    named = parts.items() if isinstance(parts, dict) else ()
+    return {name: histogram for name, part in named if (histogram := read_histogram(step, part)) is not None}
 
 
 def read_histogram(step: int, part: Any) -> Histogram | None:
-    """Return the histogram in a record; None where it has no ends that can be drawn, or no counts."""
+    """Return the histogram in a record; None if its range cannot be drawn, or its counts are missing or damaged."""
     if not isinstance(part, dict) or not has_fields(part, HISTOGRAM):
         return None
     low, high, counts = float(part["min"]), float(part["max"]), part["counts"]

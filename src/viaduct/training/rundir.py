@@ -1,4 +1,4 @@
-"""A run is a directory: what was trained, how far it came, and everything that shows it.
+"""The directory of a run:
 
 RUN/recipe.json        the resolved recipe, where it came from, the data and the device; code, machine and first weights
 RUN/recipe.py          a copy of the user's own recipe file, if it was one
@@ -37,7 +37,6 @@ from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import Loaded, Recipe, load, load_file, names
 from viaduct.recipes._fields import differences, from_record, to_record
 from viaduct.run_files import (
-    LABELS,
     LATEST_STEP,
     finite_or_null,
     metric_lines,
@@ -50,12 +49,11 @@ from viaduct.training.checkpoint import replace_contents
 from viaduct.training.networks import changed_model_file
 from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_copy, read_checksums
 
-# Fields that a resumed run may change: its length, what is observed on the way, and the sinks.
+# Fields of a recipe that a resumed run may change: its length, what is observed, the sinks, how messages are sent.
 FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink")
-MARK_BYTES = 8
-LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.02
-MARK = ".reached"  # the step that several ranks have come to, renewed after each
 FREE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
+LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.02
+MARK, MARK_BYTES = ".reached", 8  # file with the step that several ranks have done, as a little-endian number
 
 
 @dataclass(frozen=True)
@@ -121,15 +119,8 @@ class RunDir:
         if loaded.file is not None and loaded.file != copied.resolve() and (anew or not copied.exists()):
             record = {**record, "files": keep_copy(self.path, loaded.file)}
         elif loaded.file is not None and self.begun:
-            record = {
-                **record,
-                **{name: value for name, value in self.read_recipe().items() if name in ("file", "files")},
-            }
+            record = record | {name: value for name, value in self.read_recipe().items() if name in ("file", "files")}
         write_json(self.path / "recipe.json", record)
-
-    def keep_labels(self, labels: tuple[str, ...]) -> None:
-        """Write the class names down, so that the run can be used where its data are not."""
-        write_json(self.path / LABELS, {"labels": list(labels)})
 
     def refuse_special_files(self) -> None:
         """Raise BadRun if a file that the run appends to is a pipe, which would block, or another special file."""
@@ -160,10 +151,10 @@ class RunDir:
                 f"{changed_module} has changed since {str(self.path)!r} was begun with its network.",
                 "Bring the file back as it was, or give another --run for a new run.",
             )
-        begun_with = add_new_fields(record["recipe"], loaded.recipe)
+        recorded = add_new_fields(record["recipe"], loaded.recipe)
         changed = {
             path: values
-            for path, values in differences(begun_with, to_record(loaded.recipe)).items()
+            for path, values in differences(recorded, to_record(loaded.recipe)).items()
             if path.split(".")[0] not in FREE and path not in FREE_FIELDS
         }
         if changed:
@@ -195,14 +186,10 @@ class RunDir:
             try:
                 yield
             finally:
-                self.remove_empty_run()
-
-    def remove_empty_run(self) -> None:
-        """Remove the directory of a run that was refused before it began."""
-        if not self.begun:
-            (self.path / ".lock").unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                self.path.rmdir()
+                if not self.begun:  # it was refused: leave no directory
+                    (self.path / ".lock").unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):
+                        self.path.rmdir()
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics of steps that will be trained again."""
@@ -215,7 +202,10 @@ class RunDir:
             replace_contents(self.metrics, "".join(line + "\n" for line in kept).encode())
 
     def records(self, kind: str) -> list[dict[str, Any]]:
-        # The last record of a step counts: a run stopped just before its end evaluates that step again.
+        """Return the records of this kind in metrics.jsonl, the last one of each step.
+
+        A run that was stopped just before its end evaluates that step again.
+        """
         return list({record["step"]: record for record in read_metrics(self.path, kind)}.values())
 
     def restarts(self) -> list[dict[str, Any]]:
@@ -238,7 +228,7 @@ class RunDir:
 
 
 def take_lock(lock: IO[str]) -> None:
-    """Lock a run's file; raise OSError if another process keeps it locked; `viaduct runs` does so for a moment."""
+    """Lock a file; raise OSError if another process keeps it locked. `viaduct runs` locks it for a moment only."""
     for _ in range(LOCK_ATTEMPTS - 1):
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

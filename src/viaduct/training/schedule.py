@@ -3,10 +3,9 @@
     from viaduct.training import learning_rate
     learning_rate("resnet50_cifar10", 1000)             0.09905989
 
-The formulas, with their check values, are section 12 of the network facts: `Steps` is TF official's, `BookCosine` the
-book's, `Cosine` the usual half period, `ThorDecay` section 14's, `MindsporePolynomial` section 11's; the others carry
-the name of their network or optimizer. The optimizer's rate is the peak for the recipe's own batch: it does not follow
-`--batch`. Only the peak of `LarsPolynomial` depends on the batch, as in its reference.
+`Steps` is TF official's schedule, `BookCosine` that of the book's listing, `Cosine` the usual half period; the others
+have the name of their network, optimizer or framework. The optimizer's rate is the peak for the recipe's own batch: it
+does not follow `--batch`. Only the peak of `LarsPolynomial` depends on the batch, as in its reference.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def check_count(value: Any, name: str) -> int:
 
 
 def training_images(data: Source) -> int:
-    """Return the number of training images of the source's dataset; records are taken for ImageNet.
+    """Return the number of training images of the source's dataset; records are assumed to be ImageNet.
 
     Raise BadValue for a source whose number is known only once it is read.
     """
@@ -109,6 +108,7 @@ def training_images(data: Source) -> int:
 
 
 def peak_rate(recipe: Recipe) -> float:
+    """Return the optimizer's learning rate; 1 for an optimizer that the recipe's author builds."""
     rate: float = getattr(recipe.optimizer, "lr", 1.0)
     return rate
 
@@ -118,10 +118,12 @@ def rate_factor(recipe: Recipe, step: int, pace: Pace) -> float:
     for kind, formula in FORMULAS.items():
         if isinstance(recipe.schedule, kind):
             return formula(recipe.schedule, step, pace)
-    if isinstance(recipe.schedule, CosineWarmupDecay):  # the only one with an end that is not relative to the peak
+    if isinstance(recipe.schedule, CosineWarmupDecay):  # its end is not relative to the peak
         return cosine_warmup_decay(recipe.schedule, step, pace, peak_rate(recipe))
-    if isinstance(recipe.schedule, LarsPolynomial):  # its descent counts in parts of a step
-        return lars(recipe.schedule, step, pace, recipe.steps or recipe.epochs * pace.images / pace.global_batch)
+    if isinstance(recipe.schedule, LarsPolynomial):  # it needs the number of steps unrounded
+        return lars_polynomial(
+            recipe.schedule, step, pace, recipe.steps or recipe.epochs * pace.images / pace.global_batch
+        )
     users_function: Any = recipe.schedule
     return float(users_function(step, pace.steps))
 
@@ -131,20 +133,12 @@ def piecewise(schedule: Steps, step: int, pace: Pace) -> float:
     warmup = int(schedule.warmup_epochs * per_epoch)
     if step < warmup:
         return step / warmup
-    return find_piecewise_value(schedule.boundaries, schedule.factors, step, per_epoch)
+    return schedule.factors[count_passed(schedule.boundaries, step, per_epoch)]
 
 
-def find_piecewise_value(
-    boundaries: tuple[float, ...], factors: tuple[float, ...], step: int, per_epoch: float
-) -> float:
-    """Return TensorFlow's piecewise_constant: a value holds up to and including its boundary."""
-    return factors[sum(step > int(per_epoch * epoch) for epoch in boundaries)]
-
-
-def tenths(boundaries: tuple[float, ...], step: int, per_epoch: float) -> float:
-    return find_piecewise_value(
-        boundaries, tuple(0.1**passed for passed in range(len(boundaries) + 1)), step, per_epoch
-    )
+def count_passed(boundaries: tuple[float, ...], step: int, per_epoch: float) -> int:
+    """Return how many boundaries, in epochs, are before a step; as in TensorFlow's piecewise_constant, exclusively."""
+    return sum(step > int(per_epoch * epoch) for epoch in boundaries)
 
 
 def falling_cosine(done: float) -> float:
@@ -178,7 +172,7 @@ def v15(schedule: V15Decay, step: int, pace: Pace) -> float:
     if step < warmup:
         return step / warmup
     if schedule.mode == "steps":
-        return find_piecewise_value(schedule.boundaries, schedule.factors, step, pace.steps_per_epoch)
+        return schedule.factors[count_passed(schedule.boundaries, step, pace.steps_per_epoch)]
     # Counted from step 0, so the rate drops a little where the warm-up ends.
     total = pace.steps if schedule.iter_unit == "epoch" else 90 * pace.images // pace.global_batch
     return falling_cosine(step / total)
@@ -188,7 +182,7 @@ def cosine_warmup_decay(schedule: CosineWarmupDecay, step: int, pace: Pace, peak
     warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
     match schedule.mode:
         case "steps":
-            return tenths(schedule.boundaries, step, pace.steps_per_epoch)
+            return float(0.1 ** count_passed(schedule.boundaries, step, pace.steps_per_epoch))
         case "linear":
             end = schedule.end / peak if peak else 0.0
             return 1 + (end - 1) * min(step / pace.steps, 1.0)
@@ -221,14 +215,14 @@ def amoebanet_descent(schedule: AmoebanetDecay, step: int, pace: Pace) -> float:
         case "cosine":
             return falling_cosine(step / pace.steps)
         case "stepwise":
-            return tenths(schedule.boundaries, step, pace.steps_per_epoch)
+            return float(0.1 ** count_passed(schedule.boundaries, step, pace.steps_per_epoch))
     return 1.0
 
 
-def lars(schedule: LarsPolynomial, step: int, pace: Pace, steps: float) -> float:
-    peak, epochs = lars_peak(pace.global_batch)
-    peak = peak if schedule.peak is None else schedule.peak
-    epochs = epochs if schedule.warmup_epochs is None else schedule.warmup_epochs
+def lars_polynomial(schedule: LarsPolynomial, step: int, pace: Pace, steps: float) -> float:
+    default_peak, default_epochs = lars_defaults(pace.global_batch)
+    peak = default_peak if schedule.peak is None else schedule.peak
+    epochs = default_epochs if schedule.warmup_epochs is None else schedule.warmup_epochs
     warmup = int(epochs * pace.images / pace.global_batch)
     if step <= warmup and warmup:
         return peak * step / warmup
@@ -237,7 +231,7 @@ def lars(schedule: LarsPolynomial, step: int, pace: Pace, steps: float) -> float
     return (peak - schedule.end) * (1 - done) ** 2 + schedule.end
 
 
-def lars_peak(global_batch: int) -> tuple[float, float]:
+def lars_defaults(global_batch: int) -> tuple[float, float]:
     """Return the peak rate and warm-up epochs that TF official uses for a batch size."""
     for below, peak in ((8192, 5.0), (16384, 10.0), (32768, 25.0)):
         if global_batch < below:

@@ -1,4 +1,4 @@
-"""Scoring trained weights: the checkpoints of a run, or weights from elsewhere with a recipe."""
+"""Scores trained weights on the validation images: checkpoints of a run, or other weights with a recipe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from viaduct.errors import BadValue
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import override
 from viaduct.training import checkpoint
-from viaduct.training.batch_norm import recompute_statistics, training_batches
+from viaduct.training.batch_norm import iterate_training_batches, recompute_statistics
 from viaduct.training.distributed import ALONE, Group, join_ranks
 from viaduct.training.freezing import freeze
 from viaduct.training.metrics import evaluate
@@ -28,8 +28,7 @@ from viaduct.training.precision import Computation, plan_for, software_note
 from viaduct.training.recipe_code import explain_recipe_errors
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
-from viaduct.training.trained_weights import Weights, choose_weights, load_weights
-from viaduct.training.weight_files import find_weights
+from viaduct.training.trained_weights import Weights, choose_weights, find_weights, load_weights
 from viaduct.weights.exporting import write_safetensors
 
 
@@ -57,9 +56,8 @@ def score_checkpoints(
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
     with join_ranks(device, recipe.parallel.hang_seconds) as group:
-        chosen = group.first_does(lambda: choose_weights(run, recipe, step, every))
-        found = score_all(chosen, recipe, stored, data, device, group, Recomputing(recompute, save))
-    return found if group.first else []
+        chosen = group.run_on_first(lambda: choose_weights(run, recipe, step, every))
+        return score_all(chosen, recipe, stored, data, device, group, Recomputing(recompute, save))
 
 
 def score_weights(
@@ -82,9 +80,8 @@ def score_weights(
     recipe = loaded.recipe
     averages = ema if ema is not None else (None if recipe.ema else False)
     with join_ranks(device, recipe.parallel.hang_seconds) as group:
-        chosen = group.first_does(lambda: find_weights(path, every))
-        found = score_all(chosen, recipe, {}, data, device, group, Recomputing(recompute, save), averages)
-    return found if group.first else []
+        chosen = group.run_on_first(lambda: find_weights(path, every))
+        return score_all(chosen, recipe, {}, data, device, group, Recomputing(recompute, save), averages)
 
 
 @dataclass(frozen=True)
@@ -96,6 +93,7 @@ class Recomputing:
 
 
 def check_saving(recompute: int, save: Path | None, every: bool) -> None:
+    """Raise BadValue if --save cannot be fulfilled."""
     if save is None:
         return
     if not recompute:
@@ -118,52 +116,57 @@ def score_all(
     recomputing: Recomputing,
     ema: bool | None = None,
 ) -> list[dict[str, Any]]:
+    """Return one row for each of the chosen weights; on ranks other than the first, none.
+
+    `stored` is the run's recipe.json, empty for weights of no run; it names the data unless `data` does.
+    """
     device_module, torch_device = devices.pick(device, group.local_rank)
     device_module.allow_tf32(recipe.precision.tf32)
     path = data or stored_data(stored)
-    if path == SYNTHETIC and group.first:
+    if path == SYNTHETIC and group.is_first:
         print("Measured on noise (--data synthetic): the figures say nothing about the network.", file=sys.stderr)
     images = load_images(recipe.data, path)
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
     plan, graph = plan_for(recipe.precision, device_module), recipe.mode == "graph" and not recomputing.batches
-    if (note := software_note(plan, device_module)) and group.first:
+    if (note := software_note(plan, device_module)) and group.is_first:
         print(note, file=sys.stderr)
     computation = Computation(model, plan, torch_device, graph, False, compile=recipe.compile)
     share = {"share": Share(group.rank, group.ranks, neighbours=group.local_ranks)} if group.ranks > 1 else {}
     stream = recipe.data.open_batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
-    with contextlib.ExitStack() as held:
-        batches, renew = held.enter_context(stream), None
+    with contextlib.ExitStack() as streams:
+        batches, renew = streams.enter_context(stream), None
         if recomputing.batches:
             training = recipe.data.open_batches(images.train, device=torch_device, train=True, seed=recipe.seed)
-            held.enter_context(training)
+            streams.enter_context(training)
             renew = partial(renew_statistics, computation, training, recomputing, recipe, group)
         found = [
             row
             for saved in chosen
-            for row in rows(saved, recipe, computation, batches, images.names, group, renew, ema=ema)
+            for row in score(saved, recipe, computation, batches, images.names, group, renew, ema=ema)
         ]
     epochs = [find_epoch(row, recipe, images) for row in found]
-    if group.first and any(epoch != row["epoch"] for epoch, row in zip(epochs, found, strict=True)):
+    if group.is_first and any(epoch != row["epoch"] for epoch, row in zip(epochs, found, strict=True)):
         print(f"Epochs are counted with the recipe's global batch of {recipe.data.global_batch:,}.", file=sys.stderr)
     found = [{**row, "epoch": epoch} for epoch, row in zip(epochs, found, strict=True)]
     where = {"data": str(path) if path else recipe.data.name}
-    return [{**row, **where, "batch_norm_recomputed_from_batches": recomputing.batches} for row in found]
+    found = [{**row, **where, "batch_norm_recomputed_from_batches": recomputing.batches} for row in found]
+    return found if group.is_first else []
 
 
 def renew_statistics(
     computation: Computation, stream: Stream, recomputing: Recomputing, recipe: Recipe, group: Group, step: int | None
 ) -> None:
     """Recompute the batch norms' running averages; rank 0 writes the weights with them if a file was given."""
-    recompute_statistics(computation, training_batches(stream), recomputing.batches)
-    if recomputing.save is not None and group.first:
+    recompute_statistics(computation, iterate_training_batches(stream), recomputing.batches)
+    if recomputing.save is not None and group.is_first:
         facts = {"model": describe_model(recipe), "classes": recipe.data.classes, "global_step": step or 0}
         metadata = {"format": "pt", **{name: str(fact) for name, fact in facts.items()}}
         write_safetensors(recomputing.save, checkpoint.on_host(computation.master.state_dict()), metadata)
         print(f"{recomputing.save}: the weights of step {step or 0:,} with recomputed averages.", file=sys.stderr)
 
 
-def rows(
+def score(
     saved: Weights,
     recipe: Recipe,
     computation: Computation,
@@ -173,6 +176,7 @@ def rows(
     renew: Callable[[int | None], None] | None = None,
     ema: bool | None = None,
 ) -> Iterator[dict[str, Any]]:
+    """Load weights into the network and yield their row."""
     step, epoch = load_weights(saved, recipe, computation.master, group, ema)
     computation.publish_weights()
     computation.publish_statistics()
@@ -181,22 +185,22 @@ def rows(
         renew(step)
     loss = build_loss(recipe, training=False)
     with explain_recipe_errors(recipe, step=None):
-        score = evaluate(computation, batches, recipe.data.classes, loss, group=group, own=recipe.metrics)
-    if score is not None:
+        result = evaluate(computation, batches, recipe.data.classes, loss, group=group, own=recipe.metrics)
+    if result is not None:
         yield {
             "step": step,
             "epoch": epoch,
-            **score.headline(),
-            "own_metrics": list(score.own),
+            **result.headline(),
+            "own_metrics": list(result.own),
             "names": list(names),
-            "confusion": score.confusion,
+            "confusion": result.confusion,
             "checkpoint": str(saved.path),
             "checkpoint_time": saved.saved_at.strftime("%Y-%m-%d %H:%M:%S"),
         }
 
 
 def find_epoch(row: dict[str, Any], recipe: Recipe, images: Dataset) -> float | None:
-    """Return the epoch of a row; without one, compute it from the step, if the dataset has training images."""
+    """Return the epoch of a row; if it has none, compute it from the step, if the dataset has training images."""
     if row["epoch"] is not None or row["step"] is None or not getattr(images, "has_train", True):
         return row["epoch"]  # type: ignore[no-any-return]
     return float(row["step"]) * recipe.data.global_batch / max(1, len(images.train))

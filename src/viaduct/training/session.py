@@ -1,4 +1,7 @@
-"""Train a recipe in a run directory on a device: begin or resume the run, train, write its final files."""
+"""Train a recipe in a run directory on a device: begin or resume the run, train, write its final files.
+
+A session is one process's (or, of several ranks, one start's) work on a run; a run may take several sessions.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import shlex
 import shutil
 import signal
 import sys
+import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct import devices
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import NO_ROOM, replace_file
 from viaduct.data.batches import Share
 from viaduct.data.records import Records
 from viaduct.data.source import Arrays, Dataset, Source
@@ -34,6 +38,7 @@ from viaduct.errors import (
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
 from viaduct.reporting import Remark
+from viaduct.run_files import ENDING, LABELS
 from viaduct.training import checkpoint
 from viaduct.training.batch_norm import Averages, check_averages, looks_unsettled
 from viaduct.training.callbacks import (
@@ -45,7 +50,7 @@ from viaduct.training.callbacks import (
     StepMark,
     StopAtThreshold,
 )
-from viaduct.training.compiling import unheard_compile
+from viaduct.training.compiling import describe_unused_compile
 from viaduct.training.distributed import Group, join_ranks
 from viaduct.training.dumping import Dumping, DumpOptions
 from viaduct.training.interrupt import Interrupt
@@ -59,17 +64,16 @@ from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_pr
 from viaduct.training.provenance import describe_init, describe_provenance, describe_session
 from viaduct.training.recipe_code import ONE_VALUE, explain_part_errors
 from viaduct.training.report import write_report
-from viaduct.training.run_ending import failure_recorded, remove_ending, write_ending
 from viaduct.training.rundir import RunDir, write_json
 from viaduct.training.sink import describe_sink
-from viaduct.training.summary import commit, machine, summarise
+from viaduct.training.summary import describe_machine, read_commit, summarise
 from viaduct.training.tracking import build_trackers
 from viaduct.training.transfer import load_initial_weights
 from viaduct.training.watchdog import watch_ranks
 from viaduct.tuning.location import Location
 
-Resume = Literal["auto", "never", "must"]
-RATE_PAGE = "rate_finder.html"  # of `--lr find`, which comes before a run
+Resume = Literal["auto", "never", "must"]  # never: refuse a directory with a run; must: refuse one without
+RATE_PAGE = "rate_finder.html"  # page of `--lr find`, which may be in the directory before a run begins
 
 
 @dataclass(frozen=True)
@@ -98,8 +102,8 @@ class Outcome:
     signal: int | None = None
     step: int = 0
     steps: int = 0
-    stopping: str = ""
-    """Why a run has finished before its last step."""
+    stop_reason: str = ""
+    """Why a run has finished before its last step; empty if it has not."""
 
 
 def run_training(request: Request) -> Outcome:
@@ -112,9 +116,9 @@ def run_training(request: Request) -> Outcome:
             request.dump.refuse(request.loaded.recipe, group.ranks)
         if request.profile is not None:
             request.profile.refuse(request.loaded.recipe)
-        if group.first_does(lambda: refuse_or_find_finished(request)):
-            for line in describe_finished(request):
-                print_on_first(group, line)
+        if group.run_on_first(lambda: refuse_or_find_finished(request)):
+            for line in describe_finished(request) if group.is_first else ():
+                print_note(line)
             return Outcome(finished=True)
         with live_page(request, group) as page:
             outcome = run_rank(request, group, page)
@@ -125,11 +129,11 @@ def run_training(request: Request) -> Outcome:
 
 @contextlib.contextmanager
 def live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
-    """Serve the page of the run from rank 0 while the run goes on, and say on it how the run ended."""
+    """Serve the page of the run from rank 0 within the block; show an error that ends the block on it."""
     opened: list[LivePage] = []
     if request.watch is not None:
         port = request.watch
-        group.first_does(lambda: opened.append(LivePage(request.run.path, port)))
+        group.run_on_first(lambda: opened.append(LivePage(request.run.path, port)))
     if not opened:
         yield None
         return
@@ -149,25 +153,25 @@ def live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
 
 
 def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
-    """Return how the run ended, for the live page."""
+    """Return how the run ended without an error, for the live page."""
     run = request.run
     if not outcome.finished:
         by = f" by {name_signal(outcome.signal)}" if outcome.signal else ""
         resume = Remark("Resume", f"viaduct train --run {shlex.quote(str(run.path))}{repeat_ranks_flag(group)}")
         return Ending("interrupted", f"Interrupted{by} after step {outcome.step:,} of {outcome.steps:,}.", (resume,))
-    early = f", early: {outcome.stopping}" if outcome.stopping else ""
+    early = f", early: {outcome.stop_reason}" if outcome.stop_reason else ""
     report = Remark("Report", str(run.report))
     return Ending("finished", f"Finished after step {outcome.step:,} of {outcome.steps:,}{early}.", (report,))
 
 
 def refuse_ranks(request: Request, ranks: int) -> None:
-    """Refuse a dump, profile, batch or --data that so many ranks would refuse, before they are started."""
+    """Refuse, before ranks are started, a dump, profile, batch or --data that they would refuse."""
     recipe = request.loaded.recipe
     if request.dump is not None:
         request.dump.refuse(recipe, ranks)
     if request.profile is not None:
         request.profile.refuse(recipe)
-    Share(0, ranks, recipe.accumulate, recipe.mixes_images).of(recipe.data.global_batch, train=True)
+    Share(0, ranks, recipe.accumulate, recipe.mixes_images).split_batch(recipe.data.global_batch, train=True)
     check_path(recipe.data, request.data)
 
 
@@ -189,11 +193,15 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
     run, recipe = request.run, request.loaded.recipe
     device, torch_device = devices.pick(request.device, group.local_rank)
     images = load_images(recipe.data, request.data)
-    with explain_limits(run, recipe), contextlib.ExitStack() as held, Interrupt(quiet=not group.first) as interrupt:
-        group.first_does(lambda: held.enter_context(run.lock()))
-        saved = group.first_does(lambda: find_start(request))
+    with (
+        explain_limits(run, recipe),
+        contextlib.ExitStack() as cleanups,
+        Interrupt(quiet=not group.is_first) as interrupt,
+    ):
+        group.run_on_first(lambda: cleanups.enter_context(run.lock()))
+        saved = group.run_on_first(lambda: find_start(request))
         progress = ProgressBar()
-        watchers = build_log_callbacks(recipe) if recipe.evaluation.eval_only else build_callbacks(recipe, group)
+        callbacks = [lines_for(recipe.log.format)] if recipe.evaluation.eval_only else build_callbacks(recipe, group)
         dumping = [Dumping(request.dump)] if request.dump else []
         profiling = [Profiling(request.profile)] if request.profile and not recipe.evaluation.eval_only else []
         training = Training(
@@ -202,44 +210,47 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
             images,
             device,
             torch_device,
-            callbacks=[*dumping, *profiling, *watchers, progress],
+            callbacks=[*dumping, *profiling, *callbacks, progress],
             interrupted=lambda: interrupt.received or 0,
             group=group,
         )
-        interrupt.compiling = lambda: training.computation.compilation.underway
+        interrupt.compiling = lambda: training.computation.compilation.is_underway
         for profile in profiling:
-            group.first_does(partial(profile.request.refuse_training, training))
-        group.first_does(lambda: use_bank(request, training, resumed=saved is not None))
-        group.first_does(lambda: start(request, training, saved))
+            group.run_on_first(partial(profile.request.refuse_training, training))
+        group.run_on_first(lambda: use_bank(request, training, resumed=saved is not None))
+        group.run_on_first(lambda: start(request, training, saved))
         training.state.broadcast(training.run.checkpoints)
         if page is not None:
             page.follow(lambda: (training.step, training.steps))
         for dump in dumping:
-            held.callback(dump.close)
-        streams = training.train_batches, training.validation
-        observers = start_watchdog(training), report_failure(request, training), failure_recorded(training)
-        with contextlib.ExitStack() as opened:
-            for context in (contextlib.closing(progress), *streams, *observers, keep_profiles(profiling, training)):
-                opened.enter_context(context)
+            cleanups.callback(dump.close)
+        watchdog = watch_ranks(group, training.pulse, recipe.parallel.hang_seconds, partial(print_and_log, training))
+        with (
+            contextlib.closing(progress),
+            training.train_batches,
+            training.validation,
+            watchdog,
+            record_failure(request, training),
+            keep_profiles(profiling, training),
+        ):
             outcome = fit_and_save(training)
         for line in (line for dump in dumping for line in dump.describe_result()):
-            print_on_first(group, line)
+            training.print_note(line)
         for line in (line for profile in profiling for line in profile.describe_outcome()):
-            print_on_first(group, line)
+            training.print_note(line)
         if outcome != FINISHED:
-            print_on_first(group, f"Stopped after step {training.step} of {training.steps}. Continue with:")
-            print_on_first(group, f"  viaduct train --run {run.path}{repeat_ranks_flag(group)}")
+            print_resume_command(training)
             write_ending(training, "interrupted", name_signal(training.interrupted()))
             report_stop(request, training, name_signal(training.interrupted()))
-        elif group.first and not recipe.evaluation.eval_only:
-            hand_over(request, training)
+        elif group.is_first and not recipe.evaluation.eval_only:
+            write_final_files(request, training)
     signal_number = training.interrupted() or None
     stop_reason = training.progress.stop_reason or ""
     return Outcome(outcome == FINISHED, signal_number, training.step, training.steps, stop_reason)
 
 
 def use_bank(request: Request, training: Training, resumed: bool) -> None:
-    """Apply tuned operators: to a resumed run those that it was begun with, to a new run those of the bank."""
+    """Apply tuned operators: in a resumed run those that it was begun with, in a new run those of the bank."""
     stored = request.run.read_recipe() if resumed else {}
     if request.bank is None and stored.get("tuning") is None:
         return
@@ -254,20 +265,40 @@ def use_bank(request: Request, training: Training, resumed: bool) -> None:
 
 
 @contextlib.contextmanager
-def report_failure(request: Request, training: Training) -> Iterator[None]:
-    """Write the report when a ViaductError, such as a diverged loss or unreadable data, ends the run."""
+def record_failure(request: Request, training: Training) -> Iterator[None]:
+    """Write RUN/ending.json if an error ends the run, and the report if it is a ViaductError such as a diverged loss.
+
+    Neither for a lost rank: the process that started the ranks may start them again.
+    """
     try:
         yield
-    except LostRank:  # the process that started the ranks may start them again
+    except LostRank:
         raise
     except ViaductError as error:
+        write_ending(training, "failed", error.what)
         report_stop(request, training, error.what)
         raise
+    except Exception as error:
+        write_ending(training, "failed", f"{type(error).__name__}: {error}")
+        raise
+
+
+def write_ending(training: Training, outcome: str, reason: str) -> None:
+    """Write RUN/ending.json, on rank 0: how this session ended before the run's last step.
+
+    A finished run has summary.json instead. A process that is killed writes neither file.
+    """
+    run = training.run
+    if not training.group.is_first or training.recipe.evaluation.eval_only or not run.begun:
+        return
+    record = {"outcome": outcome, "step": training.step, "steps": training.steps, "reason": reason, "time": time.time()}
+    with contextlib.suppress(OSError):  # a full disk has its own message
+        write_json(run.path / ENDING, record)
 
 
 def report_stop(request: Request, training: Training, reason: str) -> None:
     """Write the report of a stopped run, on rank 0; print a note with its path, or why it could not be written."""
-    if not training.group.first or request.loaded.recipe.evaluation.eval_only or not request.run.begun:
+    if not training.group.is_first or request.loaded.recipe.evaluation.eval_only or not request.run.begun:
         return
     try:
         write_report(request.loaded, training, summarise(request.loaded, training, request.command), stopped=reason)
@@ -285,32 +316,36 @@ def name_signal(number: int) -> str:
 def fit_and_save(training: Training) -> str:
     """Train; save a checkpoint if an image cannot be read or a metric of the recipe fails, and raise the error.
 
-    The weights have not seen that image yet. Nothing is saved if this session has not taken a step, or with several
-    ranks.
+    The weights have not been trained on that image. Nothing is saved if this session has not taken a step, or with
+    several ranks.
     """
-    began = training.step
+    first_step = training.step
     try:
         return training.fit()
     except (BadData, MetricFails):
         # All ranks take part in saving; the other ranks have not failed here.
-        if training.step > began and training.group.ranks == 1:
+        if training.step > first_step and training.group.ranks == 1:
             training.finish("interrupted")
-            print_note(f"Stopped after step {training.step} of {training.steps}. Continue with:")
-            print_note(f"  viaduct train --run {training.run.path}")
+            print_resume_command(training)
         raise
+
+
+def print_resume_command(training: Training) -> None:
+    training.print_note(f"Stopped after step {training.step} of {training.steps}. Continue with:")
+    training.print_note(f"  viaduct train --run {training.run.path}{repeat_ranks_flag(training.group)}")
 
 
 def start(request: Request, training: Training, saved: checkpoint.Saved | None) -> None:
     """Restore the run, or load its initial weights; then write recipe.json, unless the run is only evaluated."""
-    recipe, group = request.loaded.recipe, training.group
+    recipe = request.loaded.recipe
     if saved is not None:
         refuse_other_images(request, training)
         training.restore(saved)
         refuse_fewer_steps(request, training)
-        print_on_first(group, f"Continuing from {saved.path}.")
+        training.print_note(f"Continuing from {saved.path}.")
     elif recipe.init.source:
         for line in load_initial_weights(training):
-            print_on_first(group, line)
+            training.print_note(line)
     if not recipe.evaluation.eval_only:
         record_start(request, training, resumed=saved is not None)
 
@@ -347,51 +382,31 @@ def fingerprint(images: Dataset) -> dict[str, dict[str, int]]:
     return {name: {"count": len(split), "labels": zlib.crc32(split.labels.tobytes())} for name, split in splits.items()}
 
 
-def find_image_shape(images: Dataset) -> list[int] | None:
-    """Return height and width of images that are held in memory; None for encoded images, which may differ in size."""
-    stored = getattr(images.train, "images", None)
-    return None if stored is None else [int(side) for side in stored.shape[1:3]]
-
-
 def repeat_ranks_flag(group: Group) -> str:
     """Return the --ranks flag for several ranks on one machine, else nothing: `viaduct launch` needs no flag."""
     return f" --ranks {group.ranks}" if 1 < group.ranks == group.local_ranks else ""
-
-
-def start_watchdog(training: Training) -> contextlib.AbstractContextManager[None]:
-    """Return the watchdog of the ranks; it writes its lines to stderr and to RUN/log.txt."""
-
-    def note(line: str) -> None:
-        print_note(line)
-        append(training.run.path / "log.txt", line)
-
-    return watch_ranks(training.group, training.pulse, training.recipe.parallel.hang_seconds, note)
 
 
 def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
     """Return the loop's callbacks and, among them, the recipe's, in the order in which they are called.
 
     NanStop comes first: it ends the run before another callback records a bad loss. Checkpointing comes last: the
-    other callbacks have seen the step before it is saved.
+    other callbacks have observed a step before it is saved. With torchrun's variables a launcher may start lost ranks
+    again; StepMark tells them how far the run had come.
     """
-    mark = [] if group.local_rank is None else [StepMark()]
-    trackers = build_trackers(recipe) if group.first else []
-    watchers = [*mark, MetricsFile(), build_board(recipe), *trackers, *build_log_callbacks(recipe), StopAtThreshold()]
-    return [NanStop(), *watchers, *recipe.callbacks, Checkpointing()]
-
-
-def build_log_callbacks(recipe: Recipe) -> list[Callback]:
-    """Return the callbacks that print log lines."""
-    return [lines_for(recipe.log.format)]
+    step_mark = [] if group.local_rank is None else [StepMark()]
+    trackers = build_trackers(recipe) if group.is_first else []
+    recorders = [*step_mark, MetricsFile(), build_board(recipe), *trackers, lines_for(recipe.log.format)]
+    return [NanStop(), *recorders, StopAtThreshold(), *recipe.callbacks, Checkpointing()]
 
 
 @contextlib.contextmanager
 def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
-    """Turn a full disk, lack of memory, and a batch too small for batch norm into errors with a hint."""
+    """Turn errors from a full disk, lack of memory, and a batch too small for batch norm into ones with a hint."""
     try:
         yield
     except OSError as error:
-        if error.errno not in checkpoint.NO_ROOM:
+        if error.errno not in NO_ROOM:
             raise
         retry = "The checkpoints are whole. Free some space and run the same command again."
         raise DiskFull(f"{str(run.path)!r} cannot be written: {error.strerror}.", retry) from None
@@ -429,7 +444,9 @@ def refuse_or_find_finished(request: Request) -> bool:
     if request.resume == "never":
         raise BadRun(f"{str(run.path)!r} holds a run already.", "Choose another place with --run, or --resume auto.")
     run.refuse_special_files()
-    run.refuse_another(request.loaded, anew=has_no_checkpoint(request))
+    # A run without a checkpoint may begin again with other values.
+    anew = request.resume == "auto" and not checkpoint.checkpoints(run.checkpoints)
+    run.refuse_another(request.loaded, anew=anew)
     if request.loaded.recipe.evaluation.eval_only:
         return False
     summary = run.summary()
@@ -437,13 +454,11 @@ def refuse_or_find_finished(request: Request) -> bool:
     return summary is not None and is_complete and is_long_enough(summary, request.loaded.recipe)
 
 
-def has_no_checkpoint(request: Request) -> bool:
-    """Return True if the run has no checkpoint and --resume is auto: it may begin again with other values."""
-    return request.resume == "auto" and not checkpoint.checkpoints(request.run.checkpoints)
-
-
 def is_long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
-    """Return True if a finished run has as many steps or epochs as it is now asked for."""
+    """Return True if a finished run has at least the steps or epochs that the recipe now has.
+
+    `summary["steps"]` is the number of steps taken, `summary["length"]` the recipe's `steps` and `epochs` at that time.
+    """
     length = summary["length"]
     if recipe.steps:
         return bool(max(summary["steps"], length["steps"]) >= recipe.steps)
@@ -451,7 +466,7 @@ def is_long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
 
 
 def load_images(data: Source, path: Path | None) -> Dataset:
-    """Return the recipe's images, with errors of its own code explained."""
+    """Return the recipe's images; an error of the user's own `Arrays` function becomes a BadValue with its line."""
     check_path(data, path)
     if not isinstance(data, Arrays):
         return data.open_images(path)
@@ -460,7 +475,7 @@ def load_images(data: Source, path: Path | None) -> Dataset:
 
 
 def check_path(data: Source, path: Path | None) -> None:
-    """Refuse --data that the source needs and does not get, or gets and does not take."""
+    """Refuse a source that needs --data without it, and --data for a source that takes none."""
     if path == SYNTHETIC:
         return
     if data.needs_path and path is None:
@@ -490,8 +505,9 @@ def find_start(request: Request) -> checkpoint.Saved | None:
 def record_start(request: Request, training: Training, resumed: bool) -> None:
     """Write recipe.json and labels.json, drop metrics of later steps, and print what is about to be trained."""
     run, loaded = request.run, request.loaded
-    reached = run.read_reached_step()
+    reached = run.read_reached_step()  # by an earlier start of the ranks
     run.forget_after(training.step)
+    stored_images = getattr(training.images.train, "images", None)  # None for encoded images, which may differ in size
     record = {
         "name": loaded.name,
         "file": str(loaded.file) if loaded.file else None,
@@ -500,14 +516,14 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
         "device": request.device,
         "command": request.command,
         "pictures": fingerprint(training.images),
-        "image_shape": find_image_shape(training.images),
+        "image_shape": None if stored_images is None else [int(side) for side in stored_images.shape[1:3]],
         "provenance": trace_provenance(request, training, resumed),
         "tuning": training.tuned,
         "model_file": describe_model_file(loaded.recipe),
     }
-    remove_ending(run)
+    (run.path / ENDING).unlink(missing_ok=True)  # of an earlier session
     run.record_start(loaded, record, anew=training.step == 0)
-    run.keep_labels(tuple(training.images.names))
+    write_json(run.path / LABELS, {"labels": list(training.images.names)})
     if training.group.local_rank is not None and reached > training.step:
         report_redone_steps(training, reached)
     if layout := training.layout.describe():
@@ -530,7 +546,7 @@ def trace_provenance(request: Request, training: Training, resumed: bool) -> dic
     """Return the provenance of this session, added to that of the run's earlier sessions."""
     run, group = request.run, training.group
     session = describe_session(
-        training.step, group.ranks, machine(training.device), commit(), training.images, request.data
+        training.step, group.ranks, describe_machine(training.device), read_commit(), training.images, request.data
     )
     earlier = run.read_recipe().get("provenance") if run.begun else None
     init = None if resumed else describe_init(request.loaded.recipe.init.source)
@@ -539,10 +555,9 @@ def trace_provenance(request: Request, training: Training, resumed: bool) -> dic
 
 def describe_noise(training: Training) -> str:
     """Return a note about training on noise, and about a folder called `synthetic` here, which may have been meant."""
-    note = f"Training on noise: losses and accuracies say nothing; {len(training.images.validation):,} images of it are"
-    folder = SYNTHETIC.resolve()
-    meant = f" The folder of that name here would be --data {folder}." if folder.is_dir() else ""
-    return f"{note} evaluated.{meant}"
+    count, folder = len(training.images.validation), SYNTHETIC.resolve()
+    alternative = f" The folder of that name here would be --data {folder}." if folder.is_dir() else ""
+    return f"Training on noise: losses and accuracies say nothing; {count:,} images of it are evaluated.{alternative}"
 
 
 def describe_unused_outputs(data: Source, path: Path | None, training: Training) -> str:
@@ -562,8 +577,8 @@ def describe_execution(training: Training) -> Iterator[str]:
         yield f"{training.computation.fused} parts of the network run on kernels of our own."
     if note := describe_sink(training):
         yield note
-    if unheard := unheard_compile(training.recipe):
-        yield unheard
+    if note := describe_unused_compile(training.recipe):
+        yield note
 
 
 def report_redone_steps(training: Training, reached: int) -> None:
@@ -571,12 +586,16 @@ def report_redone_steps(training: Training, reached: int) -> None:
     training.run.note_restart(training.step, reached, training.group.ranks)
     first = training.step + 1
     steps = f"steps {first}-{reached} were" if reached > first else f"step {first} was"
-    line = f"{steps.capitalize()} done before and not saved: done twice."
+    print_and_log(training, f"{steps.capitalize()} done before and not saved: done twice.")
+
+
+def print_and_log(training: Training, line: str) -> None:
+    """Print a line on stderr and append it to RUN/log.txt."""
     print_note(line)
     append(training.run.path / "log.txt", line)
 
 
-def hand_over(request: Request, training: Training) -> None:
+def write_final_files(request: Request, training: Training) -> None:
     """Write the final weights, the report and the summary of a finished run.
 
     The summary comes last: a run that has one counts as finished.
@@ -588,16 +607,19 @@ def hand_over(request: Request, training: Training) -> None:
             with replace_file(run.path / name) as copy, final.open("rb") as file:
                 shutil.copyfileobj(file, copy)
     summary = summarise(request.loaded, training, request.command)
-    averages = suspect_averages(training)
+    averages = check_suspect_averages(training)
     summary["batch_norm"] = averages.record() if averages else None
     write_report(request.loaded, training, summary)
     write_json(run.path / "summary.json", summary)
-    print_note(f"Finished: {describe_score(training)}. Report: {run.report}")
+    what = "top-1 on noise" if isinstance(training.images, SyntheticSet) else "validation top-1"
+    score = training.score
+    result = f"{what} {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
+    print_note(f"Finished: {result}. Report: {run.report}")
     for line in averages.lines(run.path) if averages and averages.is_unsettled else ():
         print_note(line)
 
 
-def suspect_averages(training: Training) -> Averages | None:
+def check_suspect_averages(training: Training) -> Averages | None:
     """Measure what the batch norms' running averages cost in accuracy, if validation is far behind training.
 
     Return None if there is no such gap, or if it could not be measured.
@@ -618,19 +640,6 @@ def suspect_averages(training: Training) -> Averages | None:
         if lacks_memory(error):  # the measurement needs a second network; the run itself has finished
             return None
         raise
-
-
-def describe_score(training: Training) -> str:
-    """Return the final score in words."""
-    score = training.score
-    what = "top-1 on noise" if isinstance(training.images, SyntheticSet) else "validation top-1"
-    return f"{what} {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
-
-
-def print_on_first(group: Group, line: str) -> None:
-    """Print a line on rank 0 only."""
-    if group.first:
-        print_note(line)
 
 
 def print_note(line: str) -> None:

@@ -1,12 +1,13 @@
 """A workaround for a bug of oneDNN in strided convolutions of single pixels, in bf16 and fp16 on the CPU.
 
-Where the input is a single pixel, oneDNN leaves the gradient of the weights partly unwritten: it holds what was in
-memory before, now and then NaN. Seen with torch 2.13 for 3x3 kernels with stride 2; a ResNet for large images meets it
-when fed small ones. Here such a convolution is computed in fp32, by the one cell of the kernel that meets the pixel.
+If the input is a single pixel, oneDNN leaves part of the gradient of the weights uninitialised, sometimes with NaN.
+Seen with torch 2.13 for 3x3 kernels with stride 2, in a ResNet for large images that gets small ones. Here such a
+convolution is computed in fp32, with the one cell of the kernel that lies on the pixel.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,21 +16,20 @@ from torch import Tensor, nn
 
 from viaduct.models.padding import SameConv2d, same_padding
 
-Forward = Any  # a layer's own forward pass
-
 
 def guard_single_pixels(network: nn.Module) -> None:
     """Let the strided convolutions of a network compute single pixels in fp32, in place."""
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d) and max(layer.stride) > 1 and max(layer.kernel_size) > 1:
-            layer.forward = partial(_forward, layer, layer.forward)  # type: ignore[method-assign]
+            layer.forward = partial(forward_single_pixel, layer, layer.forward)  # type: ignore[method-assign]
 
 
-def _forward(layer: nn.Conv2d, original: Forward, x_NCHW: Tensor) -> Tensor:
+def forward_single_pixel(layer: nn.Conv2d, original: Callable[[Tensor], Any], x_NCHW: Tensor) -> Tensor:
+    """Compute the convolution of a single pixel in fp32; of any other input by the layer's `original` forward."""
     if tuple(x_NCHW.shape[2:]) != (1, 1) or not uses_one_cell(layer):
         output: Tensor = original(x_NCHW)
         return output
-    down, across = compute_padding(layer)  # the one cell of the kernel that meets the pixel
+    down, across = compute_padding(layer)  # the cell of the kernel that lies on the pixel
     weight = layer.weight[:, :, down : down + 1, across : across + 1]
     bias = None if layer.bias is None else layer.bias.float()
     with torch.autocast(x_NCHW.device.type, enabled=False):

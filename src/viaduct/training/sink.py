@@ -1,15 +1,18 @@
 """A sink: N steps on the device without returning to the host (`--sink N`; Ascend's `iterations_per_loop`).
 
-A step is captured once as a graph of kernels and replayed; meanwhile the host makes the next batch, on a stream of its
-own. It is at most two steps ahead of the device. Losses and hits are read after the sink. A sink ends at a multiple of
-N, at an evaluation, at a checkpoint that is due by steps, and at the end of the run; an interruption ends it early.
+A step is captured once as a graph of kernels and replayed. During a replay the host prepares the next batch on a side
+stream; it is at most two steps ahead of the device. Losses and correct images are read after the sink. A sink ends at a
+multiple of N, at an evaluation, at a checkpoint that is due by steps, and at the end of the run. An interruption ends
+it early.
 
     sink = build_sink(training)
     sink.run_steps(batches)
 
 With `--sink auto`, the default, a sink lasts about a second and ends at every log line and every epoch; log lines come
 as often as without sinks. If no step can be captured, `--sink auto` has no sinks; with `--sink N` the host drives each
-step and log lines still come once a sink. `Sink.obstacle` is the reason.
+step, and log lines still come once a sink. `Sink.obstacle` is the reason why no step can be captured.
+
+`vendor` is torch's module for the device: torch.cuda, torch.npu or torch.mlu. All three have the same functions.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -34,56 +37,34 @@ from viaduct.training.step import TrainingStep
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-Work = Callable[[], None]
-WARM_UP_STEPS = 2  # before the capture, run in the same way: libraries set themselves up the first time
-AHEAD = 2  # steps that the host may be ahead: one runs, the images of the next are being made
+Work = Callable[[], None]  # gives the device the work of a step
+WARM_UP_STEPS = 2  # run uncaptured on a side stream before the capture: libraries set themselves up in them
+MAX_AHEAD = 2  # steps that the host may be ahead: one runs, the images of the next are being prepared
 FIRST_LENGTH, MAX_LENGTH = 10, 1000  # steps of an automatic sink: before a step's time is known, and at most
 TARGET_SECONDS = 1.0  # of an automatic sink
-MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # containers that torch itself keeps in each module
+MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # attributes that torch gives each module, such as `_parameters`
 PLAIN_VALUES = (bool, int, float, str, type(None))
-
-
-class Host(Protocol):
-    """Methods of the loop that a sink calls between its steps."""
-
-    def run_step(self, batch: Batch) -> None:
-        """Take one step that the host drives."""
-
-    def exchange_requests(self) -> None:
-        """Receive the requests of the other ranks."""
-
-    def is_stopping(self) -> bool:
-        """Return True if no further step is to be begun."""
-        ...
-
-    def print_note(self, line: str) -> None:
-        """Print a line for the user."""
 
 
 class Sink:
     """Takes the steps of a run N at a time."""
 
-    def __init__(
-        self,
-        step: TrainingStep,
-        host: Host,
-        device: Device,
-        length: int | None,
-        obstacle: str | None,
-    ) -> None:
+    def __init__(self, training: Training, length: int | None, obstacle: str | None) -> None:
         """Make sinks of `length` steps; None: of about a second, measured while the run goes on."""
-        self.step, self.host, self.progress, self.recipe = step, host, step.progress, step.recipe
+        self.training, self.step = training, training.train_step
+        self.progress, self.recipe = training.progress, training.recipe
         self.automatic = length is None
         self.longest = length or min(self.recipe.log.every_steps, MAX_LENGTH)
         self.length = length or min(FIRST_LENGTH, self.longest)
         self.obstacle = obstacle
-        kind = step.computation.device.type
-        self.feed = Feed(kind if obstacle is None else "cpu")
-        self.capture: Callable[[Work], Work] = Capture(device, kind)
+        kind = training.torch_device.type
+        self.feed = Feed(kind if obstacle is None else "cpu")  # "cpu": without streams
+        self.capture: Callable[[Work], Work] = Capture(training.device, kind)
         self.device_step: DeviceStep | None = None
         self.replay: Work | None = None
-        self.warmed_up = 0
-        self.ready = False  # the optimizer has its state: an update was made, or a checkpoint was restored
+        self.warmed_up = 0  # warm-up steps taken so far
+        # An update was made, or a checkpoint was restored: before that the optimizer has no momenta to capture.
+        self.has_optimizer_state = False
 
     def describe_obstacle(self) -> str | None:
         """Return a line for the user on why the host drives each step; None if it does not."""
@@ -93,10 +74,10 @@ class Sink:
 
     def find_end(self) -> int:
         """Return the step at which this sink ends."""
-        progress, rules = self.progress, self.recipe
-        sink_ends = (rules.log.every_steps, progress.pace.steps_per_epoch) if self.automatic else (self.length,)
-        intervals = (*sink_ends, progress.evaluation_every, rules.checkpoint.every_steps)
-        ends = [next_multiple(progress.step, steps) for steps in intervals if steps]
+        progress, recipe = self.progress, self.recipe
+        sink_ends = (recipe.log.every_steps, progress.pace.steps_per_epoch) if self.automatic else (self.length,)
+        intervals = (*sink_ends, progress.evaluation_every, recipe.checkpoint.every_steps)
+        ends: list[int] = [(progress.step // steps + 1) * steps for steps in intervals if steps]  # next multiples
         return min(progress.steps, progress.step + self.length, *ends)
 
     def is_log_due(self) -> bool:
@@ -104,44 +85,45 @@ class Sink:
         return not self.automatic or self.progress.step % self.recipe.log.every_steps == 0
 
     def run_steps(self, batches: Iterator[Batch]) -> None:
-        """Take the steps of one sink; their losses and hits stay on the device."""
+        """Take the steps of one sink; their losses and correct images stay on the device."""
         progress, first, end = self.progress, self.progress.step, self.find_end()
-        self.ready = self.ready or bool(progress.step and self.step.optimizer.state)
+        self.has_optimizer_state = self.has_optimizer_state or bool(progress.step and self.step.optimizer.state)
         began, was_captured = time.monotonic(), self.replay is not None
-        while progress.step < end and not self.host.is_stopping():
+        while progress.step < end and not self.training.is_stopping():
             count = self.count_device_steps(end)
             if count:
                 self.run_on_device(batches, count)
             else:
                 self.run_on_host(batches)
             if progress.step < end:
-                self.host.exchange_requests()
+                self.training.exchange_requests()
         if self.automatic and was_captured and progress.step > first:
             self.adapt_length((time.monotonic() - began) / (progress.step - first))
 
     def adapt_length(self, step_seconds: float) -> None:
-        """Choose the length of the next sinks from the time of a step."""
+        """Set the length of the next sinks so that one takes about TARGET_SECONDS."""
         self.length = max(1, min(self.longest, round(TARGET_SECONDS / max(step_seconds, 1e-9))))
 
     def count_device_steps(self, end: int) -> int:
         """Return how many of the coming steps run on the device alone; 0: the host drives the next one."""
-        if self.obstacle is not None or not self.ready:
+        if self.obstacle is not None or not self.has_optimizer_state:
             return 0
         return self.step.support.count_device_steps(end - self.progress.step)
 
     def run_on_host(self, batches: Iterator[Batch]) -> None:
         """Take one step that the host drives."""
         scale = self.step.scale
-        skipped = scale.skipped
-        self.host.run_step(self.feed.take_batch(batches))
-        self.ready = scale.skipped == skipped or self.ready
+        skipped_before = scale.skipped
+        self.training.run_step(self.feed.take_batch(batches))
+        self.has_optimizer_state = scale.skipped == skipped_before or self.has_optimizer_state
 
     def run_on_device(self, batches: Iterator[Batch], count: int) -> None:
         """Take `count` steps on the device, or fewer if the run is stopped or a step cannot be captured.
 
-        The batch of a step that cannot be captured is used by a step that the host drives.
+        If a step cannot be captured, the host drives a step with its batch instead.
         """
         progress, done = self.progress, 0
+        unused: Batch | None = None
         batch = self.feed.take_batch(batches)
         step = self.device_step = self.device_step or DeviceStep(self.step, batch, self.longest)
         step.prepare(count)
@@ -151,18 +133,20 @@ class Sink:
                 step.count_step()
                 done += 1
                 self.feed.mark_step()
-                last = done == count
-                if progress.step < progress.steps and not (last and progress.is_epoch_end):
+                is_last = done == count
+                if progress.step < progress.steps and not (is_last and progress.is_epoch_end):
                     self.feed.prepare(batches)  # a callback may still change the order of the next epoch
-                if last or self.host.is_stopping():
+                if is_last or self.training.is_stopping():
                     break
                 batch = self.feed.take_batch(batches)
+            else:
+                unused = batch
         finally:  # even after an image that cannot be read: the steps before it are done and count
             step.finish(done)
             # The rate that a checkpoint keeps is that of the last step.
             self.step.set_rates(progress.step - 1, round_rates=self.obstacle is None)
-        if self.obstacle is not None:  # the batch that was fetched last has not been used yet
-            self.host.run_step(batch)
+        if unused is not None:
+            self.training.run_step(unused)
 
     def run_device_step(self, step: DeviceStep, batch: Batch) -> bool:
         """Take one step on the device and return True; return False if no step can be captured.
@@ -184,7 +168,7 @@ class Sink:
             self.feed.run_on_side_stream(step)
             self.warmed_up += 1
             if self.warmed_up == WARM_UP_STEPS:  # in the first one, parts may still set themselves up
-                self.refuse_host_state(before)
+                self.refuse_host_changes(before)
             return True
         if self.obstacle is not None:
             return False
@@ -194,7 +178,8 @@ class Sink:
                 with marks.pause():
                     self.replay = self.capture(step)
             except RuntimeError as error:
-                self.give_up(error)
+                self.step.optimizer.zero_grad(set_to_none=True)
+                self.fall_back(f"a step of it cannot be captured ({first_line(find_first_error(error))})")
                 return False
             finally:
                 step.capturing = False
@@ -204,49 +189,44 @@ class Sink:
         return True
 
     def discard_capture(self) -> None:
-        """Capture the step anew: something that it reads on the host has changed."""
+        """Let the next step be captured anew: something that it reads on the host has changed."""
         self.replay = None
 
-    def refuse_host_state(self, before: dict[str, Any]) -> None:
-        """Fall back to the host if a step has changed something in Python: a replay runs no Python."""
+    def refuse_host_changes(self, before: dict[str, Any]) -> None:
+        """Fall back to the host if the step just taken has changed something in Python: a replay runs no Python."""
         after = read_host_state(self.step)
         changed = [name for name in after if name not in before or before[name] != after[name]]
         if changed:
             self.fall_back(f"each step changes {changed[0]} on the host, which a replay would not")
 
-    def give_up(self, error: RuntimeError) -> None:
-        """Let the host drive all further steps after a capture that failed."""
-        self.step.optimizer.zero_grad(set_to_none=True)
-        self.fall_back(f"a step of it cannot be captured ({first_line(cause_of(error))})")
-
     def fall_back(self, reason: str) -> None:
         """Let the host drive all further steps, and say why."""
         self.obstacle = reason
         if line := self.describe_obstacle():
-            self.host.print_note(line)
+            self.training.print_note(line)
 
 
 class Capture:
-    """Captures some work as a graph; the returned function replays it."""
+    """Captures what a function gives the device to do as a graph of kernels; the returned function replays it."""
 
     def __init__(self, device: Device, kind: str) -> None:
         self.device, self.kind = device, kind
 
     def __call__(self, work: Work) -> Work:
-        make: Any = self.device.graph_capture()
+        make_graph: Any = self.device.graph_capture()
         vendor = getattr(torch, self.kind)
         # Loader threads may pin memory meanwhile, which the default mode would refuse.
         options = {"capture_error_mode": "thread_local"} if self.kind == "cuda" else {}
-        graph, before = make(), vendor.current_stream()
+        graph, stream_before = make_graph(), vendor.current_stream()
         try:
             with pause_garbage_collection(), vendor.graph(graph, **options):
                 work()
         except BaseException:
-            vendor.set_stream(before)
+            vendor.set_stream(stream_before)
             renew_generator(vendor)
             raise
         finally:
-            vendor.set_stream(before)  # after an error torch leaves its own stream in place
+            vendor.set_stream(stream_before)  # after an error torch leaves its own stream in place
         replay: Work = graph.replay
         return replay
 
@@ -279,22 +259,22 @@ def renew_generator(vendor: Any) -> None:
 
 
 class Feed:
-    """Makes the next batch while a step runs, on a stream of its own where the device has streams."""
+    """Prepares the next batch while a step runs, on a side stream where the device has streams."""
 
     def __init__(self, kind: str) -> None:
         self.vendor: Any = getattr(torch, kind) if kind != "cpu" else None
-        self.side: Any = self.vendor.Stream() if self.vendor else None
-        self.batch: Batch | None = None
+        self.side_stream: Any = self.vendor.Stream() if self.vendor else None
+        self.batch: Batch | None = None  # prepared for the coming step
         self.batch_ready: Any = None  # event: the side stream has made `batch`
-        self.fetched: Any = None  # event: the current stream has made a batch, and what its epoch keeps on the device
-        self.running: deque[Any] = deque()  # events: the ends of steps that were given to the device
+        self.epoch_ready: Any = None  # event: the current stream has made a batch, and data that its epoch reuses
+        self.step_ends: deque[Any] = deque()  # events: ends of the steps that were given to the device
 
     def take_batch(self, batches: Iterator[Batch]) -> Batch:
         """Return the batch of the coming step, ready for the stream that steps run on."""
         batch, self.batch = self.batch, None
         if batch is None:
             batch = next(batches)
-            self.fetched = self.record_event()
+            self.epoch_ready = self.record_event()
             return batch
         stream = self.vendor.current_stream()
         stream.wait_event(self.batch_ready)
@@ -305,7 +285,7 @@ class Feed:
     def mark_step(self) -> None:
         """Record that a step was given to the device."""
         if self.vendor:
-            self.running.append(self.record_event())
+            self.step_ends.append(self.record_event())
 
     def record_event(self) -> Any:
         """Return an event that follows all work given to the current stream; None without streams."""
@@ -316,54 +296,48 @@ class Feed:
         return event
 
     def prepare(self, batches: Iterator[Batch]) -> None:
-        """Begin to make the next batch; wait first if the host is AHEAD steps ahead of the device."""
+        """Begin to make the next batch; wait first if the host is MAX_AHEAD steps ahead of the device."""
         if not self.vendor:
             return
-        if len(self.running) >= AHEAD:
-            self.running.popleft().synchronize()
-        if self.fetched is not None:
-            self.side.wait_event(self.fetched)
-            self.fetched = None
-        with self.vendor.stream(self.side):
+        if len(self.step_ends) >= MAX_AHEAD:
+            self.step_ends.popleft().synchronize()
+        if self.epoch_ready is not None:
+            self.side_stream.wait_event(self.epoch_ready)
+            self.epoch_ready = None
+        with self.vendor.stream(self.side_stream):
             self.batch, self.batch_ready = next(batches), self.record_event()
 
     def run_on_side_stream(self, work: Work) -> None:
-        """Run some work on another stream than the current one, as a capture does; directly without streams."""
+        """Run the function on the side stream, as a capture runs on one of its own; directly without streams."""
         if self.vendor:
-            run_on_stream(self.vendor, self.side, work)
+            run_on_stream(self.vendor, self.side_stream, work)
         else:
             work()
 
 
-def run_on_stream(vendor: Any, side: Any, work: Work) -> None:
-    """Run some work on a side stream; it follows the current stream's work, and that stream waits for it."""
+def run_on_stream(vendor: Any, side_stream: Any, work: Work) -> None:
+    """Run a function on a side stream, after the work of the current stream, which then waits for it."""
     current = vendor.current_stream()
-    side.wait_stream(current)
-    with vendor.stream(side):
+    side_stream.wait_stream(current)
+    with vendor.stream(side_stream):
         work()
-    current.wait_stream(side)
+    current.wait_stream(side_stream)
 
 
-def cause_of(error: BaseException) -> BaseException:
+def find_first_error(error: BaseException) -> BaseException:
     """Return the error that was raised first: ending a failed capture raises a second, less specific one."""
     while error.__context__ is not None:
         error = error.__context__
     return error
 
 
-def next_multiple(step: int, interval: int) -> int:
-    """Return the first multiple of the interval after a step."""
-    return (step // interval + 1) * interval
-
-
 def build_sink(training: Training) -> Sink | None:
     """Return the sink of this run; None if the loop takes the steps one by one."""
     length = training.recipe.sink
-    automatic = length == "auto"
-    if not length or training.needs_every_step or (automatic and automatic_obstacle(training) is not None):
+    is_automatic = length == "auto"
+    if not length or training.needs_every_step or (is_automatic and find_automatic_obstacle(training) is not None):
         return None
-    obstacle = find_obstacle(training)
-    return Sink(training.train_step, training, training.device, None if length == "auto" else length, obstacle)
+    return Sink(training, None if length == "auto" else length, find_obstacle(training))
 
 
 def describe_sink(training: Training) -> str | None:
@@ -378,17 +352,18 @@ def describe_sink(training: Training) -> str | None:
         return None
     if training.needs_every_step:
         return f"--sink {requested}: not in this run, whose every step is looked at."
-    return f"--sink {requested}: the host drives each step, because {automatic_obstacle(training)}."
+    return f"--sink {requested}: the host drives each step, because {find_automatic_obstacle(training)}."
 
 
-def automatic_obstacle(training: Training) -> str | None:
-    """Return why `--sink auto` means no sinks in this run; None if it has them."""
+def find_automatic_obstacle(training: Training) -> str | None:
+    """Return why a run with `--sink auto` has no sinks; None if it has."""
     if reason := find_obstacle(training):
         return reason
     if training.needs_every_step:
         return "a callback looks at every step"
     for callback in training.callbacks:
-        if type(callback).step is not Callback.step and callback.every_step:
+        overrides_step = type(callback).step is not Callback.step
+        if overrides_step and callback.every_step:
             return f"{type(callback).__name__}.step is called after each (every_step = False allows sinks)"
     return None
 
@@ -403,16 +378,16 @@ def find_obstacle(training: Training) -> str | None:
     for callback in training.callbacks:
         if type(callback).forward is not Callback.forward:
             return f"{type(callback).__name__} looks at every forward pass"
-    network = step.computation.network
+    network = step.computation.network  # with `drop_path_progress`, a tensor, it can be told its progress on the device
     if callable(getattr(network, "set_progress", None)) and not hasattr(network, "drop_path_progress"):
         return "the network is told its progress in every step"
-    return step.support.find_capture_obstacle(skips_steps=step.scale.watching)
+    return step.support.find_capture_obstacle(skips_steps=step.scale.skips_overflows)
 
 
 def read_host_state(step: TrainingStep) -> dict[str, Any]:
     """Return what a step could change in Python: attributes of the network's modules and of the loss, random states.
 
-    Of attributes that are containers only the size is read.
+    Attributes of PLAIN_VALUES types are read whole, of lists, dicts, sets and deques the size; others are not read.
     """
     attributes: dict[str, Any] = {}
     modules = step.computation.network.named_modules(prefix="network")

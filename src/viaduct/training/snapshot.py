@@ -1,4 +1,4 @@
-"""State of a run at one step: taken for a checkpoint, restored from one, or sent from rank 0 to the other ranks."""
+"""State of a run after a step: taken for a checkpoint, restored from one, or sent from rank 0 to the other ranks."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from viaduct.devices.base import Device
 from viaduct.errors import BadRun
 from viaduct.training import checkpoint
-from viaduct.training.ema import AveragedWeights
-from viaduct.training.parallel import SingleRank
-from viaduct.training.precision import Computation, LossScale
-from viaduct.training.progress import Progress, Stopwatch
-from viaduct.training.random_state import read_random_states, restore_random_states, seed_new_rank
+from viaduct.training.progress import Stopwatch
+from viaduct.training.random_state import read_generator_states, restore_generator_states, seed_new_rank
+from viaduct.training.step import TrainingStep
 
 Tensors = dict[str, Tensor]
 
@@ -30,29 +28,19 @@ class Snapshot:
 
 
 class RunState:
-    """The objects of a run that have a state."""
+    """The objects of a run that have a state: those of its training step, the stopwatch and the device."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        computation: Computation,
-        optimizer: Any,
-        scale: LossScale,
-        ema: AveragedWeights | None,
-        progress: Progress,
-        stopwatch: Stopwatch,
-        parallel: SingleRank,
-        device: Device,
-    ) -> None:
-        self.model, self.computation, self.optimizer, self.scale, self.ema = model, computation, optimizer, scale, ema
-        self.progress, self.stopwatch, self.parallel, self.device = progress, stopwatch, parallel, device
+    def __init__(self, step: TrainingStep, stopwatch: Stopwatch, device: Device) -> None:
+        self.computation, self.model, self.optimizer = step.computation, step.computation.master, step.optimizer
+        self.scale, self.ema, self.progress, self.parallel = step.scale, step.ema, step.progress, step.parallel
+        self.stopwatch, self.device = stopwatch, device
         self._random_states_of_others: list[dict[str, Any]] = []
 
     def take_snapshot(self) -> Snapshot:
         """Return a snapshot with full tensors on rank 0. All ranks call it."""
         self.computation.gather_statistics()
         averages = self.ema.tensors(self.model) if self.ema else None
-        others = self.parallel.group.gather(read_random_states(self.device))[1:]
+        others = self.parallel.group.gather(read_generator_states(self.device))[1:]
         state = self.read_state() | {"random_of_others": others}
         model, state = self.parallel.gather_full(self.model.state_dict(), state, averages)
         return Snapshot(model, state, averages)
@@ -65,8 +53,9 @@ class RunState:
             "optimizer": self.optimizer.state_dict(),
             "scale": self.scale.state(),
             "ema_updates": self.ema.updates if self.ema else 0,
-            "random": read_random_states(self.device),
+            "random": read_generator_states(self.device),
             "seconds": dict(self.stopwatch.seconds),
+            # For readers of the checkpoint; a resumed run computes it from the step.
             "position": {"seed": recipe.seed, "samples": self.progress.step * recipe.data.global_batch},
         }
 
@@ -93,7 +82,7 @@ class RunState:
         states = [state["random"], *self._random_states_of_others]
         rank = self.parallel.group.rank
         if rank < len(states):
-            restore_random_states(states[rank], self.device)
+            restore_generator_states(states[rank], self.device)
         else:
             seed_new_rank(self.progress.recipe.seed, self.progress.step, rank)
 
@@ -105,5 +94,5 @@ class RunState:
         state = self.read_state() | {"random_of_others": self._random_states_of_others}
         averages = checkpoint.on_host(self.ema.tensors(self.model)) if self.ema else None
         received = self.parallel.broadcast(checkpoint.on_host(self.model.state_dict()), state, averages)
-        if not group.first:
+        if not group.is_first:
             self.restore(Snapshot(*received), source)

@@ -1,14 +1,14 @@
 """One optimizer step over a global batch: forward, backward, clip, update. Host and captured steps share it.
 
-`TrainingStep.run` is the sequence. What differs between a step that the host drives and one that a graph of kernels is
-captured of is an `Update`: where the loss scale, the learning rates and the decay of averaged weights come from.
-`HostUpdate` takes them from Python; `device_step.DeviceStep` from tensors on the device.
+`TrainingStep.run` is the sequence. Steps that the host drives and steps that are captured as a graph of kernels
+differ in their `Update`: where the loss scale, the learning rates and the decay of averaged weights come from.
+`HostUpdate` takes them from Python, `device_step.DeviceStep` from tensors on the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,17 +18,16 @@ from torch import Tensor
 from viaduct.data.batches import Batch
 from viaduct.recipes import Recipe
 from viaduct.training.ema import AveragedWeights
-from viaduct.training.mixup import mixing_rows, mixing_weights
+from viaduct.training.mixup import draw_cutmix_rows, draw_mixup_weights
 from viaduct.training.optimizer_support import OptimizerSupport
 from viaduct.training.parallel import SingleRank
 from viaduct.training.precision import Computation, LossScale, all_finite, unscale
 from viaduct.training.progress import Progress
-from viaduct.training.step_marks import StepMarks
 from viaduct.training.watchdog import Pulse
 
 
 class Update(Protocol):
-    """Treatment of gradients after the backward pass, on the host or on the device alone."""
+    """Loss scale of a step, and what happens to its gradients after the backward pass."""
 
     @property
     def loss_scale(self) -> float | Tensor:
@@ -48,8 +47,36 @@ class Update(Protocol):
         ...
 
 
+class StepMarks:
+    """Time points of a step, for a profile; this class records none, `profile_marks.ProfileMarks` does.
+
+    The loop and the training step call these methods at the points that docs/profile.md defines: `begin_forward` before
+    the network runs on a batch that is on the device, `end_backward` once the gradients are computed, `end_step` after
+    the update. An accumulated step calls the first two for each part: the first `begin_forward` and the last
+    `end_backward` count. In a captured step, the sink calls `begin_replay` and `end_replay` around the replay instead.
+    """
+
+    def fetch(self, batches: Iterator[Batch]) -> Batch:
+        """Return the next batch; the host waits for it here."""
+        return next(batches)
+
+    def begin_forward(self) -> None: ...
+    def watch_backward(self, loss: Tensor) -> None:
+        """Observe the backward pass that is about to begin at this loss."""
+
+    def end_backward(self) -> None: ...
+    def end_step(self) -> None: ...
+    def begin_replay(self) -> None: ...
+    def end_replay(self) -> None: ...
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Record no time points within the block: a step is captured there, not taken."""
+        yield
+
+
 class TrainingStep:
-    """The step of a run, with everything that takes part in it."""
+    """The training step of a run, with the objects that it uses."""
 
     def __init__(
         self,
@@ -63,31 +90,34 @@ class TrainingStep:
         pulse: Pulse,
         emit: Callable[..., None],
     ) -> None:
-        """Put the parts together; `emit` calls the callbacks of an event."""
+        """`emit(event, *details)` calls that event of every callback; `pulse` tells the watchdog how far a step is."""
         self.recipe, self.computation, self.support, self.scale, self.ema = recipe, computation, support, scale, ema
         self.parallel, self.progress, self.pulse, self.emit = parallel, progress, pulse, emit
         self.optimizer: torch.optim.Optimizer = support.optimizer
         self.parameters = [parameter for parameter in computation.master.parameters() if parameter.requires_grad]
         self.loss = parallel.build_loss()
         self.marks = StepMarks()  # replaced while a profile is taken
-        self.results: list[tuple[Tensor, Tensor]] = []  # loss and hits of steps, on the device until a log line is due
+        self.results: list[tuple[Tensor, Tensor]] = []  # of each step, on the device: what `run` returns
         self.host_update = HostUpdate(self)
 
     def run_on_host(self, batch: Batch, round_rates: bool) -> None:
-        """Take the coming step, driven by the host; `round_rates` to fp32 as a captured step reads them."""
+        """Take the coming step, driven by the host; `round_rates`: learning rates are fp32, as in a captured step."""
         self.set_rates(self.progress.step, round_rates)
         self.set_network_progress()
         self.optimize(batch)
 
     def optimize(self, batch: Batch) -> None:
-        """Mix the batch, run the step driven by the host, and append its loss and hits to `results`."""
+        """Mix the batch, run the step driven by the host, and append its loss and correct images to `results`."""
         images, targets = self.mix_batch(batch)
         observed = batch if self.is_observed(self.progress.step + 1) else None
         # Left on the device: reading them here would make the host wait for every step.
         self.results.append(self.run(images, targets, self.host_update, observed))
 
     def run(self, images: Tensor, targets: Any, update: Update, observed: Batch | None = None) -> tuple[Tensor, Tensor]:
-        """Forward, backward, clip, update; returns mean loss and hits. Callbacks see the gradients of `observed`."""
+        """Forward, backward, clip, update; return the mean loss and, summed, the counts of `parallel.count_correct`.
+
+        `observed` is the batch if callbacks look at the gradients of this step.
+        """
         results = self.run_passes(images, targets, update.loss_scale)
         self.pulse.at("the update", self.progress.step + 1)
         self.computation.gather_gradients()
@@ -103,16 +133,16 @@ class TrainingStep:
         return results
 
     def run_passes(self, images: Tensor, targets: Any, scale: float | Tensor) -> tuple[Tensor, Tensor]:
-        """Forward and backward, part by part; returns the mean loss and how many images were right."""
+        """Forward and backward, part by part; return what `run` returns. `scale` is the loss scale."""
         parts, step = self.recipe.accumulate, self.progress.step + 1
         losses, hits = [], []
         for number, (part, labels) in enumerate(zip(images.chunk(parts), targets.chunk(parts), strict=True)):
             last = number == parts - 1
             self.pulse.at("forward", step)
             self.marks.begin_forward()
-            with self.computation.part(last):
-                with self.support.watch_passes(self.computation, self.scale.value / parts) if last else nullcontext():
-                    logits, *auxiliary = self.computation.outputs(part)
+            with self.computation.accumulate_part(last):
+                with self.support.observe_passes(self.computation, self.scale.value / parts) if last else nullcontext():
+                    logits, *auxiliary = self.computation.compute_outputs(part)
                 loss = self.compute_loss(logits, auxiliary, labels)
                 self.emit("forward", labels, loss)
                 self.pulse.at("backward", step)
@@ -132,20 +162,20 @@ class TrainingStep:
         return sum(extra, main if weights["main"] == 1 else main * weights["main"])
 
     def mix_batch(self, batch: Batch) -> tuple[Tensor, Any]:
-        """Return images and labels as the recipe mixes them."""
+        """Return images and labels, mixed by mixup or cutmix if the recipe has them."""
         if not self.recipe.mixes_images:
             return batch.images, batch.labels
         weights = self.draw_mixing_weights().to(self.computation.device, non_blocking=True)
         return self.parallel.mix_batch(batch.images, batch.labels, weights)
 
     def draw_mixing_weights(self) -> Tensor:
-        """Return mixup's weights of the coming step for this rank's images, still on the host."""
+        """Return the weights of mixup, or rows of cutmix, for this rank's images of the coming step, on the host."""
         recipe = self.recipe
         step, count = self.progress.step, recipe.data.global_batch
         if recipe.cutmix:
-            rows = mixing_rows(recipe.mixup, recipe.cutmix, recipe.seed, step, count, recipe.data.size)
-            return torch.from_numpy(rows[self.parallel.positions])
-        weights = mixing_weights(recipe.mixup, recipe.seed, step, count)
+            weights = draw_cutmix_rows(recipe.mixup, recipe.cutmix, recipe.seed, step, count, recipe.data.size)
+        else:
+            weights = draw_mixup_weights(recipe.mixup, recipe.seed, step, count)
         return torch.from_numpy(weights[self.parallel.positions])
 
     def is_observed(self, step: int) -> bool:
@@ -154,22 +184,22 @@ class TrainingStep:
         return bool(self.recipe.log.tensorboard_names & {"images", "histograms"}) and step % every == 0
 
     def set_rates(self, step: int, round_rates: bool) -> None:
-        """Give the optimizer the learning rates of a step."""
+        """Give the optimizer the learning rates of a step, counted from 0."""
         for group, rate in zip(self.optimizer.param_groups, self.progress.rates_at(step), strict=True):
             group["lr"] = float(np.float32(rate)) if round_rates else rate
         self.support.set_epoch((step + 1) / self.progress.pace.steps_per_epoch)
 
     def set_network_progress(self) -> None:
-        """Tell a network that drops more and more paths how far the run has come."""
+        """Tell a network with scheduled drop path (AmoebaNet) which share of the run is done."""
         for network in {self.computation.master, self.computation.network}:
             set_progress = getattr(network, "set_progress", None)
             if callable(set_progress):
                 set_progress(self.progress.step / self.progress.steps)
 
     def read_results(self) -> tuple[list[float], list[int]]:
-        """Return the loss of each step since the last call, a mean over the ranks, and the hits summed over all.
+        """Return the mean loss over ranks of each step since the last call, and the correct images of all these steps.
 
-        Waits for the device.
+        The second list has one number or, with `SingleRank.counts_top5`, two. Waits for the device.
         """
         losses = torch.stack([loss.double() for loss, _ in self.results])
         hits = torch.stack([hits for _, hits in self.results]).sum(0)
@@ -191,7 +221,7 @@ class HostUpdate:
     def remove_scale(self) -> bool:
         step = self.step
         unscale(step.parameters, step.scale.value)
-        if not step.scale.watching:
+        if not step.scale.skips_overflows:
             return True
         finite = step.parallel.agree_on_finite(all_finite(step.parameters))
         step.scale.update(finite)

@@ -1,13 +1,13 @@
-"""A sink for a step of one's own (`viaduct.sink`): captured once as a graph of kernels, then replayed.
+"""A sink for a training step that the user wrote (`viaduct.sink`): captured once as a graph of kernels, then replayed.
 
     with viaduct.sink(step, steps=100) as run:
         for images, labels in loader:
             loss = run(images, labels)
 
-Each call takes the step once. The first calls run it as it is written, on a stream of their own as a capture demands;
-then it is captured, and further calls copy their inputs to where the graph reads them and replay it. A replay runs no
-Python. The host waits for the device after every `steps` calls. `find_obstacle` names the cases in which no step is
-captured, such as a device without graphs: then each call runs the step itself.
+Each call takes the step once. The first WARM_UP_CALLS run the user's function, on a side stream as a capture demands.
+The next call captures it; further calls copy their inputs to where the graph reads them and replay the graph, which
+runs no Python. The host waits for the device after every `steps` calls. `find_obstacle` names the cases in which no
+step is captured, such as a device without graphs: then each call runs the user's function.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from viaduct import devices
 from viaduct.devices.base import Device, first_line
 from viaduct.errors import BadValue
 from viaduct.random_states import read_random_states
-from viaduct.training.sink import Capture, Work, cause_of, run_on_stream
+from viaduct.training.sink import Capture, Work, find_first_error, run_on_stream
 
 LOGGER = logging.getLogger("viaduct")
-WARM_UP_CALLS = 3  # before the capture, on a side stream like it: libraries and optimizers set themselves up
+WARM_UP_CALLS = 3  # before the capture: libraries and optimizers set themselves up in them
 
 
 class StepSink:
@@ -38,14 +38,14 @@ class StepSink:
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
             raise BadValue(f"viaduct.sink: steps is {steps!r}; it must be a whole number of 1 or more.")
         self.step, self.steps = step, steps
-        self.is_open = self.was_open = self.is_running = False
+        self.is_open = self.was_open = self.is_running = False  # within `with`; ever entered; within a call
         self.calls = 0
-        self.expected: list[tuple[torch.Size, torch.dtype, torch.device]] | None = None
+        self.expected: list[tuple[torch.Size, torch.dtype, torch.device]] | None = None  # of the first call's inputs
         self.device: Device | None = None  # of the step; None before the first call and where it is not known
         self.obstacle: str | None = None  # why the step is not captured
         self.buffers: list[Tensor] = []
         self.outputs: Any = None
-        self.side: Any = None
+        self.side_stream: Any = None
         self.replay: Work | None = None
 
     def __enter__(self) -> StepSink:
@@ -59,7 +59,7 @@ class StepSink:
         self.is_open = False
         if kind is None and self.device is not None:
             self.device.synchronize()
-        self.replay = self.outputs = self.side = None
+        self.replay = self.outputs = self.side_stream = None
         self.buffers = []
 
     def __call__(self, *inputs: Tensor) -> Any:
@@ -71,7 +71,8 @@ class StepSink:
         self.is_running = True
         try:
             self.check_inputs(inputs)
-            outputs = self.run_directly(inputs) if self.obstacle is not None else self.run_captured(inputs)
+            is_direct = self.obstacle is not None
+            outputs = detach_outputs(self.step(*inputs)) if is_direct else self.run_captured(inputs)
         finally:
             self.is_running = False
         self.calls += 1
@@ -89,13 +90,13 @@ class StepSink:
                 )
             if value.requires_grad:
                 raise BadValue(f"viaduct.sink: input {number} requires a gradient, which would not leave the step.")
-        found = [(value.shape, value.dtype, value.device) for value in inputs]
+        kinds = [(value.shape, value.dtype, value.device) for value in inputs]
         if self.expected is None:
             self.prepare(inputs)
-            self.expected = found
-        elif len(found) != len(self.expected):
-            raise BadValue(f"viaduct.sink: {len(found)} inputs, and the first call had {len(self.expected)}.")
-        for number, (now, first) in enumerate(zip(found, self.expected, strict=True), 1):
+            self.expected = kinds
+        elif len(kinds) != len(self.expected):
+            raise BadValue(f"viaduct.sink: {len(kinds)} inputs, and the first call had {len(self.expected)}.")
+        for number, (now, first) in enumerate(zip(kinds, self.expected, strict=True), 1):
             if now != first:
                 raise BadValue(
                     f"viaduct.sink: input {number} is {describe(now)}, and was {describe(first)} in the first call.",
@@ -117,11 +118,8 @@ class StepSink:
                 f"viaduct.sink: an input is on {others[0]}, and the current card is {kinds[0]}:{current}.",
                 f"Say torch.{kinds[0]}.set_device({others[0].index}) before.",
             )
-        self.side = self.vendor.Stream()
+        self.side_stream = self.vendor.Stream()
         self.buffers = [torch.empty_like(value, requires_grad=False) for value in inputs]
-
-    def run_directly(self, inputs: tuple[Tensor, ...]) -> Any:
-        return detach_outputs(self.step(*inputs))
 
     @torch.no_grad()
     def load(self, inputs: tuple[Tensor, ...]) -> None:
@@ -134,7 +132,7 @@ class StepSink:
         self.load(inputs)
         if self.calls < WARM_UP_CALLS:
             states = read_random_states()
-            run_on_stream(self.vendor, self.side, self.run_step)
+            run_on_stream(self.vendor, self.side_stream, self.run_step)
             if self.calls + 1 == WARM_UP_CALLS:
                 refuse_random_numbers(states)
             return self.outputs
@@ -145,6 +143,7 @@ class StepSink:
 
     @property
     def vendor(self) -> Any:
+        """torch's module for the device, such as torch.cuda."""
         assert self.device is not None
         return getattr(torch, self.device.NAME)
 
@@ -162,7 +161,7 @@ class StepSink:
         try:
             return Capture(self.device, self.device.NAME)(self.run_step)
         except Exception as error:
-            cause = cause_of(error)
+            cause = find_first_error(error)
             if isinstance(cause, BadValue) or not isinstance(cause, RuntimeError):
                 raise cause from None  # an error of the step itself
             raise BadValue(

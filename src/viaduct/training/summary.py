@@ -20,6 +20,7 @@ from viaduct.training.loop import Training
 
 
 def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any]:
+    """Return the contents of summary.json."""
     logs, evaluations = training.run.records("log"), training.run.records("evaluation")
     rates = [record["images_per_s"] for record in logs]
     steady = rates[1:] or rates  # the first window holds the warm-up
@@ -29,10 +30,10 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
         "recipe": loaded.name,
         "summary": loaded.summary,
         "command": command,
-        "commit": commit(),
+        "commit": read_commit(),
         "version": __version__,
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
-        "machine": machine(training.device),
+        "machine": describe_machine(training.device),
         "ranks": training.group.ranks,
         "precision": training.plan.compute,
         "mode": training.mode,
@@ -65,7 +66,8 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
     }
 
 
-def machine(device: Device) -> dict[str, Any]:
+def describe_machine(device: Device) -> dict[str, Any]:
+    """Return what is recorded of the machine that trains."""
     return {
         "device": device.NAME,
         "description": device.description(),
@@ -77,7 +79,7 @@ def machine(device: Device) -> dict[str, Any]:
     }
 
 
-def commit() -> str:
+def read_commit() -> str:
     """Return the commit of this source tree, or VIADUCT_COMMIT for a tree without git history."""
     if named := os.environ.get("VIADUCT_COMMIT"):
         return named

@@ -4,8 +4,8 @@
 
 torch's SyncBatchNorm refuses tensors on the CPU, so there is one here. Each rank sends (count, mean, sum of squared
 deviations) of every channel, in one message; they are merged after Chan, Golub and LeVeque 1979, which stays accurate
-where the mean is large. In the backward pass the two sums that the input's gradient needs are added up, in one message
-too. On accelerators SyncBatchNorm does the work, in a class that is an `nn.BatchNorm2d` for `isinstance`, too.
+where the mean is large. In the backward pass the two sums that the input's gradient needs are all-reduced in one
+message. On accelerators SyncBatchNorm is used, in subclasses that are also `nn.BatchNorm2d` and so on for `isinstance`.
 """
 
 from __future__ import annotations
@@ -21,47 +21,46 @@ from viaduct.torch_compat import disable_dynamo
 
 
 class Normalise(torch.autograd.Function):
-    """(x - mean) / sqrt(variance + epsilon) over all ranks, times weight, plus bias; computed in fp32 at least."""
+    """(x - mean) / sqrt(variance + epsilon) over all ranks, times weight, plus bias; computed in fp32, of fp64 in fp64.
+
+    Returns also the mean, the variance, and the number of values a channel has over all ranks.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float) -> Any:
         total, mean, variance = merge_statistics(x)
         scale = torch.rsqrt(variance + epsilon)
-        normed = (exact(x) - broadcast_channels(mean, x)) * broadcast_channels(scale, x)
+        normed = (to_float32(x) - broadcast_channels(mean, x)) * broadcast_channels(scale, x)
         ctx.save_for_backward(normed, scale, weight)
         ctx.total, ctx.with_bias = total, bias is not None
         ctx.mark_non_differentiable(mean, variance)
         # Not `normed` itself, which is needed backward: the next layer may work in place.
-        result = normed.clone() if weight is None else normed * broadcast_channels(exact(weight), x)
-        result = result if bias is None else result + broadcast_channels(exact(bias), x)
+        result = normed.clone() if weight is None else normed * broadcast_channels(to_float32(weight), x)
+        result = result if bias is None else result + broadcast_channels(to_float32(bias), x)
         return result.to(x.dtype), mean, variance, total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         normed, scale, weight = ctx.saved_tensors
-        gradient = exact(gradients[0])
-        local_sums = torch.stack(
-            [
-                gradient.sum(list_reduced_dimensions(gradient)),
-                (gradient * normed).sum(list_reduced_dimensions(gradient)),
-            ]
-        )
+        gradient = to_float32(gradients[0])
+        dimensions = list_reduced_dimensions(gradient)
+        local_sums = torch.stack([gradient.sum(dimensions), (gradient * normed).sum(dimensions)])
         sums = local_sums.clone()
         distributed.all_reduce(sums)
         mean, slope = (sums / ctx.total).unbind()
-        back = gradient - broadcast_channels(mean, gradient) - normed * broadcast_channels(slope, gradient)
-        back = back * broadcast_channels(scale if weight is None else scale * exact(weight), gradient)
+        centred = gradient - broadcast_channels(mean, gradient) - normed * broadcast_channels(slope, gradient)
+        result = centred * broadcast_channels(scale if weight is None else scale * to_float32(weight), gradient)
         # Gradients of weight and bias are this rank's: DistributedDataParallel averages them with all others.
-        of_weight = None if weight is None else local_sums[1].to(weight.dtype)
-        of_bias = local_sums[0].to(weight.dtype if weight is not None else local_sums.dtype) if ctx.with_bias else None
-        return back.to(gradients[0].dtype), of_weight, of_bias, None
+        for_weight = None if weight is None else local_sums[1].to(weight.dtype)
+        for_bias = local_sums[0].to(weight.dtype if weight is not None else local_sums.dtype) if ctx.with_bias else None
+        return result.to(gradients[0].dtype), for_weight, for_bias, None
 
 
 def merge_statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
     """Return the number of values a channel has over all ranks, their mean and their biased variance."""
-    own = exact(x)
-    variance, mean = torch.var_mean(own, list_reduced_dimensions(x), correction=0)
-    count = own.numel() // own.shape[1]
+    local = to_float32(x)
+    variance, mean = torch.var_mean(local, list_reduced_dimensions(x), correction=0)
+    count = local.numel() // local.shape[1]
     message = torch.stack([torch.full_like(mean, count), mean, variance * count])
     received = [torch.empty_like(message) for _ in range(distributed.get_world_size())]
     distributed.all_gather(received, message)
@@ -72,7 +71,7 @@ def merge_statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
     return float(total[0]), mean, squares / total
 
 
-def exact(x: Tensor) -> Tensor:
+def to_float32(x: Tensor) -> Tensor:
     """Return the tensor in fp32; an fp64 tensor stays fp64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
@@ -87,7 +86,7 @@ def broadcast_channels(channels: Tensor, x: Tensor) -> Tensor:
     return channels.view(1, -1, *([1] * (x.ndim - 2)))
 
 
-class OverRanks(_BatchNorm):
+class RankSyncNorm(_BatchNorm):
     """Batch norm that normalises over all ranks in training, and by its running statistics in evaluation."""
 
     @disable_dynamo  # a compiled network calls it between its parts
@@ -109,19 +108,19 @@ class OverRanks(_BatchNorm):
             return
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
-        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        momentum = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
         unbiased = variance * (total / max(total - 1, 1))
-        self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
+        self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
 
 
-class Norm1d(OverRanks, nn.BatchNorm1d): ...
+class Norm1d(RankSyncNorm, nn.BatchNorm1d): ...
 
 
-class Norm2d(OverRanks, nn.BatchNorm2d): ...
+class Norm2d(RankSyncNorm, nn.BatchNorm2d): ...
 
 
-class Norm3d(OverRanks, nn.BatchNorm3d): ...
+class Norm3d(RankSyncNorm, nn.BatchNorm3d): ...
 
 
 class DeviceNorm1d(nn.SyncBatchNorm, nn.BatchNorm1d): ...
@@ -144,7 +143,7 @@ def synchronise_norms(model: nn.Module, device: str) -> None:
     """
     kinds: dict[Any, Any] = ON_CPU if device == "cpu" else ON_DEVICE
     for name, module in model.named_modules():
-        if not isinstance(module, _BatchNorm) or isinstance(module, OverRanks | nn.SyncBatchNorm):
+        if not isinstance(module, _BatchNorm) or isinstance(module, RankSyncNorm | nn.SyncBatchNorm):
             continue
         if type(module) not in kinds:
             raise BadValue(

@@ -1,24 +1,26 @@
-"""THOR: a second-order optimizer whose curvature is taken once in `frequency` steps (AAAI 2021; MindSpore's code).
+"""THOR: a second-order optimizer that computes curvature once in `frequency` steps (AAAI 2021; MindSpore's code).
 
-For a layer with inputs a and output gradients D, with A = E[a a^T] and G = E[D D^T] of one batch, the gradient of
-its weight becomes G^-1 g A^-1. Then weight decay, then momentum: both are torch's SGD. Norms and biases keep their
-plain gradient. Between refreshes the stored inverses are used; there is no running average. Step 0 refreshes.
+For a layer with inputs a and output gradients D, let A = E[a a^T] and G = E[D D^T] over one batch. The gradient g of
+its weight becomes G^-1 g A^-1; torch's SGD then adds weight decay and momentum. Norms and biases keep their plain
+gradient. A refresh step computes new inverses, which are used until the next refresh; there is no running average.
+Step 0 refreshes.
 
-Ascend's form of a convolution with b images and R = b * places rows, the loss being a mean:
+Form `ascend`, for a convolution with b images and R = b * positions rows, where the loss is a mean over images:
 
     A = X^T X / R                  + sqrt(damping * b / R) * I
-    G = (D^T D / R) * b^2          + sqrt(damping * b / R) * I         times b / R in the end
+    G = (D^T D / R) * b^2          + sqrt(damping * b / R) * I
 
-The GPU's averages patches and gradients over the batch first. A dense layer has damping sqrt(damping) and no
-last factor. A and G are cut into diagonal blocks, each inverted by Cholesky; one that is not positive definite
-keeps its old inverse. A grouped convolution is preconditioned group by group.
+Each of the two inverses is multiplied by sqrt(b / R). Form `gpu` averages patches and gradients over the batch first. A
+dense layer has sqrt(damping) * I, and its inverses no factor. A and G are cut into diagonal blocks, each inverted by
+Cholesky; a block that is not positive definite keeps its old inverse. A grouped convolution is preconditioned group by
+group.
 
-    if optimizer.refreshing:
-        with optimizer.watching(network, scale):
+    if optimizer.is_refresh_due:
+        with optimizer.record_factors(network, scale):
             forward and backward, not compiled
     optimizer.step()
 
-With several parts per step (`accumulate`) only the last part is watched. With several ranks each inverts its own
+With several parts per step (`accumulate`) only the last part is recorded. With several ranks each inverts its own
 factors, and the inverses are averaged. A step that is skipped for overflow is not counted: the next step refreshes in
 its place.
 """
@@ -33,7 +35,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from viaduct.recipes import Thor
-from viaduct.training.curvature import Factor, Watch, find_layers, invert, stack_layers
+from viaduct.training.curvature import Factor, FactorRecorder, find_layers, invert, stack_layers
 from viaduct.training.optimizer_support import OptimizerSupport, find_fused_obstacle, find_skip_obstacle
 from viaduct.training.torch_optimizers import SGD
 
@@ -55,11 +57,11 @@ class ThorSupport(OptimizerSupport):
         return find_skip_obstacle(self.name, skips_steps) if self.is_fused else find_fused_obstacle(self.name)
 
     def step_with_device_rates(self) -> None:
-        counted = self.optimizer.steps
+        steps_before = self.optimizer.steps
         try:
             self.optimizer.step()
         finally:
-            self.optimizer.steps = counted  # `count_device_step` counts it: a replay runs no Python
+            self.optimizer.steps = steps_before  # `count_device_step` counts it: a replay runs no Python
 
     def count_device_steps(self, most: int) -> int:
         return min(most, -self.optimizer.steps % self.optimizer.part.frequency)
@@ -71,12 +73,12 @@ class ThorSupport(OptimizerSupport):
         self.optimizer.set_epoch(epoch)
 
     @contextmanager
-    def watch_passes(self, computation: Computation, scale: float) -> Iterator[None]:
-        """Collect factors in refresh steps, which then run uncompiled."""
-        if not self.optimizer.refreshing:
+    def observe_passes(self, computation: Computation, scale: float) -> Iterator[None]:
+        """Record factors in refresh steps, which run uncompiled."""
+        if not self.optimizer.is_refresh_due:
             yield
             return
-        with computation.run_uncompiled() as network, self.optimizer.watching(network, scale):
+        with computation.run_uncompiled() as network, self.optimizer.record_factors(network, scale):
             yield
 
 
@@ -85,7 +87,7 @@ class ThorOptimizer(SGD):
 
     support = ThorSupport  # type: ignore[assignment]
 
-    decay_in_loss = False
+    decay_in_loss = False  # its weight decay is in no reported total loss
 
     def __init__(self, params: Any, part: Thor, model: nn.Module, fused: bool | None = None) -> None:
         nesterov = part.nesterov and part.momentum > 0
@@ -96,12 +98,13 @@ class ThorOptimizer(SGD):
         self.layers = find_layers(model, part.block)
         self.stacks = stack_layers(self.layers)
         by_name = {layer.name: inverses for stack in self.stacks for layer, inverses in stack.inverses()}
+        # By layer, the inverses of A and of G: views of the tensors in `stacks`.
         self.inverses = {layer.name: by_name[layer.name] for layer in self.layers}
-        self.watch: Watch | None = None
-        self.traces = TraceRule(part) if part.trace_rule else None
+        self.recorder: FactorRecorder | None = None  # from the passes of a refresh step to its update
+        self.trace_rule = TraceRule(part) if part.trace_rule else None
 
     @property
-    def refreshing(self) -> bool:
+    def is_refresh_due(self) -> bool:
         """Return True if the coming step computes new factors."""
         return self.steps % self.part.frequency == 0
 
@@ -110,24 +113,24 @@ class ThorOptimizer(SGD):
         self.damping = damping_at(self.part, epoch)
 
     @contextmanager
-    def watching(self, network: nn.Module, scale: float) -> Iterator[None]:
-        """Collect the factors of the layers within the block, except of layers that the trace rule has frozen.
+    def record_factors(self, network: nn.Module, scale: float) -> Iterator[None]:
+        """Record the factors of the layers within the block, except of layers that the trace rule has frozen.
 
         `network` may be a cast copy of the model: its parameters are found by name.
         """
-        frozen = self.traces.frozen_names() if self.traces else set()
+        frozen = self.trace_rule.read_frozen_names() if self.trace_rule else set()
         weights = {id(network.get_parameter(layer.name)): layer for layer in self.layers if layer.name not in frozen}
-        self.watch = Watch(weights, self.part.form, scale)
-        with self.watch:
+        self.recorder = FactorRecorder(weights, self.part.form, scale)
+        with self.recorder:
             yield
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         if closure is not None:
             raise TypeError("ThorOptimizer takes no closure")
-        if self.watch is not None:
-            self.refresh(self.watch.factors())
-            self.watch = None
+        if self.recorder is not None:
+            self.refresh(self.recorder.factors())
+            self.recorder = None
         for stack in self.stacks:
             stack.precondition()
         super().step()
@@ -140,24 +143,26 @@ class ThorOptimizer(SGD):
         new = invert(
             [factor.add_damping(self.damping) for factor in both], old, [factor.inverse_scale for factor in both]
         )
-        average(new, self.buckets(list(factors)))
-        if self.traces:
-            new = self.traces.choose(factors, new, old)
+        average_over_ranks(new, self.assign_buckets(list(factors)))
+        if self.trace_rule:
+            new = self.trace_rule.choose(factors, new, old)
         if old:
             torch._foreach_copy_(old, new)
 
-    def buckets(self, names: list[str]) -> list[list[int]]:
-        """Return which of the inverses, two for each layer, are averaged in one message."""
+    def assign_buckets(self, names: list[str]) -> list[list[int]]:
+        """Return the indices of the inverses in each all-reduce message; each layer has two inverses in a row.
+
+        `split_indices` are the last layers of the messages but the last; without them there are two messages.
+        """
         order = {layer.name: index for index, layer in enumerate(self.layers)}
         ends = self.part.split_indices or (len(self.layers) // 2 - 1,)
-        shares = [sum(order[name] > end for end in ends) for name in names]
-        shares = [share for share in shares for _ in range(2)]
-        return [[index for index, own in enumerate(shares) if own == share] for share in sorted(set(shares))]
+        numbers = [sum(order[name] > end for end in ends) for name in names for _ in range(2)]
+        return [[index for index, own in enumerate(numbers) if own == number] for number in sorted(set(numbers))]
 
     def state_dict(self) -> dict[str, Any]:
         thor: dict[str, Any] = {"steps": self.steps, "inverses": dict(self.inverses)}
-        if self.traces:
-            thor["traces"] = self.traces.state()
+        if self.trace_rule:
+            thor["traces"] = self.trace_rule.state()
         return super().state_dict() | {"thor": thor}
 
     @torch.no_grad()
@@ -168,54 +173,54 @@ class ThorOptimizer(SGD):
         for name, own in self.inverses.items():
             for inverse, saved in zip(own, thor["inverses"][name], strict=True):
                 inverse.copy_(saved)
-        if self.traces:
-            self.traces.restore(thor["traces"], self.layers[0].weight.device)
+        if self.trace_rule:
+            self.trace_rule.restore(thor["traces"], self.layers[0].weight.device)
 
 
-def average(inverses: list[Tensor], buckets: list[list[int]]) -> None:
-    """Average each inverse over the ranks, in place."""
+def average_over_ranks(tensors: list[Tensor], buckets: list[list[int]]) -> None:
+    """Replace each tensor in the list by its mean over the ranks, sent in messages of these indices."""
     if not distributed.is_available() or not distributed.is_initialized():
         return
     ranks = distributed.get_world_size()
     for bucket in buckets:
-        message = torch.cat([inverses[index].flatten() for index in bucket])
+        message = torch.cat([tensors[index].flatten() for index in bucket])
         distributed.all_reduce(message)
         message /= ranks
-        parts = torch.split(message, [inverses[index].numel() for index in bucket])
+        parts = torch.split(message, [tensors[index].numel() for index in bucket])
         for index, part in zip(bucket, parts, strict=True):
-            inverses[index] = part.view(inverses[index].shape)
+            tensors[index] = part.view(tensors[index].shape)
 
 
 class TraceRule:
     """Rule that decides which layers take new inverses in a refresh, by the relative change of tr(A) * tr(G).
 
     The change is measured since the layer last took new inverses. Above `trace_renew` it takes the new ones. Below
-    `trace_freeze` it keeps the old ones for good and is not watched any more. Between the two it keeps the old ones
+    `trace_freeze` it keeps the old ones for good and is not recorded any more. Between the two it keeps the old ones
     until the next refresh. The device decides; the host reads which layers are frozen once in a refresh, and waits
     only there.
     """
 
     def __init__(self, part: Thor) -> None:
         self.renew, self.freeze = part.trace_renew, part.trace_freeze
-        self.traces: dict[str, Tensor] = {}
-        self.frozen: dict[str, Tensor] = {}
+        self.traces: dict[str, Tensor] = {}  # tr(A) * tr(G) when the layer last took new inverses
+        self.frozen: dict[str, Tensor] = {}  # True: the layer keeps its inverses for good
 
-    def frozen_names(self) -> set[str]:
-        """Return the layers that are not refreshed any more."""
+    def read_frozen_names(self) -> set[str]:
+        """Return the layers that are not refreshed any more. Waits for the device."""
         names = list(self.frozen)
         flags = torch.stack([self.frozen[name] for name in names]).tolist() if names else []
         return {name for name, flag in zip(names, flags, strict=True) if flag}
 
     def choose(self, factors: dict[str, tuple[Factor, Factor]], new: list[Tensor], old: list[Tensor]) -> list[Tensor]:
-        """Return the new or the old one of each layer's two inverses."""
+        """Return each layer's two inverses, either both new or both old; the lists are in the order of `factors`."""
         chosen = []
         for number, (name, trace) in enumerate(mean_traces(factors).items()):
             before = self.traces.get(name, torch.zeros_like(trace))
             change = (trace - before).abs() / before  # infinite the first time
-            taken = change > self.renew
-            self.traces[name] = torch.where(taken, trace, before)
+            is_renewed = change > self.renew
+            self.traces[name] = torch.where(is_renewed, trace, before)
             self.frozen[name] = change < self.freeze
-            chosen += [torch.where(taken, new[index], old[index]) for index in (2 * number, 2 * number + 1)]
+            chosen += [torch.where(is_renewed, new[index], old[index]) for index in (2 * number, 2 * number + 1)]
         return chosen
 
     def state(self) -> dict[str, Any]:
@@ -230,12 +235,13 @@ class TraceRule:
 
 def mean_traces(factors: dict[str, tuple[Factor, Factor]]) -> dict[str, Tensor]:
     """Return tr(A) * tr(G) of each layer, summed over its groups, as a mean over the ranks."""
-    own = [(trace_of(inputs) * trace_of(outputs)).sum() for inputs, outputs in factors.values()]
-    held = [torch.stack(own)] if own else []
-    average(held, [[0]] if own else [])
-    return dict(zip(factors, held[0].unbind(), strict=True)) if own else {}
+    if not factors:
+        return {}
+    traces = [torch.stack([(group_traces(a) * group_traces(g)).sum() for a, g in factors.values()])]
+    average_over_ranks(traces, [[0]])
+    return dict(zip(factors, traces[0].unbind(), strict=True))
 
 
-def trace_of(factor: Factor) -> Tensor:
+def group_traces(factor: Factor) -> Tensor:
     """Return the trace of each group, before damping."""
     return factor.blocks.diagonal(dim1=-2, dim2=-1).flatten(1).sum(1)

@@ -36,11 +36,7 @@ class AdamW(torch.optim.AdamW):
     step = unwrap_step(torch.optim.AdamW.step)
 
 
-def exclude_compiler() -> None:
-    """Mark the methods of every optimizer as excluded from compilation, which torch would import its compiler for."""
-    for name in UNCOMPILED_METHODS:
-        method = inspect.unwrap(getattr(torch.optim.Optimizer, name))
-        vars(method).setdefault("__dynamo_disable", method)
-
-
-exclude_compiler()
+# Mark the methods of every optimizer as excluded from compilation; else torch imports its compiler to do that.
+for _name in UNCOMPILED_METHODS:
+    _method = inspect.unwrap(getattr(torch.optim.Optimizer, _name))
+    vars(_method).setdefault("__dynamo_disable", _method)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from viaduct.errors import BadValue
 from viaduct.recipes import Recipe
@@ -27,17 +27,6 @@ MAX_VALUE_CHARACTERS = 500  # of a parameter, MLflow's limit
 LOGGED = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")
 
 
-class Client(Protocol):
-    """Interface to a tracker's package."""
-
-    def start_run(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
-        """Start a run or resume an earlier one; return its id."""
-        ...
-
-    def write(self, values: dict[str, float], step: int) -> None: ...
-    def finish_run(self, finished: bool) -> None: ...
-
-
 class MlflowClient:
     """MLflow, through its current tracking store."""
 
@@ -45,6 +34,7 @@ class MlflowClient:
         self.mlflow = import_tracker("mlflow")
 
     def start_run(self, name: str, earlier: str | None, parameters: dict[str, str]) -> str:
+        """Start a run, or resume the one with the id `earlier`; return the run's id."""
         run = self.mlflow.start_run(run_id=earlier) if earlier else self.mlflow.start_run(run_name=name)
         if not earlier:
             self.mlflow.log_params(parameters)
@@ -58,7 +48,7 @@ class MlflowClient:
 
 
 class WandbClient:
-    """Weights & Biases, in the mode that WANDB_MODE says."""
+    """Weights & Biases, in the mode of WANDB_MODE; the same methods as MlflowClient."""
 
     def __init__(self) -> None:
         self.wandb = import_tracker("wandb")
@@ -98,8 +88,8 @@ class Tracking(Callback):
         self.client.write(values, record.step)
 
     def evaluation(self, training: Training, score: Score) -> None:
-        found = score.headline().items()
-        values = {f"validation/{key}": float(value) for key, value in found if isinstance(value, int | float)}
+        headline = score.headline().items()
+        values = {f"validation/{key}": float(value) for key, value in headline if isinstance(value, int | float)}
         self.client.write(values, training.step)
 
     def end(self, training: Training, outcome: str) -> None:
@@ -107,7 +97,7 @@ class Tracking(Callback):
 
 
 def build_trackers(recipe: Recipe) -> list[Callback]:
-    """Return the callbacks of the recipe's trackers; a package that is not installed is refused."""
+    """Return the callbacks of the recipe's trackers; raise BadValue if a package is not installed."""
     return [Tracking(name) for name in recipe.log.trackers if name in CLIENTS]
 
 
@@ -122,7 +112,7 @@ def import_tracker(package: str) -> Any:
 
 
 def flatten(record: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return the fields of a recipe by path, as text."""
+    """Return the fields of a recipe's record by path, as text, without the names of parts (`is`)."""
     found: dict[str, str] = {}
     for key, value in record.items():
         if isinstance(value, dict) and "is" in value:

@@ -1,22 +1,113 @@
-"""Trained weights that can be scored or handed over: checkpoints of a run, or files from elsewhere."""
+"""Trained weights to score or hand over: checkpoints of a run or of TensorFlow or MindSpore, files of tensors."""
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
 
+import torch
 from torch import nn
 
-from viaduct.errors import BadRun
+from viaduct.errors import BadData, BadRun, BadValue
 from viaduct.recipes import Recipe
 from viaduct.run_files import read_recipe_record
 from viaduct.training import checkpoint
 from viaduct.training.distributed import Group
+from viaduct.training.messages import sendable
 from viaduct.training.networks import changed_model_file
 from viaduct.training.rundir import RunDir
-from viaduct.training.transfer import refuse_not_finite
-from viaduct.training.weight_files import WeightsFile
+from viaduct.training.transfer import refuse_not_finite, select_tensors
+from viaduct.weights.bundle import Bundle
+from viaduct.weights.importing import SHADOW, read_values
+from viaduct.weights.locate import INDEX, find_prefix, is_tf_checkpoint, list_prefixes
+from viaduct.weights.mindspore import MindsporeNames
+from viaduct.weights.stored import Stored, open_weights
+from viaduct.weights.torch_files import ENDINGS
+
+FILES = (".safetensors", ".ckpt", *ENDINGS)
+LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)")
+EPOCH_AND_STEP = re.compile(r"-(\d+)_(\d+)$")  # as in MindSpore's resnet-90_625.ckpt: epoch 90, its step 625
+
+
+@sendable
+@dataclass(frozen=True)
+class WeightsFile:
+    """A TensorFlow checkpoint by its prefix, a MindSpore checkpoint, or a file of tensors."""
+
+    path: Path
+
+    @property
+    def saved_at(self) -> datetime:
+        """Modification time of the file; of a TensorFlow checkpoint, of its index."""
+        index = self.path.with_name(self.path.name + INDEX)
+        return datetime.fromtimestamp((index if index.is_file() else self.path).stat().st_mtime, timezone.utc)
+
+    @torch.no_grad()
+    def load_into(self, model: nn.Module, ema: bool | None) -> tuple[int | None, list[str]]:
+        """Load these weights into a network; return their step, if it is known, and notes for the user.
+
+        `ema`: True loads averages of the weights, which must be stored, False the weights; None loads averages if they
+        are stored.
+        """
+        state = model.state_dict()
+        with open_weights(self.path, ema=bool(ema)) as stored:
+            use_averages = has_averages(stored) if ema is None else ema
+            notes = [warning.rstrip(".") for warning in stored.warnings]
+            if isinstance(stored.reader, Bundle | MindsporeNames):
+                values = read_values(model, stored.reader, ema=use_averages)
+                tensors, notes = values.tensors, [*notes, *values.done.notes]
+            elif use_averages and stored.kind != "PyTorch file":
+                raise BadValue(f"{self.path} holds one set of weights, no averages beside them.", "Leave out --ema.")
+            else:
+                shapes = {name: tuple(value.shape) for name, value in state.items()}
+                names, more = select_tensors(stored, shapes, set())
+                tensors, notes = {name: stored.read(name) for name in names}, [*notes, *more]
+            if use_averages:
+                notes.append("the moving averages of the weights are measured (--no-ema: the weights themselves)")
+            for name, value in tensors.items():
+                state[name].copy_(value)
+            return stored.facts.step, notes
+
+
+def has_averages(stored: Stored) -> bool:
+    """Return True if moving averages are stored beside the weights."""
+    return any(name.endswith(SHADOW) for name in stored.infos)
+
+
+def find_weights(path: Path, every: bool) -> list[WeightsFile]:
+    """Return the checkpoint or file of a path, or with `every` all those of a folder, in the order of their steps."""
+    if not every:
+        return [WeightsFile(find_prefix(path) if is_tf_checkpoint(path) else check_file(path))]
+    if not path.is_dir():
+        raise BadValue(f"--all: {path} is not a folder.", "Leave out --all, or name the folder that holds them.")
+    found = list_prefixes(path) or [file for file in path.iterdir() if file.suffix in FILES]
+    if not found:
+        raise BadData(f"{path} holds no weights: no .index of a TensorFlow checkpoint, no {', '.join(FILES)}.")
+    return [WeightsFile(path) for path in sorted(found, key=extract_order)]
+
+
+def check_file(path: Path) -> Path:
+    """Return the path of a file or a folder of weights; raise an error for a folder of several, and for other paths."""
+    if path.is_dir():
+        files = sorted(file.name for file in path.iterdir() if file.suffix in FILES)
+        if files:
+            raise BadData(f"{path} holds {len(files):,} files of weights.", f"Name one ({files[0]}), or give --all.")
+    with open_weights(path):
+        return path
+
+
+def extract_order(path: Path) -> tuple[int, int, str]:
+    """Return the sort key of a file: the last number in its name, of MindSpore's files epoch and step."""
+    name = path.name.removesuffix(path.suffix) if path.suffix in FILES else path.name
+    if path.suffix == ".ckpt" and (match := EPOCH_AND_STEP.search(name)):
+        return (int(match[1]), int(match[2]), path.name)
+    match = LAST_NUMBER.search(name)
+    return (int(match[1]) if match else -1, 0, path.name)
+
 
 Weights = checkpoint.Saved | WeightsFile
 
@@ -32,7 +123,7 @@ def choose_weights(run: RunDir, recipe: Recipe, step: int | None, every: bool) -
 def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[checkpoint.Saved]:
     """Return the newest checkpoint of a run whose weights are undamaged, the one of a step, or all, oldest first.
 
-    Which are damaged, and which is used instead, goes to stderr.
+    Notes about damaged ones, and about the one used instead, go to stderr.
     """
     found = checkpoint.checkpoints(run.checkpoints)
     if not found:
@@ -51,14 +142,14 @@ def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: boo
 
 
 def choose_step(run: RunDir, recipe: Recipe, step: int, found: list[checkpoint.Saved]) -> checkpoint.Saved:
-    """Return the checkpoint of a step; BadRun, with those that can be used, if it is missing or damaged."""
+    """Return the checkpoint of a step; raise BadRun, with the usable steps, if it is missing or damaged."""
     matching = [saved for saved in found if saved.step == step]
     if not matching:
-        there = ", ".join(str(saved.step) for saved in found)
-        raise BadRun(f"{str(run.path)!r} has no checkpoint of step {step}.", f"There are: {there}.")
+        steps = ", ".join(str(saved.step) for saved in found)
+        raise BadRun(f"{str(run.path)!r} has no checkpoint of step {step}.", f"There are: {steps}.")
     damage = find_damage(matching[0], recipe)
     if damage is None:
-        mention_damaged_state(matching[0], checkpoint.EMA if recipe.ema else checkpoint.MODEL)
+        print_damaged_state(matching[0], recipe)
         return matching[0]
     others = [str(saved.step) for saved in found if saved != matching[0] and find_damage(saved, recipe) is None]
     hint = f"Undamaged are those of the steps {', '.join(others)}." if others else "No other one is undamaged."
@@ -66,10 +157,10 @@ def choose_step(run: RunDir, recipe: Recipe, step: int, found: list[checkpoint.S
 
 
 def is_usable(saved: checkpoint.Saved, recipe: Recipe) -> bool:
-    """Return True if the weights can be read; say on stderr what is damaged."""
+    """Return True if the weights are undamaged; print on stderr what is damaged."""
     damage = find_damage(saved, recipe)
     if damage is None:
-        mention_damaged_state(saved, checkpoint.EMA if recipe.ema else checkpoint.MODEL)
+        print_damaged_state(saved, recipe)
     else:
         print(f"Skipping a damaged checkpoint: {damage}.", file=sys.stderr)
     return damage is None
@@ -80,37 +171,28 @@ def find_damage(saved: checkpoint.Saved, recipe: Recipe) -> str | None:
     return saved.damage_of((checkpoint.EMA if recipe.ema else checkpoint.MODEL,))
 
 
-def mention_damaged_state(saved: checkpoint.Saved, used: str) -> None:
-    """Say on stderr if a checkpoint is damaged in another file than the one whose weights are used."""
-    damage = saved.damage()
-    if damage is not None:
-        print(
-            f"{damage}. Training cannot continue from step {saved.step}; {used} is undamaged and is used.",
-            file=sys.stderr,
-        )
+def print_damaged_state(saved: checkpoint.Saved, recipe: Recipe) -> None:
+    """Print a note on stderr if a checkpoint is damaged in another file than the one whose weights are used."""
+    if (damage := saved.damage()) is not None:
+        used = checkpoint.EMA if recipe.ema else checkpoint.MODEL
+        cannot = f"Training cannot continue from step {saved.step}"
+        print(f"{damage}. {cannot}; {used} is undamaged and is used.", file=sys.stderr)
 
 
 def load_weights(
     saved: Weights, recipe: Recipe, model: nn.Module, group: Group, ema: bool | None
 ) -> tuple[int | None, float | None]:
-    """Give the network the weights that are scored next; return their step and epoch, where known."""
+    """Load weights into the network; return their step and epoch, if known. Notes go to stderr."""
     if isinstance(saved, WeightsFile):
-        step, notes = saved.put_into(model, ema)
-        for note in notes if group.first else []:
+        step, notes = saved.load_into(model, ema)
+        for note in notes if group.is_first else []:
             print(f"{saved.path}: {note}.", file=sys.stderr)
         refuse_not_finite(model.state_dict(), saved.path)
         return step, None
-    if group.first and (changed := find_changed_model_file(saved.path, recipe)):
-        print(
-            f"Note: {changed} has changed since this run was begun: its network may compute something else.",
-            file=sys.stderr,
-        )
+    run = next((folder for folder in (saved.path, *saved.path.parents) if (folder / "recipe.json").is_file()), None)
+    if group.is_first and run is not None and (changed := changed_model_file(read_recipe_record(run), recipe)):
+        note = f"Note: {changed} has changed since this run was begun: its network may compute something else."
+        print(note, file=sys.stderr)
     checkpoint.load_model(model, saved.ema() if recipe.ema else saved.model(), saved.path)
     refuse_not_finite(model.state_dict(), saved.path)
     return saved.step, saved.manifest().get("epoch", 0.0)
-
-
-def find_changed_model_file(path: Path, recipe: Recipe) -> Path | None:
-    """Return the file of the network's function if it is not the one that the run above this path was begun with."""
-    run = next((folder for folder in (path, *path.parents) if (folder / "recipe.json").is_file()), None)
-    return None if run is None else changed_model_file(read_recipe_record(run), recipe)

@@ -1,7 +1,7 @@
-"""Beginning a run with weights that were trained elsewhere: a TensorFlow or MindSpore checkpoint, a file, another run.
+"""Initial weights of a run from elsewhere: a TensorFlow or MindSpore checkpoint, a file of tensors, another run.
 
 Every tensor of the network must be there in the right shape, or be left out by name (`init.exclude`). Exceptions are
-counters of batch norms, an auxiliary head that only one side has, and the classifier of a network of another package.
+counters of batch norms, an auxiliary head that only one side has, and a classifier of another number of classes.
 With `init.schedule` "continue" the run continues at the step of those weights, with the state of their optimizer if it
 is stored and of the same kind; with "restart" it begins at step 0. A run that has a checkpoint of its own continues
 from that, and does not read these weights again.
@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from viaduct.errors import BadData, BadRun, BadValue
 from viaduct.recipes import Recipe
 from viaduct.training import checkpoint
-from viaduct.training.freezing import freeze, matching
+from viaduct.training.freezing import freeze, match_patterns
 from viaduct.training.rundir import RunDir
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.exporting import slots_beside
-from viaduct.weights.importing import Checkpoint, Slots, read_values, some
+from viaduct.weights.importing import Checkpoint, Slots, join_some, read_values
 from viaduct.weights.maps import foreign_names
 from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
 AUX, COUNTER = "aux.", "num_batches_tracked"
-# TensorFlow's slots, and the names of the same tensors in our optimizers: momentum, or RMSProp's two averages.
+# TensorFlow's slots, and the keys of the same tensors in our optimizers' state, in the order in which they are tried.
 MOMENTUM = ({"Momentum": "momentum_buffer"}, {"LARSOptimizer": "momentum_buffer"})
 RMSPROP = ({"RMSProp": "square_average", "RMSProp_1": "momentum_buffer"},)
 SLOTS_OF = {"SGD": MOMENTUM, "LarsOptimizer": MOMENTUM, "ThorOptimizer": MOMENTUM, "TfRmsProp": RMSPROP}
@@ -50,17 +50,17 @@ class Donor:
     """Weights to start from, with what their source says about them."""
 
     tensors: dict[str, Tensor]
-    excluded: set[str]
-    step: int | None
-    trained: dict[str, str] = field(default_factory=dict)  # settings of their training, such as the global batch
+    excluded: set[str]  # names of tensors, here or in the source, that are left out
+    step: int | None  # after which they were saved; None: not known
+    trained_with: dict[str, str] = field(default_factory=dict)  # settings of their training, such as the global batch
     notes: list[str] = field(default_factory=list)
     warnings: tuple[str, ...] = ()  # about damaged files that were passed over
     state: Callable[[], tuple[State, str]] = lambda: ({}, "")  # the optimizer's state, or why there is none
 
 
 def load_initial_weights(training: Training) -> list[str]:
-    """Load the first weights of a run, and its first step where it continues; returns lines for the user."""
-    init, model = training.recipe.init, training.model
+    """Load the initial weights of a run, and the step to continue at if it continues; return lines for the user."""
+    init, model_state = training.recipe.init, training.model.state_dict()
     source = Path(init.source)
     donor = read_donor(source, training)
     if not donor.tensors:
@@ -68,56 +68,54 @@ def load_initial_weights(training: Training) -> list[str]:
             f"--init-exclude {init.exclude!r} leaves out every tensor of {source}.",
             "Exclude less, or leave out --init to begin with new weights.",
         )
-    own = model.state_dict()
     with torch.no_grad():
         for name, value in donor.tensors.items():
-            own[name].copy_(training.parallel.take_rows_of(("model", name), value))
+            model_state[name].copy_(training.parallel.take_rows_of(("model", name), value))
     training.computation.publish_weights()
     training.computation.publish_statistics()
-    names = [name for name in own if not name.endswith(COUNTER)]
-    taken = sum(name in donor.tensors for name in names)
-    excluded = describe_excluded(donor.excluded)
-    lines = [*donor.warnings, f"Weights from {source}: {taken} of {len(names)} tensors{excluded}."]
+    names = [name for name in model_state if not name.endswith(COUNTER)]
+    loaded = sum(name in donor.tensors for name in names)
+    excluded = f", without {join_some(sorted(donor.excluded))}" if donor.excluded else ""
+    lines = [*donor.warnings, f"Weights from {source}: {loaded} of {len(names)} tensors{excluded}."]
     lines += [f"Note: {note}." for note in donor.notes]
     return lines + (continue_from(donor, source, training) if init.schedule == "continue" else [])
 
 
-def describe_excluded(excluded: set[str]) -> str:
-    """Return the excluded tensors in words."""
-    return f", without {some(sorted(excluded))}" if excluded else ""
-
-
 def read_donor(source: Path, training: Training) -> Donor:
     """Return the weights at the source that fit the network."""
-    shapes = training.parallel.full_shapes(training.model)
+    shapes, model = training.parallel.full_shapes(training.model), build_full_model(training)
     exclude = training.recipe.init.exclude
-    foreign = foreign_names(whole_model(training)) if exclude else {}
+    foreign = foreign_names(model) if exclude else {}
     with open_weights(source) as stored:
         if isinstance(stored.reader, Bundle | MindsporeNames):
-            return from_foreign_names(stored.reader, training, matching(exclude, shapes, "--init-exclude", foreign))
+            excluded = match_patterns(exclude, shapes, "--init-exclude", foreign)
+            return read_foreign_checkpoint(stored.reader, training, excluded)
         remarks: list[str] = []
         if stored.kind != "run":
-            renamed = rename_stored(stored, whole_model(training))
-            remarks = describe_foreign_weights(stored, renamed, whole_model(training))
+            renamed = rename_stored(stored, model)
+            remarks = describe_foreign_weights(stored, renamed, model)
             stored = renamed
-            foreign |= {name: own for own, name in torchvision_names(whole_model(training)).items()} if exclude else {}
-        excluded = matching(exclude, {**shapes, **stored.shapes}, "--init-exclude", foreign)
+            foreign |= {theirs: ours for ours, theirs in torchvision_names(model).items()} if exclude else {}
+        excluded = match_patterns(exclude, {**shapes, **stored.shapes}, "--init-exclude", foreign)
         classifier = find_new_classifier(training.recipe, stored, shapes, excluded)
         excluded |= classifier
-        taken, notes = fitting(stored, shapes, excluded)
-        notes += [*describe_new_classifier(classifier, stored, shapes), *remarks]
-        tensors = {name: stored.read(name) for name in taken}
+        names, notes = select_tensors(stored, shapes, excluded)
+        if classifier:
+            there, here = (known[min(classifier)][0] for known in (stored.shapes, shapes))
+            listed = ", ".join(sorted(classifier))
+            notes.append(f"the classifier ({listed}) begins anew: {there:,} classes there, {here:,} here")
+        tensors = {name: stored.read(name) for name in names}
         refuse_not_finite(tensors, source)
-        donor = Donor(tensors, excluded, stored.facts.step, stored.facts.trained, notes, stored.warnings)
+        donor = Donor(tensors, excluded, stored.facts.step, stored.facts.trained, [*notes, *remarks], stored.warnings)
     if stored.kind == "run":
-        donor.state = lambda: state_of_run(stored.path.parent, training)
+        donor.state = lambda: read_run_state(stored.path.parent, training)
     else:
-        donor.state = lambda: state_of_slots(read_slots_file(slots_beside(source)), training)
+        donor.state = lambda: convert_slots(read_slots_file(slots_beside(source)), training)
     return donor
 
 
 def describe_foreign_weights(stored: Stored, renamed: Stored, model: nn.Module) -> list[str]:
-    """Return notes on weights of another origin: what computes differently here, and averages that were not taken."""
+    """Return notes on weights of another origin: what their network computes differently, and averages not loaded."""
     notes = describe_differences(model) if renamed is not stored else []
     if stored.kind == "PyTorch file" and (key := find_averages(stored.path)):
         notes.append(
@@ -128,11 +126,11 @@ def describe_foreign_weights(stored: Stored, renamed: Stored, model: nn.Module) 
 
 
 def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse weights with NaN or infinite values: whatever is computed with them means nothing."""
+    """Raise BadData for weights with NaN or infinite values."""
     bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
     if bad:
         raise BadData(
-            f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {some(bad)}.",
+            f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {join_some(bad)}.",
             "Choose another checkpoint or file.",
         )
 
@@ -140,30 +138,25 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
 def find_new_classifier(
     recipe: Recipe, stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]
 ) -> set[str]:
-    """Return the tensors of a classifier of another number of classes, which begin anew."""
-    wrong = {name for name, shape in shapes.items() if name in stored.shapes and stored.shapes[name] != shape}
-    wrong -= excluded
-    fits = all(shapes[name][0] == recipe.data.classes and stored.shapes[name][1:] == shapes[name][1:] for name in wrong)
-    return wrong if fits else set()
+    """Return the tensors that differ from the stored ones, if only in the number of classes; else none."""
+    both = shapes.keys() & stored.shapes.keys() - excluded
+    differing = {name for name in both if stored.shapes[name] != shapes[name]}
+    is_classifier = all(
+        shapes[name][0] == recipe.data.classes and stored.shapes[name][1:] == shapes[name][1:] for name in differing
+    )
+    return differing if is_classifier else set()
 
 
-def describe_new_classifier(names: set[str], stored: Stored, shapes: dict[str, tuple[int, ...]]) -> list[str]:
-    if not names:
-        return []
-    first = min(names)
-    there, here = stored.shapes[first][0], shapes[first][0]
-    return [f"the classifier ({', '.join(sorted(names))}) begins anew: {there:,} classes there, {here:,} here"]
-
-
-def from_foreign_names(checkpoint: Checkpoint, training: Training, excluded: set[str]) -> Donor:
-    wanted = training.recipe.init.schedule == "continue"
-    values = read_values(whole_model(training), checkpoint, slots=wanted, wanted=lambda name: name not in excluded)
-    state = state_of_slots(values.done.slots, training) if wanted else ({}, "")
+def read_foreign_checkpoint(checkpoint: Checkpoint, training: Training, excluded: set[str]) -> Donor:
+    """Return the weights of a TensorFlow or MindSpore checkpoint, and the optimizer's state if the run continues."""
+    continues, model = training.recipe.init.schedule == "continue", build_full_model(training)
+    values = read_values(model, checkpoint, slots=continues, wanted=lambda name: name not in excluded)
+    state = convert_slots(values.done.slots, training) if continues else ({}, "")
     return Donor(values.tensors, excluded, values.done.global_step, notes=values.done.notes, state=lambda: state)
 
 
-def whole_model(training: Training) -> nn.Module:
-    """Return the network with its full classifier; without values (on the meta device) if the ranks split it."""
+def build_full_model(training: Training) -> nn.Module:
+    """Return the run's network; if ranks split its classifier, a new one on the meta device, which has no values."""
     from viaduct.training.networks import build_model
 
     if training.parallel.has_full_model():
@@ -172,7 +165,9 @@ def whole_model(training: Training) -> nn.Module:
         return build_model(training.recipe)
 
 
-def fitting(stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]) -> tuple[list[str], list[str]]:
+def select_tensors(
+    stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]
+) -> tuple[list[str], list[str]]:
     """Return the names of the tensors to load, and notes; an auxiliary head that only one side has is skipped.
 
     Raise BadData if the tensors are not those of this network.
@@ -186,25 +181,23 @@ def fitting(stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[st
     elif not any(name.startswith(AUX) for name in shapes) and any(name.startswith(AUX) for name in there):
         there = {name: shape for name, shape in there.items() if not name.startswith(AUX)}
         notes.append("the auxiliary head is left out; the network has none")
-    refuse_what_does_not_fit(stored, here, there)
+    refuse_mismatch(stored, here, there)
     return [name for name in here if name in there], notes
 
 
-def refuse_what_does_not_fit(
-    stored: Stored, here: dict[str, tuple[int, ...]], there: dict[str, tuple[int, ...]]
-) -> None:
+def refuse_mismatch(stored: Stored, here: dict[str, tuple[int, ...]], there: dict[str, tuple[int, ...]]) -> None:
+    """Raise BadData with missing, extra and misshaped tensors, or with both numbers of classes if only those differ."""
     missing = [name for name in here if name not in there and not name.endswith(COUNTER)]
     extra = [name for name in there if name not in here]
     misshaped = [name for name, shape in here.items() if name in there and there[name] != shape]
+    # The length of a classifier's bias is its number of classes.
     biases = [name for name in misshaped if recognise.is_head(name) and len(there[name]) == len(here[name]) == 1]
     if not missing and not extra and biases and all(map(recognise.is_head, misshaped)):
-        classes = there[biases[0]][0], here[biases[0]][0]
-        raise BadData(
-            f"{stored.path} has {classes[0]:,} classes, this network {classes[1]:,}.", suggest_exclusion(misshaped)
-        )
-    if missing or extra or misshaped:
-        kinds = {"missing there": missing, "not in this network": extra, "of another shape": misshaped}
-        lines = [f"{title}, {len(names):,}: {some(names)}" for title, names in kinds.items() if names]
+        classes = f"{there[biases[0]][0]:,} classes, this network {here[biases[0]][0]:,}"
+        raise BadData(f"{stored.path} has {classes}.", suggest_exclusion(misshaped))
+    kinds = {"missing there": missing, "not in this network": extra, "of another shape": misshaped}
+    if any(kinds.values()):
+        lines = [f"{title}, {len(names):,}: {join_some(names)}" for title, names in kinds.items() if names]
         raise BadData(
             f"{stored.path} does not hold this network.",
             *lines,
@@ -222,15 +215,16 @@ def suggest_exclusion(names: list[str]) -> str:
 
 
 def describe_likely_network(stored: Stored) -> list[str]:
+    """Return a hint with the network that the file names or that its tensors are most like; empty for neither."""
     name = stored.facts.model or next((guess.model for guess in stored.guesses() if guess.share > 0.9), "")
     return [f"It looks like {name}."] if name else []
 
 
-# Going on where the weights stopped
+# Continuing the training of the weights
 
 
 def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
-    """Continue at the step at which the weights were saved, with their optimizer state."""
+    """Continue at the step at which the weights were saved, with their optimizer state; return lines for the user."""
     if donor.step is None:
         raise BadData(f"{source} does not say after which step it was saved.", "Begin with --init-schedule restart.")
     if donor.step >= training.steps:
@@ -238,15 +232,15 @@ def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
             f"{source} was saved after step {donor.step:,}; this run ends after {training.steps:,}.",
             "Give more --steps or --epochs, or begin again: --init-schedule restart.",
         )
-    training.progress.step = training.progress.evaluated_at = donor.step
+    training.progress.step = training.progress.evaluated_at = donor.step  # counts as evaluated: no evaluation at once
     state, reason = donor.state()
-    taken = load_state(training, {name: kept for name, kept in state.items() if name not in donor.excluded})
-    optimizer = f"with the optimizer's state of {taken} parameters" if taken else f"with a fresh optimizer ({reason})"
+    loaded = load_state(training, {name: slots for name, slots in state.items() if name not in donor.excluded})
+    optimizer = f"with the optimizer's state of {loaded} parameters" if loaded else f"with a fresh optimizer ({reason})"
     return [f"Continuing at step {donor.step:,}, {optimizer}.", *list_warnings(donor, source, training.recipe)]
 
 
 def list_warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
-    """Return a warning for global batch and precision if they differ from the weights' training (seed 004).
+    """Return a warning for global batch and precision if they differ from those that the weights were trained with.
 
     If nothing is known of that training, return one warning that says so.
     """
@@ -254,41 +248,35 @@ def list_warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
     lines = [
         f"Warning: {source} was trained with {name.replace('_', ' ')} {before}, this run has {now[name]}; "
         "the schedule goes on as if it were the same, and training may not go on as it should."
-        for name, before in donor.trained.items()
+        for name, before in donor.trained_with.items()
         if name in now and before != now[name]
     ]
-    if not donor.trained:
+    if not donor.trained_with:
         same = "continue with the same global batch, ranks and precision, or training may not go on as it should"
         lines = [f"Warning: {source} does not say how it was trained; {same}."]
     return lines
 
 
 def load_state(training: Training, state: State) -> int:
-    """Load optimizer state by parameter; return how many parameters have got one of their shape."""
+    """Load optimizer state by parameter name; return how many parameters have got one of their shape."""
     optimizer, take_rows_of = training.optimizer, training.parallel.take_rows_of
-    names = {id(value): name for name, value in training.model.named_parameters()}
     record = optimizer.state_dict()
-    order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    state_by_index = {
-        index: {
+    record["state"] = {}
+    for index, (name, parameter) in enumerate(list_trained(training.model, optimizer)):
+        slots = {
             key: take_rows_of(("optimizer", index, key), value) if isinstance(value, Tensor) else value
-            for key, value in state.get(names[id(parameter)], {}).items()
+            for key, value in state.get(name, {}).items()
         }
-        for index, parameter in enumerate(order)
-    }
-    record["state"] = {
-        index: {key: match_layout(value, order[index]) for key, value in kept.items()}
-        for index, kept in state_by_index.items()
-        if fits(kept, order[index])
-    }
+        if has_shape_of(slots, parameter):
+            record["state"][index] = {key: match_layout(value, parameter) for key, value in slots.items()}
     optimizer.load_state_dict(record)
     return len(record["state"])
 
 
-def fits(kept: dict[str, Any], parameter: Tensor) -> bool:
-    """Return True if the stored state has the shape of the parameter."""
-    tensors = [value for value in kept.values() if isinstance(value, Tensor) and value.ndim]
-    return bool(kept) and all(value.shape == parameter.shape for value in tensors)
+def has_shape_of(slots: dict[str, Any], parameter: Tensor) -> bool:
+    """Return True if the optimizer state of one parameter is there and has the shape of the parameter."""
+    tensors = [value for value in slots.values() if isinstance(value, Tensor) and value.ndim]
+    return bool(slots) and all(value.shape == parameter.shape for value in tensors)
 
 
 def match_layout(value: Any, parameter: Tensor) -> Any:
@@ -298,15 +286,15 @@ def match_layout(value: Any, parameter: Tensor) -> Any:
     return value
 
 
-def state_of_slots(slots: Slots, training: Training) -> tuple[State, str]:
+def convert_slots(slots: Slots, training: Training) -> tuple[State, str]:
     """Return TensorFlow's slots as the state of this run's optimizer, and why it is empty if it is."""
     if not slots:
         return {}, "no state of one is stored there"
     kind = type(training.optimizer).__name__
-    for keys in SLOTS_OF.get(kind, ()):
-        if keys.keys() <= slots.keys():
-            shared = set.intersection(*(set(slots[slot]) for slot in keys))
-            return {name: {key: slots[slot][name] for slot, key in keys.items()} for name in shared}, ""
+    for keys_by_slot in SLOTS_OF.get(kind, ()):
+        if keys_by_slot.keys() <= slots.keys():
+            names = set.intersection(*(set(slots[slot]) for slot in keys_by_slot))
+            return {name: {key: slots[slot][name] for slot, key in keys_by_slot.items()} for name in names}, ""
     return {}, f"the state there ({', '.join(slots)}) is of another kind than {kind}"
 
 
@@ -321,7 +309,7 @@ def read_slots_file(file: Path) -> Slots:
     return slots
 
 
-def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
+def read_run_state(folder: Path, training: Training) -> tuple[State, str]:
     """Return the optimizer state of a run's checkpoint by parameter, and why it is empty if it is."""
     from viaduct.training.networks import build_model
     from viaduct.training.optim import build_optimizer
@@ -329,26 +317,21 @@ def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
     if not (folder / checkpoint.STATE).is_file():
         return {}, "the run has kept its weights alone"
     saved = checkpoint.Saved(folder)
-    refuse_damaged(saved)
+    if (damage := saved.damage()) is not None:  # choosing the weights has checked their file only
+        hint = "Name an older checkpoint of the run, or begin with a fresh optimizer: --init-schedule restart."
+        raise BadRun(f"a damaged checkpoint: {damage}.", hint)
     recipe = RunDir(folder.parent.parent).recipe().recipe
     model = build_model(recipe)
     freeze(model, recipe.init.freeze)
     optimizer = build_optimizer(recipe, model)
     if type(optimizer) is not type(training.optimizer):
         return {}, f"the run's was {type(optimizer).__name__}"
-    kept = saved.training_state()["optimizer"]["state"]
-    return {name: kept[index] for index, name in enumerate(trained_names(model, optimizer)) if index in kept}, ""
+    stored = saved.training_state()["optimizer"]["state"]
+    trained = enumerate(list_trained(model, optimizer))
+    return {name: stored[index] for index, (name, _) in trained if index in stored}, ""
 
 
-def refuse_damaged(saved: checkpoint.Saved) -> None:
-    """Raise BadRun if a file of the checkpoint is damaged: here its optimizer state is needed, too."""
-    damage = saved.damage()
-    if damage is not None:
-        hint = "Name an older checkpoint of the run, or begin with a fresh optimizer: --init-schedule restart."
-        raise BadRun(f"a damaged checkpoint: {damage}.", hint)
-
-
-def trained_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
-    """Return the names of the optimizer's parameters in its own order."""
+def list_trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
+    """Return names and parameters of the optimizer, in the order of its state dict."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    return [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
+    return [(names[id(parameter)], parameter) for group in optimizer.param_groups for parameter in group["params"]]

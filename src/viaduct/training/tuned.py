@@ -1,9 +1,9 @@
 """`viaduct tune run RECIPE`: find the operators of a recipe, search each within its share of the budget, judge a step.
 
-    report = tune_recipe(TuneRequest(loaded, location, mode="RL,GA", budget_s=600), tell=print)
+    report = tune_recipe(TuneRequest(loaded, location, mode="RL,GA", budget_s=600), report_line=print)
 
 The best variant of an operator is in the bank as soon as its search has ended. Training uses it only after a whole step
-was measured to be faster with the choices of the bank.
+was measured to be faster with the choices of the bank: that measurement is the verdict.
 """
 
 from __future__ import annotations
@@ -22,30 +22,27 @@ from viaduct import devices
 from viaduct.errors import BadValue, ViaductError
 from viaduct.profiling.collector import Plan
 from viaduct.recipes import Loaded
+from viaduct.search_space import Parameter, Space
 from viaduct.signals import collect_signals
 from viaduct.training.profiled import BATCH, Order
 from viaduct.training.session import check_path
-from viaduct.training.tuning_worker import VERDICT_FEWEST, make_threads_space
+from viaduct.training.tuning_worker import MIN_VERDICT_TURNS, make_threads_space
 from viaduct.tuning.applying import THREADS
 from viaduct.tuning.bank import Bank, Choice, DamagedBank, Stored, Verdict
-from viaduct.tuning.decision import MOST_OTHERS
+from viaduct.tuning.decision import MOST_OTHER_LOAD
 from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint
 from viaduct.tuning.location import BUILT_IN, Location, prepare_writing, remove_empty_bank_on_failure
 from viaduct.tuning.operators import list_kinds
 from viaduct.tuning.result_file import write_result_file
 from viaduct.tuning.search import MODES, make_searcher
 from viaduct.tuning.signature import Signature, decode_signature
-from viaduct.tuning.space import Parameter, Space
 from viaduct.tuning.tuner import Operator, Outcome, Tuner, collect_choices, divide_budget
 from viaduct.tuning.workers import Interrupted, Worker, WorkerFailed
 
-OBSERVING_LIMIT_S = 900.0
-VERDICT_LIMIT_S = 1800.0
-VERDICT_SHARE = 0.3
-"""Largest share of the budget that is kept for measuring the whole step."""
+OBSERVING_LIMIT_S, VERDICT_LIMIT_S = 900.0, 1800.0  # after which the worker counts as lost
+MAX_VERDICT_SHARE = 0.3  # of the budget that is kept for measuring the whole step
 VERDICT_MARGIN = 0.01  # share of the step's time that the choices must save to be installed
-COMPILER_S = 90.0
-"""Seconds that an operator must have before compiled variants are tried: each takes tens of seconds to compile."""
+COMPILER_S = 90.0  # of the budget for each operator, to try compiled variants: each compiles for tens of seconds
 NO_GAIN = "not installed: no gain in the whole step"
 
 
@@ -60,8 +57,10 @@ class TuneRequest:
     device: str = "auto"
     data: Path | None = None
     settings: Sequence[tuple[str, str]] = ()
+    """Changed fields of the recipe: path and value."""
     seed: int = 1
     repeat: bool = False
+    """Search and judge again what the bank has already."""
 
 
 @dataclass
@@ -70,14 +69,16 @@ class TuneReport:
 
     request: TuneRequest
     fingerprint: Fingerprint
+    """Device and software that the times hold for."""
     step_us: float = 0.0
+    """Microseconds of a step before operators were searched."""
     outcomes: list[Outcome] = field(default_factory=list)
     verdict: Verdict | None = None
     lines: list[str] = field(default_factory=list)
     result_file: Path | None = None
     measurements: int = 0
     replayed: int = 0
-    others: float = 0.0
+    other_load: float = 0.0
     """Share of the processors that other programs used while operators were measured, the median."""
     seconds: float = 0.0
     signal: int = 0
@@ -87,27 +88,30 @@ class TuneReport:
         return self.request.location.path
 
 
-def tune_recipe(request: TuneRequest, tell: Callable[[str], None]) -> TuneReport:
+def tune_recipe(request: TuneRequest, report_line: Callable[[str], None]) -> TuneReport:
     """Tune the operators of a recipe and return the result; an interruption keeps what was measured so far.
 
     The mode, the device, --data and the bank's location are checked before anything is written.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     make_searcher(request.mode, Space([Parameter("x", (1,))], default={"x": 1}), 1)  # refuses an unknown mode
     kind = devices.pick(request.device)[1].type
     order = make_order(request)
     check_path(order.change_recipe().data, request.data)
     with remove_empty_bank_on_failure(request.location):
-        return search_and_judge(request, order, kind, began, tell)
+        return search_and_judge(request, order, kind, start, report_line)
 
 
 def search_and_judge(
-    request: TuneRequest, order: Order, kind: str, began: float, tell: Callable[[str], None]
+    request: TuneRequest, order: Order, kind: str, start: float, report_line: Callable[[str], None]
 ) -> TuneReport:
-    """Tune in a worker process, into a bank that is made if it is not there."""
+    """Tune in a worker process; the bank is created if it does not exist.
+
+    `kind` is the device's type; the budget counts from `start`, a time of time.monotonic().
+    """
     prepare_writing(request.location)
     fingerprint = read_fingerprint(kind)
-    open_bank(request.location.bank, fingerprint, tell)
+    check_bank(request.location.bank, fingerprint, report_line)
     report = TuneReport(request, fingerprint)
     with (
         tempfile.TemporaryDirectory(prefix="viaduct-tune-") as folder,
@@ -117,9 +121,9 @@ def search_and_judge(
         path.write_text(order.encode())
         command = [sys.executable, "-m", "viaduct.training.tuning_worker", str(path)]
         worker = Worker(command, is_interrupted=lambda: bool(received))
-        tuning = Session(request, report, worker, kind, began + request.budget_s, tell)
+        tuning = Session(request, report, worker, kind, start + request.budget_s, report_line)
         try:
-            tuning.conduct()
+            tuning.run()
         except Interrupted:
             report.signal = received[0]
             report.lines.append("Interrupted: what was found is kept; the same command continues.")
@@ -127,32 +131,32 @@ def search_and_judge(
             worker.stop()
             if report.outcomes:
                 report.result_file = write_result_file(request.location.path, report.outcomes)
-    report.seconds = time.monotonic() - began
+    report.seconds = time.monotonic() - start
     report.measurements, report.replayed = tuning.tuner.measurements, tuning.tuner.replayed
-    report.others = median(tuning.tuner.others) if tuning.tuner.others else 0.0
+    report.other_load = median(tuning.tuner.other_loads) if tuning.tuner.other_loads else 0.0
     return report
 
 
 def make_order(request: TuneRequest) -> Order:
-    """Return the worker's order, with the recipe's batch: without one a CPU gets a small batch."""
-    plan = Plan(0, 1, 0)
+    """Return the worker's order, with the recipe's batch: an order without a batch gets a small one on CPUs."""
+    plan = Plan(0, 1, 0)  # an order needs one and a path; the tuning worker uses neither
     order = Order(request.loaded, Path(), plan, request.device, request.data, list(request.settings))
     batch = str(order.change_recipe().data.global_batch)
     # Steps driven by the host: a captured step would go on with the variants that it was captured with.
     return replace(order, settings=[*request.settings, (BATCH, batch), ("sink", "0")])
 
 
-def open_bank(bank: Bank, fingerprint: Fingerprint, tell: Callable[[str], None]) -> None:
+def check_bank(bank: Bank, fingerprint: Fingerprint, report_line: Callable[[str], None]) -> None:
     """Rename a damaged file of the bank, or tell the user if the bank has entries for other devices only."""
     try:
         stored = bank.read(fingerprint)
     except DamagedBank as error:
-        aside = bank.set_aside(error.path)
-        tell(f"{error.path} is damaged ({error.why}): set aside as {aside.name}, a new file is begun.")
+        renamed = bank.set_aside(error.path)
+        report_line(f"{error.path} is damaged ({error.why}): set aside as {renamed.name}, a new file is begun.")
         return
     if not stored.entries and (others := bank.read_others(fingerprint)):
         differences = "; ".join(", ".join(fingerprint.list_differences(other)) for other in others[:3])
-        tell(f"{bank.path} has entries of other devices or versions only, which are not used ({differences}).")
+        report_line(f"{bank.path} has entries of other devices or versions only, which are not used ({differences}).")
 
 
 def read_built_in(fingerprint: Fingerprint) -> Stored:
@@ -170,50 +174,36 @@ class Session:
         worker: Worker,
         kind: str,
         end: float,
-        tell: Callable[[str], None],
+        report_line: Callable[[str], None],
     ) -> None:
-        self.request, self.report, self.worker, self.kind, self.end, self.tell = (
-            request,
-            report,
-            worker,
-            kind,
-            end,
-            tell,
-        )
-        self.bank = request.location.bank
-        self.tuner = Tuner(
-            worker,
-            self.bank,
-            report.fingerprint,
-            read_built_in(report.fingerprint),
-            request.mode,
-            request.seed,
-            request.repeat,
-            tell,
-        )
+        """`kind` is the device's type; the budget is spent at `end`, a time of time.monotonic()."""
+        self.request, self.report, self.worker = request, report, worker
+        self.kind, self.end, self.report_line = kind, end, report_line
+        self.bank, built_in = request.location.bank, read_built_in(report.fingerprint)
+        options = request.mode, request.seed, request.repeat, report_line
+        self.tuner = Tuner(worker, self.bank, report.fingerprint, built_in, *options)
 
-    def conduct(self) -> None:
+    def run(self) -> None:
         """Observe a step, search its operators, and measure the whole step with the choices."""
-        began = time.monotonic()
-        self.tell(f"{self.request.loaded.name} on {self.report.fingerprint.describe()}")
+        start = time.monotonic()
+        self.report_line(f"{self.request.loaded.name} on {self.report.fingerprint.describe()}")
         observed = self.request_answer({"do": "observe"}, OBSERVING_LIMIT_S, "observing a step")
         self.report.step_us = float(observed["step_us"])
-        starting = time.monotonic() - began
+        startup_s = time.monotonic() - start
         operators = self.list_operators(observed)
         if observed["obstacle"]:
             self.report.lines.append(f"Convolutions and linear layers keep their default: {observed['obstacle']}.")
         if not operators:
-            why = (
-                observed["obstacle"] or "it has no convolution, linear layer or optimizer with variants on this device"
-            )
-            raise BadValue(f"{self.request.loaded.name} has no tunable operators: {why}.")
-        self.tell(
+            nothing = "it has no convolution, linear layer or optimizer with variants on this device"
+            reason = observed["obstacle"] or nothing
+            raise BadValue(f"{self.request.loaded.name} has no tunable operators: {reason}.")
+        self.report_line(
             f"a step of {observed['batch']} images takes {self.report.step_us / 1000:.1f} ms ({observed['way']}); "
             f"{len(operators)} operators with variants"
         )
         self.search_all(operators)
-        self.refuse_too_small(starting)
-        self.judge(decode_signature(observed["threads"]))
+        self.refuse_too_small(startup_s)
+        self.judge(decode_signature(observed["threads"]))  # signature of the whole step: threads are tuned on it
 
     def request_answer(self, request: dict[str, Any], seconds: float, doing: str) -> dict[str, Any]:
         """Return the worker's answer to a request; raise ViaductError with its message if it fails."""
@@ -243,37 +233,37 @@ class Session:
     def search_all(self, operators: list[Operator]) -> None:
         """Search each operator, the largest share of the step first, the number of threads last.
 
-        Time that a search does not use goes to the operators after it. Operators in the bank are not searched again.
+        Time that a search does not use goes to the operators after it. Operators in the bank are searched again only
+        with `repeat`.
         """
-        wanted, outcomes = [], self.report.outcomes
+        pending, outcomes = [], self.report.outcomes  # pending: operators to search, and the time of their default
         for operator in operators:
             hit = self.tuner.find_hit(operator.signature)
             if hit is not None and not self.request.repeat:
                 outcomes.append(self.tuner.tune(operator, hit.default_us, 0.0))
                 continue
+            # 0: there was no time to measure it; None: it could not be measured.
             default_us = self.tuner.measure_default(operator) if time.monotonic() < self.end else 0.0
             if default_us is None:
                 outcomes.append(Outcome(operator, note="the default itself could not be measured"))
             elif not default_us:
                 outcomes.append(Outcome(operator, note="the budget was spent before it was measured"))
             else:
-                wanted.append((operator, default_us))
+                pending.append((operator, default_us))
         step_us = self.report.step_us
-        wanted.sort(key=lambda row: -Outcome(row[0], default_us=row[1]).share(step_us))
-        wanted.sort(key=lambda row: row[0].signature.kind == THREADS)  # last: it takes whole steps
-        end = self.end - self.reserve_for_verdict()
-        for index, (operator, default_us) in enumerate(wanted):
-            shares = {row[0].signature.key: Outcome(row[0], default_us=row[1]).share(step_us) for row in wanted[index:]}
-            seconds = divide_budget(shares, end - time.monotonic())[operator.signature.key]
-            self.tell(f"{operator.signature.kind} {operator.signature.shapes}: {operator.space.size} variants")
+        shares = {row[0].signature.key: Outcome(row[0], default_us=row[1]).share(step_us) for row in pending}
+        pending.sort(key=lambda row: -shares[row[0].signature.key])
+        pending.sort(key=lambda row: row[0].signature.kind == THREADS)  # last: it takes whole steps
+        end = self.end - min(MAX_VERDICT_SHARE * self.request.budget_s, 60 * step_us / 1e6)  # kept for the verdict
+        for index, (operator, default_us) in enumerate(pending):
+            remaining = {row[0].signature.key: shares[row[0].signature.key] for row in pending[index:]}
+            seconds = divide_budget(remaining, end - time.monotonic())[operator.signature.key]
+            self.report_line(f"{operator.signature.kind} {operator.signature.shapes}: {operator.space.size} variants")
             outcomes.append(self.tuner.tune(operator, default_us, seconds))
-            self.tell(f"  {outcomes[-1].describe()}")
+            self.report_line(f"  {outcomes[-1].describe()}")
         outcomes.sort(key=lambda outcome: -outcome.share(step_us))
 
-    def reserve_for_verdict(self) -> float:
-        return min(VERDICT_SHARE * self.request.budget_s, 60 * self.report.step_us / 1e6)
-
-    def refuse_too_small(self, starting: float) -> None:
+    def refuse_too_small(self, startup_s: float) -> None:
         """Raise BadValue if no variant was measured within the budget, ViaductError if no operator can be measured."""
         if any(outcome.entry is not None for outcome in self.report.outcomes):
             return
@@ -281,11 +271,12 @@ class Session:
             raise ViaductError("no operator could be measured.", *[row.note for row in self.report.outcomes[:1]])
         raise BadValue(
             f"--budget {self.request.budget_s:g}s is too small: no variant of an operator could be measured in it.",
-            f"Starting and observing a step took {starting:.0f} s of it; try --budget {max(60, round(8 * starting))}s.",
+            f"Starting and observing a step took {startup_s:.0f} s of it; "
+            f"try --budget {max(60, round(8 * startup_s))}s.",
         )
 
     def judge(self, step: Signature) -> None:
-        """Measure the whole step without and with the choices, and record the verdict in the bank.
+        """Measure the whole step without and with the choices, and record the verdict in the bank under `step`'s key.
 
         The choices are installed if the step is faster by VERDICT_MARGIN. An undecided or failed measurement records
         nothing; a verdict on the same choices is not measured again.
@@ -300,7 +291,7 @@ class Session:
             self.report.verdict = earlier
             self.report.lines.append("The whole step was measured with these choices before; it is not repeated.")
             return
-        self.tell("measuring the whole step without and with the choices")
+        self.report_line("measuring the whole step without and with the choices")
         seconds = max(5.0, min(60.0, self.end - time.monotonic()))
         try:
             answer = self.worker.send_request(
@@ -311,14 +302,14 @@ class Session:
         if "error" in answer:
             self.report.lines.append(f"The whole step could not be measured ({answer['error']}): nothing is installed.")
             return
-        if answer["others"] > MOST_OTHERS:
+        if answer["others"] > MOST_OTHER_LOAD:
             self.report.lines.append(
                 f"Other programs used {answer['others']:.0%} of the processors while the whole step was measured: "
                 "its times are not those of a quiet machine."
             )
-        if answer["turns"] < VERDICT_FEWEST:
+        if answer["turns"] < MIN_VERDICT_TURNS:
             self.report.lines.append(
-                f"Whole step: undecided, there was time for {answer['turns']} turns of {VERDICT_FEWEST}; nothing is "
+                f"Whole step: undecided, there was time for {answer['turns']} turns of {MIN_VERDICT_TURNS}; nothing is "
                 "installed. The same command measures it again."
             )
             return
@@ -327,7 +318,7 @@ class Session:
             choices=choices,
             without_us=answer["without_us"],
             with_us=answer["with_us"],
-            gain=1 / answer["ratio"],
+            gain=1 / answer["ratio"],  # ratio: time with the choices / time without
             turns=answer["turns"],
             is_gain=answer["is_faster"] and answer["ratio"] <= 1 - VERDICT_MARGIN,
             date=datetime.now().isoformat(timespec="seconds"),
@@ -340,6 +331,7 @@ class Session:
 
 
 def copy_choices(choices: Any) -> dict[str, dict[str, Any]]:
+    """Return choices as plain dicts, which can be compared and sent as JSON."""
     return {key: dict(choice) for key, choice in choices.items()}
 
 

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -22,6 +23,7 @@ from viaduct.data.batches import Batch
 from viaduct.devices.timing import Clock
 from viaduct.kernels.choices import Key, record_launches
 from viaduct.recipes import Thor
+from viaduct.search_space import Parameter, Space
 from viaduct.training.loop import Training
 from viaduct.training.networks import describe_model
 from viaduct.training.profiled import Order, prepare_recipe
@@ -32,15 +34,14 @@ from viaduct.tuning.bank import Choice
 from viaduct.tuning.measuring import take_turns_until_significant
 from viaduct.tuning.operators import Work, kernel, list_kinds, optimizer
 from viaduct.tuning.signature import Signature
-from viaduct.tuning.space import Parameter, Space
-from viaduct.tuning.worker import Answer, Measuring, serve
+from viaduct.tuning.worker import Answer, OperatorRequests, serve
 
 WARM_UP_STEPS, TIMED_STEPS = 2, 5
-VERDICT_FEWEST, VERDICT_MOST = 9, 41
+MIN_VERDICT_TURNS, MAX_VERDICT_TURNS = 9, 41
 
 
 class RecipeStep:
-    """A recipe's training, taking steps when asked."""
+    """A recipe's training, whose steps are taken one by one."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -87,12 +88,11 @@ class RecipeStep:
         seconds = [clock.seconds(self.take_step) for _ in range(TIMED_STEPS)]
         operators: dict[str, dict[str, Any]] = {}
         for call in calls:
-            found = operators.setdefault(
-                call.signature.key, {"signature": call.signature.encode(), "names": [], "count": 0}
-            )
-            found["count"] += 1
-            if call.name not in found["names"]:
-                found["names"].append(call.name)
+            new = {"signature": call.signature.encode(), "names": [], "count": 0}
+            row = operators.setdefault(call.signature.key, new)
+            row["count"] += 1
+            if call.name not in row["names"]:
+                row["names"].append(call.name)
         for key, count in self.count_launches().items():
             signature = kernel.describe(key)
             operators[signature.key] = {"signature": signature.encode(), "names": [signature.key], "count": count}
@@ -110,7 +110,7 @@ class RecipeStep:
         }
 
     def judge(self, request: dict[str, Any]) -> Answer:
-        """Race the step without and with choices of the bank."""
+        """Measure the step without and with choices of the bank, in turns."""
         training = self.training
         key = make_step_signature(training, self.order.loaded.name).key
         fused = bool(training.computation.fused)
@@ -127,7 +127,7 @@ class RecipeStep:
         works = {"without": make_step(False), "with": make_step(True)}
         try:
             race = take_turns_until_significant(
-                works, clock, ("with", "without"), VERDICT_FEWEST, VERDICT_MOST, float(request["seconds"])
+                works, clock, ("with", "without"), MIN_VERDICT_TURNS, MAX_VERDICT_TURNS, float(request["seconds"])
             )
         finally:
             applied.remove()
@@ -137,7 +137,7 @@ class RecipeStep:
             "ratio": race.ratio("with", "without"),
             "is_faster": race.is_faster("with", "without"),
             "turns": len(race.times_us["with"]),
-            "others": race.others,
+            "others": race.other_load,
             "applied": list(applied.choices),
             "line": applied.describe(),
         }
@@ -147,7 +147,7 @@ class ThreadCounts:
     """The number of threads of the whole step, as a kind of operator."""
 
     KIND = THREADS
-    SMALLEST_ERROR = 0.02  # of the loss: other numbers of threads add up in another order
+    SMALLEST_ERROR = 0.02  # of the loss that is tolerated: other numbers of threads sum in another order
 
     def __init__(self, step: RecipeStep) -> None:
         self.step = step
@@ -156,34 +156,42 @@ class ThreadCounts:
         return make_threads_space(torch.get_num_threads())
 
     def make_work(self, signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-        wanted, default = int(point["threads"]), torch.get_num_threads()
+        """Return a step with the chosen number of threads, and its loss; `exact`: the loss with the default number."""
+        chosen, default = int(point["threads"]), torch.get_num_threads()
 
         def run() -> None:
-            torch.set_num_threads(wanted)
-            try:
+            with use_threads(chosen):
                 self.step.take_step()
-            finally:
-                torch.set_num_threads(default)
 
         def read_values() -> list[tuple[str, torch.Tensor]]:
             training, step = self.step.training, self.step.training.train_step
             batch = next(training.train_batches.epoch(0, start=0))
             torch.manual_seed(1)
-            torch.set_num_threads(default if exact else wanted)
             try:
-                loss, _ = step.run_passes(*step.mix_batch(batch), training.scale.value)
+                with use_threads(default if exact else chosen):
+                    loss, _ = step.run_passes(*step.mix_batch(batch), training.scale.value)
             finally:
-                torch.set_num_threads(default)
                 training.optimizer.zero_grad(set_to_none=True)
             return [("loss", loss.detach().double())]
 
         return Work(run, read_values)
 
 
-def make_threads_space(most: int) -> Space:
-    """Return the space of thread counts: powers of 2 up to `most`, and `most`, which is the default."""
-    values = sorted({*(2**power for power in range(most.bit_length())), most} & set(range(1, most + 1)))
-    return Space([Parameter("threads", tuple(values))], default={"threads": most})
+@contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Let torch compute with this number of threads within the block."""
+    default = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(default)
+
+
+def make_threads_space(default: int) -> Space:
+    """Return the space of thread counts: powers of 2 up to the default, and the default."""
+    values = sorted({*(2**power for power in range(default.bit_length())), default})
+    return Space([Parameter("threads", tuple(values))], default={"threads": default})
 
 
 def make_step_signature(training: Training, recipe_name: str) -> Signature:
@@ -219,11 +227,13 @@ def find_module_obstacle(training: Training) -> str | None:
 
 
 def main() -> None:
+    """Serve requests of the tuner until it closes the connection."""
     order = Order.decode(Path(sys.argv[1]).read_text())
     _, torch_device = devices.pick(order.device)
     step = RecipeStep(order)
     kinds = {**list_kinds(), THREADS: ThreadCounts(step)}
-    handlers = {**Measuring(torch_device.type, kinds).list_handlers(), "observe": step.observe, "judge": step.judge}
+    requests = OperatorRequests(torch_device.type, kinds)
+    handlers = {**requests.list_handlers(), "observe": step.observe, "judge": step.judge}
     serve(handlers)
     sys.stdout.flush()
     os._exit(0)  # loader threads are not waited for

@@ -32,17 +32,17 @@ from viaduct.cluster.environment import LAUNCHER
 from viaduct.errors import LostRank
 from viaduct.training.distributed import ADDRESS, Group, name_job_prefix
 
-WAIT_FOR_STACK_S = 5.0  # that the others give the ranks behind to publish their stacks
+WAIT_FOR_STACK_S = 5.0  # for the ranks that are behind to publish their stacks
 STORE_TIMEOUT_S = 10.0
 
 
 class Pulse:
-    """Position of a rank: how many points it has passed, and the last of them."""
+    """Progress of a rank: how many points it has passed, the last of them, and when."""
 
     def __init__(self) -> None:
         self.count, self.point, self.step = 0, "the start", 0
         self.since = time.monotonic()
-        self.steady = False  # the first step is done
+        self.steady = False  # True once the first step is done, which may compile for minutes
 
     def at(self, point: str, step: int) -> None:
         self.count, self.point, self.step = self.count + 1, point, step
@@ -50,26 +50,26 @@ class Pulse:
 
 
 @dataclass(frozen=True)
-class Sign:
-    """Position that a rank last published."""
+class Position:
+    """Position that a rank has last published."""
 
     count: int
     point: str
     step: int
 
-    def words(self) -> str:
+    def describe(self) -> str:
         return f"{self.point} of step {self.step}"
 
 
-NO_SIGN = Sign(0, "the start", 0)
+UNPUBLISHED = Position(0, "the start", 0)
 
 
 class Watchdog:
     """Publishes the position of one rank, and ends the process if it makes no progress."""
 
-    def __init__(self, group: Group, pulse: Pulse, hang_seconds: float, note: Callable[[str], None]) -> None:
-        self.group, self.pulse, self.hang_seconds, self.note = group, pulse, hang_seconds, note
-        self.every = min(hang_seconds / 8, 5.0)
+    def __init__(self, group: Group, pulse: Pulse, hang_seconds: float, report: Callable[[str], None]) -> None:
+        self.group, self.pulse, self.hang_seconds, self.report = group, pulse, hang_seconds, report
+        self.interval = min(hang_seconds / 8, 5.0)
         self.store = open_store()
         # Only a launcher that is this process's parent: a script between them may end before the run does.
         self.launcher = os.getppid() if os.environ.get(LAUNCHER) == str(os.getppid()) else None
@@ -85,30 +85,30 @@ class Watchdog:
         faulthandler.cancel_dump_traceback_later()
 
     def _watch(self) -> None:
-        while not self._ended.wait(self.every):
+        """Publish the position, and check launcher and progress, until the watchdog is closed; runs in a thread."""
+        while not self._ended.wait(self.interval):
             # If the GIL is stuck, this is not renewed: a thread in C then prints the stacks and ends the process.
             faulthandler.dump_traceback_later(2 * self.hang_seconds + WAIT_FOR_STACK_S, exit=True)
             if self.launcher is not None and os.getppid() != self.launcher:
                 self.launcher = None
                 os.kill(os.getpid(), signal.SIGTERM)
             with contextlib.suppress(RuntimeError):  # a lost store shows in the messages between the ranks
-                self._publish()
+                position = Position(self.pulse.count, self.pulse.point, self.pulse.step)
+                self.store.set(f"position/{self.group.rank}", json.dumps(asdict(position)))
             if self.pulse.steady and time.monotonic() - self.pulse.since > self.hang_seconds:
-                self._give_up()
+                self._end_hung_run()
 
-    def _publish(self) -> None:
-        sign = Sign(self.pulse.count, self.pulse.point, self.pulse.step)
-        self.store.set(f"sign/{self.group.rank}", json.dumps(asdict(sign)))
-
-    def _give_up(self) -> None:
+    def _end_hung_run(self) -> None:
+        """Report which ranks are behind, and end this process so that the agent starts all ranks again."""
         try:
-            time.sleep(2 * self.every)  # so that the positions of the others are not older than this hang
-            signs = self._signs()
-            behind = find_ranks_behind(signs)
+            time.sleep(2 * self.interval)  # so that the positions of the others are not older than this hang
+            positions = self._read_positions()
+            behind = find_ranks_behind(positions)
             if self.group.rank in behind:
-                self._show_stack()
-            if self.group.first:
-                self._explain(signs, behind)
+                self._publish_stack()
+            if self.group.is_first:
+                for line in explain_hang(positions, behind, self._read_stacks(behind), self.hang_seconds):
+                    self.report(line)
             elif self.group.rank not in behind:
                 time.sleep(WAIT_FOR_STACK_S)  # until rank 0 has printed: the agent ends all ranks when one exits
         except RuntimeError as error:
@@ -116,24 +116,20 @@ class Watchdog:
         sys.stderr.flush()
         os._exit(LostRank.exit_code)
 
-    def _signs(self) -> dict[int, Sign]:
-        keys = {rank: f"sign/{rank}" for rank in range(self.group.ranks)}
+    def _read_positions(self) -> dict[int, Position]:
+        keys = {rank: f"position/{rank}" for rank in range(self.group.ranks)}
         published = {rank: self.store.get(key) for rank, key in keys.items() if self.store.check([key])}
-        return {rank: Sign(**json.loads(published[rank])) if rank in published else NO_SIGN for rank in keys}
+        return {rank: Position(**json.loads(published[rank])) if rank in published else UNPUBLISHED for rank in keys}
 
-    def _show_stack(self) -> None:
+    def _publish_stack(self) -> None:
+        """Publish the stack of the main thread, and print those of all threads."""
         main = sys._current_frames().get(threading.main_thread().ident or 0)
         stack = "".join(traceback.format_stack(main)) if main else "(it cannot be seen)\n"
         self.store.set(f"stack/{self.group.rank}", stack)
         print(f"rank {self.group.rank} hangs at {self.pulse.point} of step {self.pulse.step}:", file=sys.stderr)
         faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
 
-    def _explain(self, signs: dict[int, Sign], behind: list[int]) -> None:
-        stacks = self._stacks(behind)
-        for line in explanation(signs, behind, stacks, self.hang_seconds):
-            self.note(line)
-
-    def _stacks(self, ranks: list[int]) -> dict[int, str]:
+    def _read_stacks(self, ranks: list[int]) -> dict[int, str]:
         """Return the stacks that these ranks publish within WAIT_FOR_STACK_S."""
         until = time.monotonic() + WAIT_FOR_STACK_S
         keys = {rank: f"stack/{rank}" for rank in ranks}
@@ -142,23 +138,26 @@ class Watchdog:
         return {rank: bytes(self.store.get(key)).decode() for rank, key in keys.items() if self.store.check([key])}
 
 
-def find_ranks_behind(signs: dict[int, Sign]) -> list[int]:
+def find_ranks_behind(positions: dict[int, Position]) -> list[int]:
     """Return the ranks that have passed the fewest points; none if all have passed equally many."""
-    counts = {rank: sign.count for rank, sign in signs.items()}
+    counts = {rank: position.count for rank, position in positions.items()}
     least, most = min(counts.values()), max(counts.values())
     return [rank for rank, count in counts.items() if count == least] if least < most else []
 
 
-def explanation(signs: dict[int, Sign], behind: list[int], stacks: dict[int, str], seconds: float) -> Iterator[str]:
+def explain_hang(
+    positions: dict[int, Position], behind: list[int], stacks: dict[int, str], seconds: float
+) -> Iterator[str]:
+    """Yield lines that name the ranks behind, with their stacks."""
     for rank in behind:
-        mute = "" if rank in stacks else "; its process does not answer at all"
-        yield f"rank {rank} hangs: for {seconds:g} s it has not come past {signs[rank].words()}{mute}."
+        silence = "" if rank in stacks else "; its process does not answer at all"
+        yield f"rank {rank} hangs: for {seconds:g} s it has not come past {positions[rank].describe()}{silence}."
         yield from stacks.get(rank, "").splitlines()
     if not behind:
-        where = next(iter(signs.values())).words()
+        where = next(iter(positions.values())).describe()
         yield f"all ranks hang at {where}, for {seconds:g} s: none is behind, so look at the network between them."
     else:
-        yield f"The other ranks wait for it; all {len(signs)} end, to be started again."
+        yield f"The other ranks wait for it; all {len(positions)} end, to be started again."
 
 
 def open_store() -> Any:
@@ -172,14 +171,14 @@ def open_store() -> Any:
 
 
 @contextlib.contextmanager
-def watch_ranks(group: Group, pulse: Pulse, hang_seconds: float, note: Callable[[str], None]) -> Iterator[None]:
-    """Watch for ranks that hang while the block runs; a single rank is not watched."""
+def watch_ranks(group: Group, pulse: Pulse, hang_seconds: float, report: Callable[[str], None]) -> Iterator[None]:
+    """Run the watchdog of this rank within the block; a single rank has none. `report` prints a line."""
     if group.ranks == 1:
         yield
         return
-    dog = Watchdog(group, pulse, hang_seconds, note)
-    dog.start()
+    watchdog = Watchdog(group, pulse, hang_seconds, report)
+    watchdog.start()
     try:
         yield
     finally:
-        dog.close()
+        watchdog.close()

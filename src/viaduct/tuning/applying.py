@@ -1,4 +1,4 @@
-"""Application of a bank's choices to a network and its optimizer; parameters, buffers and state_dict do not change.
+"""Apply a bank's choices to a network and its optimizer; parameters, buffers and state_dict do not change.
 
     calls = observe_calls(network, lambda: network(images))        # which operators a forward pass calls
     applied = apply_choices(calls, optimizer, choices)
@@ -29,12 +29,12 @@ MAX_THREADS = 4096
 
 @dataclass(frozen=True)
 class Call:
-    """One module as a forward pass called it."""
+    """A call of a module in a forward pass."""
 
-    name: str
+    name: str  # of the module in the network
     module: nn.Module
     signature: Signature
-    fast_key: tuple[Any, ...]
+    fast_key: tuple[Any, ...]  # of make_fast_key
 
 
 class TunedForward:
@@ -43,11 +43,11 @@ class TunedForward:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.default = module.forward
-        self.variants: dict[tuple[Any, ...], Callable[[Any, Tensor], Tensor]] = {}
-        self.on = True
+        self.variants: dict[tuple[Any, ...], Callable[[Any, Tensor], Tensor]] = {}  # by make_fast_key of the input
+        self.is_on = True
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.on and torch.is_grad_enabled():
+        if self.is_on and torch.is_grad_enabled():
             variant = self.variants.get(make_fast_key(x))
             if variant is not None:
                 return variant(self.module, x)
@@ -92,17 +92,17 @@ class Applied:
 
     forwards: list[TunedForward] = field(default_factory=list)
     optimizer: torch.optim.Optimizer | None = None
-    update: Choice | None = None
+    update: Choice | None = None  # the optimizer's implementation
     kernels: dict[Key, Choice] = field(default_factory=dict)
     threads: int | None = None
     threads_before: int = 0
-    choices: dict[str, Choice] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)  # all of them, by key of the operator's signature
     modules: int = 0
 
     def switch(self, on: bool) -> None:
         """Use the choices, or the defaults."""
         for forward in self.forwards:
-            forward.on = on
+            forward.is_on = on
         if self.optimizer is not None and self.update is not None:
             optimizer.set_implementation(self.optimizer, self.update if on else optimizer.DEFAULT)
         if self.kernels:
@@ -149,7 +149,7 @@ def apply_choices(
         if choice is None:
             continue
         kind = MODULE_KINDS[type(call.module)]
-        device = call.fast_key[-1]
+        device = call.fast_key[-1]  # the kind of the input's device
         if dict(choice) == kind.DEFAULT or kind.make_space(call.signature, device, True).explain_invalid(choice):
             continue  # the default, or a variant that cannot run here: no compiler, or of another version
         forward = forwards.get(call.module)
@@ -164,18 +164,16 @@ def apply_choices(
     if with_kernels:
         applied.kernels = kernel.select_choices(choices)
         applied.choices |= {key: choice for key, choice in choices.items() if kernel.read_key(key) is not None}
-    if is_thread_count(choices.get(threads_key)):
-        applied.threads_before, applied.threads = torch.get_num_threads(), int(choices[threads_key]["threads"])
+    threads = choices.get(threads_key, {}).get("threads")
+    if isinstance(threads, int) and 1 <= threads <= MAX_THREADS:
+        applied.threads_before, applied.threads = torch.get_num_threads(), int(threads)
         applied.choices[threads_key] = choices[threads_key]
     applied.switch(True)
     return applied
 
 
-def is_thread_count(choice: Choice | None) -> bool:
-    return choice is not None and isinstance(choice.get("threads"), int) and 1 <= int(choice["threads"]) <= MAX_THREADS
-
-
 def apply_update(applied: Applied, own_optimizer: torch.optim.Optimizer | None, choices: Mapping[str, Choice]) -> None:
+    """Add the choice for the optimizer to what is applied, if there is one that differs from the default."""
     signature = optimizer.describe(own_optimizer) if own_optimizer is not None else None
     if signature is None or signature.key not in choices:
         return

@@ -80,11 +80,10 @@ class Entry:
 
     @property
     def gain(self) -> float:
-        """How many times faster the choice is than the default, measured in the same turns."""
+        """The default's time divided by the choice's, both measured in the same turns."""
         return self.default_us / self.best_us if self.best_us else 1.0
 
     def describe_choice(self) -> str:
-        """Return the values that differ from the default: `layout=channels_last`, or `default`."""
         return describe_choice(self.choice, self.default)
 
     def encode(self) -> dict[str, Any]:
@@ -98,8 +97,8 @@ class Entry:
 class Verdict:
     """Times of a recipe's whole step with and without choices of the bank."""
 
-    step: str
-    choices: Mapping[str, Choice]
+    step: str  # key of the step, made by training/tuned.py
+    choices: Mapping[str, Choice]  # by key of the operator's signature
     without_us: float
     with_us: float
     gain: float
@@ -107,14 +106,17 @@ class Verdict:
     is_gain: bool
     date: str = ""
 
+    def describe_times(self) -> str:
+        return f"{self.without_us / 1000:.2f} ms without, {self.with_us / 1000:.2f} ms with the choices"
+
 
 @dataclass(frozen=True)
 class Stored:
     """The contents of one file of a bank."""
 
     fingerprint: Fingerprint
-    entries: Mapping[str, Entry] = field(default_factory=dict)
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    entries: Mapping[str, Entry] = field(default_factory=dict)  # by key of the operator's signature
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # by key of the step
 
     def with_entry(self, entry: Entry) -> Stored:
         return replace(self, entries={**self.entries, entry.signature.key: entry})
@@ -125,7 +127,7 @@ class Stored:
     def merge(self, other: Stored) -> Stored:
         """Return the entries and verdicts of both.
 
-        Of one operator the entry with the larger measured gain is taken, of one step the later verdict.
+        Of an operator that both have the entry with the larger gain is taken, of a step the later verdict.
         """
         entries = dict(self.entries)
         for key, entry in other.entries.items():
@@ -137,17 +139,15 @@ class Stored:
         return replace(self, entries=entries, verdicts=verdicts).uninstall_unmeasured()
 
     def uninstall_unmeasured(self) -> Stored:
-        """Return the same, with only those choices installed by which the whole step of a verdict gained.
+        """Return the same, where an entry stays installed only if a verdict of a gain has its choice.
 
         A merge keeps one verdict of a step and may keep the choices of several; a file may have been edited.
         """
         gained = [verdict.choices for verdict in self.verdicts.values() if verdict.is_gain]
-        entries = {
-            key: replace(
-                entry, installed=entry.installed and any(choices.get(key) == entry.choice for choices in gained)
-            )
-            for key, entry in self.entries.items()
-        }
+        entries = {}
+        for key, entry in self.entries.items():
+            is_measured = any(choices.get(key) == entry.choice for choices in gained)
+            entries[key] = replace(entry, installed=entry.installed and is_measured)
         return replace(self, entries=entries)
 
     def encode(self) -> str:
@@ -173,6 +173,7 @@ def choose_better(first: Entry, second: Entry) -> Entry:
 
 
 def describe_choice(choice: Choice, default: Choice) -> str:
+    """Return the values of a choice that differ from the default: `layout=channels_last`, or `default`."""
     changed = [f"{name}={value}" for name, value in choice.items() if default.get(name) != value]
     return " ".join(changed) or "default"
 
@@ -185,8 +186,8 @@ class Bank:
 
     def list_files(self) -> list[Path]:
         """Return the bank's files of all fingerprints."""
-        found = sorted(self.path.glob("*.json"))
-        return [file for file in found if not file.name.startswith((RESULT_PREFIX, "."))]
+        files = sorted(self.path.glob("*.json"))
+        return [file for file in files if not file.name.startswith((RESULT_PREFIX, "."))]
 
     def find_file(self, fingerprint: Fingerprint) -> Path:
         return self.path / fingerprint.file_name
@@ -207,21 +208,18 @@ class Bank:
 
     def read_others(self, fingerprint: Fingerprint) -> list[Fingerprint]:
         """Return the other devices and versions that the bank has files for; unreadable files are skipped."""
-        found = []
+        others = []
         for file in self.list_files():
             try:
                 other = read_bank_file(file).fingerprint
             except BadBank:
                 continue
             if other != fingerprint:
-                found.append(other)
-        return found
+                others.append(other)
+        return others
 
     def update(self, fingerprint: Fingerprint, change: Callable[[Stored], Stored]) -> Stored:
-        """Replace the file of a fingerprint by `change` of its present contents, under a lock.
-
-        Return the new contents.
-        """
+        """Replace the file of a fingerprint by `change` of its contents, under a lock; return the new contents."""
         with self.lock():
             changed = change(self.read(fingerprint))
             write_file(self.find_file(fingerprint), changed.encode().encode())
@@ -291,8 +289,8 @@ def decode_entry(key: str, record: Any) -> Entry:
     choice = decode_choice(record.get("choice"), key)
     known = IMPLEMENTATIONS.get(signature.kind, ())
     if known and choice.get("implementation", known[0]) not in known:
-        found = choice["implementation"]
-        raise ValueError(f"the implementation of {key!r:.60} is {found!r:.60}; there are {', '.join(known)}")
+        implementation = choice["implementation"]
+        raise ValueError(f"the implementation of {key!r:.60} is {implementation!r:.60}; there are {', '.join(known)}")
     return Entry(
         signature=signature,
         choice=choice,

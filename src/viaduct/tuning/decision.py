@@ -1,12 +1,11 @@
-"""The book's decision for one operator: use the bank's choice, or search, and what is written then.
+"""Decision for one operator, as Ascend's auto-tune makes it: what is written to the bank, and the status.
 
-hit and not repeated        use it                                                       hit, reserved
-hit and repeated            search; better than what the banks have?   yes: update       hit, update
-                                                                       no: keep          hit, reserved
-miss                        search; better than the default?           yes: store it     append
-                                                                       no: store the default, so that the next
-                                                                           run does not search again   append
-                            search without a result (time was over, machine busy): nothing is stored, no status
+the bank has an entry, REPEAT_TUNE is off    not searched                                       hit, reserved
+the bank has an entry, REPEAT_TUNE is on     a larger gain was found: replace the entry         hit, update
+                                             otherwise: keep it                                 hit, reserved
+the bank has no entry                        store the result; that may be the default,         append
+                                             so that the next run does not search again
+                                             no result (time was over, machine busy)            none
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from dataclasses import dataclass
 
 from viaduct.tuning.bank import Entry
 
-MOST_OTHERS = 0.1
+MOST_OTHER_LOAD = 0.1
 """Share of the processors used by other programs above which a machine counts as busy. Thread counts are not compared
 on a busy machine: waiting for threads that other programs hold up makes a single thread look best."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """Change of an operator's record, as the result file states it."""
+    """What happened to an operator's entry in the bank, by the names of the result file."""
 
     bank_append: bool = False
     bank_hit: bool = False
@@ -30,18 +29,13 @@ class Status:
     bank_update: bool = False
 
 
-def must_search(hit: Entry | None, repeat: bool) -> bool:
-    """Return True if an operator must be searched: the banks have no entry of it, or REPEAT_TUNE is set."""
-    return hit is None or repeat
-
-
-def decide(hit: Entry | None, found: Entry | None) -> tuple[Entry | None, Status]:
+def decide(hit: Entry | None, result: Entry | None) -> tuple[Entry | None, Status]:
     """Return the entry to store (None: store nothing) and the status.
 
-    `hit` is the entry of a bank, `found` the result of a search; None if there is none.
+    `hit` is the entry of a bank, `result` that of a search; None if there is none.
     """
     if hit is None:
-        return found, Status(bank_append=found is not None)
-    if found is not None and found.gain > hit.gain and not found.is_default:
-        return found, Status(bank_hit=True, bank_update=True)
+        return result, Status(bank_append=result is not None)
+    if result is not None and result.gain > hit.gain and not result.is_default:
+        return result, Status(bank_hit=True, bank_update=True)
     return None, Status(bank_hit=True, bank_reserved=True)

@@ -1,4 +1,4 @@
-"""Fingerprint of the device and software of a measurement: a bank's entries are used only where it is equal."""
+"""Fingerprint of device and software: entries of a bank are used only where they were measured under an equal one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Facts beside the operator that decide which of its variants is fastest."""
+    """Facts beside the operator that decide which of its variants is fastest; "" or 0 where one does not apply."""
 
-    device: str
+    device: str  # cpu, cuda …
     name: str
-    capability: str
-    threads: int
+    capability: str  # of a CUDA device: 9.0; of a CPU its vector instructions: AVX512
+    threads: int  # of the CPU
     driver: str
     torch: str
     triton: str
@@ -25,9 +25,9 @@ class Fingerprint:
     @property
     def file_name(self) -> str:
         """Name of the bank's file: readable, with a checksum of all fields."""
-        words = re.sub(r"[^a-z0-9.]+", "-", f"{self.name} torch {self.torch}".lower()).strip("-.")
+        readable = re.sub(r"[^a-z0-9.]+", "-", f"{self.name} torch {self.torch}".lower()).strip("-.")
         checksum = zlib.crc32(repr(asdict(self)).encode())
-        return f"{self.device}_{words[:80]}_{checksum:08x}.json"
+        return f"{self.device}_{readable[:80]}_{checksum:08x}.json"
 
     def describe(self) -> str:
         """Return the fingerprint in one line."""
@@ -38,12 +38,9 @@ class Fingerprint:
 
     def list_differences(self, other: Fingerprint) -> list[str]:
         """Return the fields that differ from another fingerprint: `torch 2.11.0, here 2.13.0`; `here` is this one."""
-        mine, theirs = asdict(self), asdict(other)
-        return [
-            f"{field} {theirs[field] or 'none'}, here {mine[field] or 'none'}"
-            for field in mine
-            if mine[field] != theirs[field]
-        ]
+        here, there = asdict(self), asdict(other)
+        names = [name for name in here if here[name] != there[name]]
+        return [f"{name} {there[name] or 'none'}, here {here[name] or 'none'}" for name in names]
 
 
 def decode_fingerprint(record: Any) -> Fingerprint:
@@ -62,16 +59,16 @@ def decode_fingerprint(record: Any) -> Fingerprint:
 
 @cache
 def read_fingerprint(device: str) -> Fingerprint:
-    """Return the fingerprint of a device of this machine (`cpu`, `cuda`…); its thread count is that of the first call.
+    """Return the fingerprint of a device of this machine (`cpu`, `cuda`…).
 
-    A choice of threads is applied later in the same process, so the answer is kept.
+    The result of the first call is kept: its thread count is the one from before choices of a bank were applied.
     """
     import torch
 
     from viaduct import devices
 
-    found = devices.get(device)
-    versions = found.versions()
+    here = devices.get(device)
+    versions = here.versions()
     if device == "cpu":
         capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
     else:
@@ -79,7 +76,7 @@ def read_fingerprint(device: str) -> Fingerprint:
         threads = 0
     return Fingerprint(
         device=device,
-        name=found.description(),
+        name=here.description(),
         capability=capability,
         threads=threads,
         driver=versions.get("driver", ""),

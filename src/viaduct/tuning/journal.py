@@ -1,7 +1,7 @@
-"""Measurements of an unfinished search, line by line on the disk: kill -9 loses none that was finished.
+"""Measurements of an unfinished search, one line of a file each, so that kill -9 loses none.
 
-A searcher that is told the same times asks for the same configurations. So a search that was interrupted begins again
-and takes the times that the journal has, without measuring.
+A searcher that is told the same times asks for the same configurations. So a search that was interrupted begins again,
+and takes times from the journal instead of measuring them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Journal:
     """The journal of one operator on one device."""
 
     path: Path
-    key: str
+    key: str  # of the operator's signature; each line has it, since a file's name has a checksum only
 
     @classmethod
     def of(cls, bank: Bank, fingerprint: Fingerprint, signature: Signature) -> Journal:
@@ -34,8 +34,8 @@ class Journal:
         return cls(folder / f"{signature.kind}_{zlib.crc32(signature.key.encode()):08x}.jsonl", signature.key)
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return the measurements by configuration; a line that a killed process left unfinished is skipped."""
-        found = {}
+        """Return the measurements by `encode_point`; a line that a killed process left unfinished is skipped."""
+        measurements = {}
         try:
             lines = self.path.read_text(errors="replace").splitlines()
         except OSError:
@@ -46,8 +46,8 @@ class Journal:
             except ValueError:
                 continue
             if isinstance(record, dict) and record.get("key") == self.key and isinstance(record.get("point"), dict):
-                found[encode_point(record["point"])] = record
-        return found
+                measurements[encode_point(record["point"])] = record
+        return measurements
 
     def append(self, point: Choice, result: Mapping[str, Any]) -> None:
         """Add a measurement; it is on the disk when this returns."""
@@ -73,4 +73,5 @@ class Journal:
 
 
 def encode_point(point: Choice) -> str:
+    """Return a configuration as a text by which equal ones are recognised."""
     return json.dumps(dict(point), sort_keys=True)

@@ -19,7 +19,7 @@ REPEAT = "REPEAT_TUNE"
 NONE = Path("none")
 """`--bank none`: no bank is used."""
 BUILT_IN = Path(__file__).parent / "built_in"
-Origin = Literal["--bank", "TUNE_BANK_PATH", "default"]
+Origin = Literal["--bank", "TUNE_BANK_PATH", "default"]  # the setting that names the bank
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class Location:
         return self.bank.path
 
     def describe(self) -> str:
-        setting = {"--bank": "--bank", VARIABLE: VARIABLE, "default": "your default bank"}[self.origin]
-        return f"{self.path} ({setting})"
+        return f"{self.path} ({'your default bank' if self.origin == 'default' else self.origin})"
 
 
 def find_default_path(environment: Mapping[str, str]) -> Path:
@@ -44,10 +43,10 @@ def find_default_path(environment: Mapping[str, str]) -> Path:
     return (Path(base) if base else Path.home() / ".local" / "share") / "viaduct" / "bank"
 
 
-def locate_bank(given: Path | None, environment: Mapping[str, str] = os.environ) -> Location:
+def locate_bank(flag_path: Path | None, environment: Mapping[str, str] = os.environ) -> Location:
     """Return the location of the bank; raise BadBank if TUNE_BANK_PATH is no folder that can be used."""
-    if given is not None:
-        return Location(Bank(given), "--bank")
+    if flag_path is not None:
+        return Location(Bank(flag_path), "--bank")
     if variable := environment.get(VARIABLE, ""):
         path = Path(variable)
         check_shared_folder(path)

@@ -1,4 +1,4 @@
-"""Measurements of variants: their values are checked, then they are timed in turns until a ranking is significant.
+"""Measurements of variants: check their values, then time them in turns until the ranking of two is significant.
 
     bench = Bench("cpu", kinds)
     bench.check_values(signature, point, default)                   # None, or what is wrong
@@ -49,7 +49,7 @@ class Race:
     """Times of variants that ran in turns, in microseconds."""
 
     times_us: Mapping[str, list[float]]
-    others: float = 0.0
+    other_load: float = 0.0
     """Share of the processors that other programs used during the race."""
 
     def median_us(self, name: str) -> float:
@@ -60,7 +60,8 @@ class Race:
 
     def ratio(self, name: str, base: str) -> float:
         """Return the median over turns of one variant's time as a share of another's."""
-        return float(median(mine / other for mine, other in zip(self.times_us[name], self.times_us[base], strict=True)))
+        pairs = zip(self.times_us[name], self.times_us[base], strict=True)
+        return float(median(time / base_time for time, base_time in pairs))
 
     def is_faster(self, name: str, base: str) -> bool:
         """Return True if a sign test over the turns calls one variant faster than another."""
@@ -68,18 +69,15 @@ class Race:
 
 
 def is_significant(times: list[float], others: list[float]) -> bool:
-    """Return True if `times` are smaller in so many turns that fair coins would do it with a probability below 5 %.
+    """Return True if `times` are smaller in so many turns that a sign test has a probability below SIGNIFICANT.
 
-    A race asks after every turn, so that chance decides somewhat more often than that.
+    That is the probability of at least as many heads among fair coin flips. A race tests after every turn, so that
+    chance decides somewhat more often than that.
     """
     wins = sum(mine < other for mine, other in zip(times, others, strict=True))
-    losses = sum(mine > other for mine, other in zip(times, others, strict=True))
-    return wins > losses and sign_test(wins, wins + losses) < SIGNIFICANT
-
-
-def sign_test(wins: int, turns: int) -> float:
-    """Return the probability of at least this many wins in fair coin flips."""
-    return sum(math.comb(turns, count) for count in range(wins, turns + 1)) / 2.0**turns
+    turns = wins + sum(mine > other for mine, other in zip(times, others, strict=True))  # without ties
+    probability = sum(math.comb(turns, count) for count in range(wins, turns + 1)) / 2.0**turns
+    return 2 * wins > turns and probability < SIGNIFICANT
 
 
 class Bench:
@@ -91,12 +89,12 @@ class Bench:
         self.clock = Clock(devices.get(device), device)
         self.flush_buffer: torch.Tensor | None = None
         self.signature: Signature | None = None
-        self.works: dict[str, Work] = {}
-        self.reference: list[tuple[str, torch.Tensor]] = []
-        self.default_errors: dict[str, float] = {}
+        self.works: dict[str, Work] = {}  # of this signature, by point
+        self.reference: list[tuple[str, torch.Tensor]] = []  # values of the default in float64
+        self.default_errors: dict[str, float] = {}  # of each value
 
     def select(self, signature: Signature) -> None:
-        """Discard the works and the reference of another operator."""
+        """Discard what is prepared for another operator."""
         if signature != self.signature:
             self.signature, self.works, self.reference, self.default_errors = signature, {}, [], {}
 
@@ -110,25 +108,23 @@ class Bench:
     def check_values(self, signature: Signature, point: Choice, default: Choice) -> str | None:
         """Return what is wrong with a variant's values; None if their error is within what ERROR_FACTOR allows.
 
-        The error is the distance from the default in float64.
+        The error is the distance from the values of the default in float64, relative to their norm.
         """
         self.select(signature)
         kind = self.kinds[signature.kind]
         if not self.reference:
             self.reference = list(kind.make_work(signature, default, self.device, exact=True).read_values())
             rounded = kind.make_work(signature, default, self.device).read_values()
-            self.default_errors = {
-                name: find_error(found, exact)
-                for (name, found), (_, exact) in zip(rounded, self.reference, strict=True)
-            }
+            pairs = zip(rounded, self.reference, strict=True)
+            self.default_errors = {name: find_error(tensor, exact) for (name, tensor), (_, exact) in pairs}
         if dict(point) == dict(default):
             return None
         values = kind.make_work(signature, point, self.device).read_values()
-        for (name, found), (_, exact) in zip(values, self.reference, strict=True):
-            if found.shape != exact.shape:
-                return f"{name} has the shape {list(found.shape)}, not {list(exact.shape)}"
+        for (name, tensor), (_, exact) in zip(values, self.reference, strict=True):
+            if tensor.shape != exact.shape:
+                return f"{name} has the shape {list(tensor.shape)}, not {list(exact.shape)}"
             smallest = getattr(kind, "SMALLEST_ERROR", SMALLEST_ERROR)
-            error, allowed = find_error(found, exact), max(ERROR_FACTOR * self.default_errors[name], smallest)
+            error, allowed = find_error(tensor, exact), max(ERROR_FACTOR * self.default_errors[name], smallest)
             if not error <= allowed:
                 return f"{name} is off by {error:.1e}; the default by {self.default_errors[name]:.1e}"
         return None
@@ -137,14 +133,14 @@ class Bench:
         self,
         signature: Signature,
         points: Mapping[str, Choice],
-        decide: tuple[str, str],
+        compared: tuple[str, str],
         fewest: int = FEWEST_TURNS,
         most: int = MOST_TURNS,
         seconds: float = 20.0,
     ) -> Race:
-        """Let variants run in turns until the ranking of the two in `decide` is significant, or turns or time end."""
+        """Time variants in turns until the ranking of the two in `compared` is significant, or turns or time end."""
         works = {name: self.prepare(signature, point).run for name, point in points.items()}
-        return take_turns_until_significant(works, self.clock, decide, fewest, most, seconds, self.flush)
+        return take_turns_until_significant(works, self.clock, compared, fewest, most, seconds, self.flush)
 
     def flush(self) -> None:
         """Write a large buffer, so that the operands leave the caches."""
@@ -157,13 +153,17 @@ class Bench:
 def take_turns_until_significant(
     works: Mapping[str, Callable[[], object]],
     clock: Clock,
-    decide: tuple[str, str],
+    compared: tuple[str, str],
     fewest: int,
     most: int,
     seconds: float,
     before_each: Callable[[], object] = lambda: None,
 ) -> Race:
-    """Time pieces of work in turns until the ranking of the two in `decide` is significant, or turns or time end."""
+    """Time pieces of work in turns until the ranking of the two named in `compared` is significant.
+
+    It also ends after `most` turns, or after `seconds`, but not before TURNS_BEFORE_TIMEOUT turns. `before_each` is
+    called before each timed run.
+    """
     for run in works.values():
         for _ in range(WARM_UPS):
             run()
@@ -175,22 +175,22 @@ def take_turns_until_significant(
         for name in names[first:] + names[:first]:
             before_each()
             times[name].append(clock.seconds(works[name]) * 1e6)
-        mine, other = (times[name] for name in decide)
+        mine, other = (times[name] for name in compared)
         if turn + 1 >= fewest and (is_significant(mine, other) or is_significant(other, mine)):
             break
         if turn + 1 >= TURNS_BEFORE_TIMEOUT and time.monotonic() > end:
             break
-    return Race(times, load.share())
+    return Race(times, load.measure_share())
 
 
 class OtherPrograms:
-    """CPU use of all other processes since its creation, from the kernel's counters; 0 if they are not available."""
+    """CPU use of all other processes since this object was made, from /proc/stat; 0 where that is not available."""
 
     def __init__(self) -> None:
         self.before = self.read()
 
     def read(self) -> tuple[float, float, float]:
-        """Return seconds since the machine started, summed over processors: in all, busy, and used by this process."""
+        """Return seconds since the start of the machine, summed over processors: all, busy, those of this process."""
         try:
             numbers = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         except (OSError, ValueError, IndexError):
@@ -199,19 +199,15 @@ class OtherPrograms:
         idle = numbers[3] + numbers[4]  # idle and iowait
         return sum(numbers) / tick, (sum(numbers) - idle) / tick, time.process_time()
 
-    def share(self) -> float:
+    def measure_share(self) -> float:
         """Return the share of all processors that other processes used."""
         total, busy, own = (now - then for now, then in zip(self.read(), self.before, strict=True))
         return max(0.0, min(1.0, (busy - own) / total)) if total > 0 else 0.0
 
 
-def find_error(found: torch.Tensor, exact: torch.Tensor) -> float:
+def find_error(values: torch.Tensor, exact: torch.Tensor) -> float:
     """Return the distance from the exact values as a share of their norm; the distance itself where that is 0."""
-    size = float(exact.double().norm())
-    distance = float((found.double() - exact.double()).norm())
-    if size == 0.0:
-        return distance
-    return distance / size
+    return float((values.double() - exact.double()).norm()) / (float(exact.double().norm()) or 1.0)
 
 
 def find_cache_bytes(device: str) -> int:

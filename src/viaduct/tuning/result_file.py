@@ -1,4 +1,7 @@
-"""tune_result_pid<pid>_<YYYYmmdd>_<HHMMSSmmm>.json: what a tuning run did to each operator, with the book's fields."""
+"""tune_result_pid<pid>_<YYYYmmdd>_<HHMMSSmmm>.json: what a tuning run did to each operator.
+
+Its fields are those of Ascend's auto-tune.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,12 @@ def name_result_file(moment: datetime, pid: int) -> str:
 
 
 def encode_results(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return one record for every operator of the network; operators that were not searched have only a status."""
+    """Return one record for each module that calls an operator; operators that were not searched have only a status."""
     records: dict[str, Any] = {}
     for outcome in outcomes:
         record: dict[str, Any] = {"status_data": asdict(outcome.status)}
         if outcome.rounds and outcome.default_us:
-            best = outcome.found.best_us if outcome.found else outcome.default_us
+            best = outcome.search_result.best_us if outcome.search_result else outcome.default_us
             record = {
                 "result_data": {"after_tune": round(best), "before_tune": round(outcome.default_us)},
                 **record,

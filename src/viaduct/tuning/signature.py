@@ -33,7 +33,7 @@ class Signature:
 
     @property
     def shapes(self) -> str:
-        """Short form of the signature for tables."""
+        """Short form of the signature for tables: its field `shown`, or the shapes of a convolution or linear layer."""
         values = dict(self.fields)
         text = str(values.get("shown", ""))
         if self.kind in ("conv2d", "linear") and {"x", "w"} <= values.keys():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from viaduct.tuning.bank import Entry, Stored, Verdict, describe_choice
-from viaduct.tuning.decision import MOST_OTHERS
+from viaduct.tuning.decision import MOST_OTHER_LOAD
 from viaduct.tuning.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Report(Protocol):
-    """What is printed of a tuning run."""
+    """What is printed of a tuning run; training/tuned.py fills it."""
 
     outcomes: list[Outcome]
     step_us: float
@@ -27,7 +27,7 @@ class Report(Protocol):
     result_file: Path | None
     measurements: int
     replayed: int
-    others: float
+    other_load: float
     seconds: float
     fingerprint: Fingerprint
     signal: int
@@ -61,14 +61,8 @@ def make_bank_table(stored: Stored) -> Table:
 def list_verdicts(stored: Stored) -> Iterable[str]:
     """Yield a line for each whole step that was measured with the bank's choices."""
     for verdict in stored.verdicts.values():
-        times = f"{verdict.without_us / 1000:.2f} ms without, {verdict.with_us / 1000:.2f} ms with the choices"
-        yield f"{describe_step(verdict.step)}: {times}, {verdict.gain:.2f}x{'' if verdict.is_gain else ': no gain'}"
-
-
-def describe_step(key: str) -> str:
-    """Return the readable part of a step's key."""
-    shown = key.partition("shown=")[2].partition(" recipe=")[0]
-    return shown or key
+        shown = verdict.step.partition("shown=")[2].partition(" recipe=")[0] or verdict.step  # the key's readable part
+        yield f"{shown}: {verdict.describe_times()}, {verdict.gain:.2f}x{'' if verdict.is_gain else ': no gain'}"
 
 
 def encode_banks(banks: Iterable[Stored]) -> list[dict[str, Any]]:
@@ -95,17 +89,15 @@ def make_outcome_table(outcomes: Sequence[Outcome], step_us: float) -> Table:
     figures = figure_columns("calls", "share", "default µs", "best µs", "gain")
     table = Table("operator", "shapes", *figures, "choice", "what happened", box=None, pad_edge=False)
     for outcome in outcomes:
-        entry, found = outcome.entry, outcome.operator
+        entry, operator = outcome.entry, outcome.operator
         share = f"{outcome.share(step_us):.1%}" if outcome.default_us else "-"
         if entry is None:
-            times = f"{outcome.default_us:,.0f}" if outcome.default_us else "-", "-", "-"
-            choice = "default"
+            cells = [f"{outcome.default_us:,.0f}" if outcome.default_us else "-", "-", "-", "default"]
         else:
             times = f"{entry.default_us:,.0f}", f"{entry.best_us:,.0f}", f"{entry.gain:.2f}x"
-            choice = entry.describe_choice()
-        table.add_row(
-            found.signature.kind, found.signature.shapes, str(found.count), share, *times, choice, outcome.describe()
-        )
+            cells = [*times, entry.describe_choice()]
+        signature = operator.signature
+        table.add_row(signature.kind, signature.shapes, str(operator.count), share, *cells, outcome.describe())
     return table
 
 
@@ -114,15 +106,9 @@ def list_conclusions(report: Report) -> list[str]:
     lines = [*report.lines]
     verdict = report.verdict
     if verdict is not None:
-        times = f"{verdict.without_us / 1000:.2f} ms without, {verdict.with_us / 1000:.2f} ms with the choices"
-        if verdict.is_gain:
-            lines.append(
-                f"Whole step: {times}, {verdict.gain:.3f}x ({verdict.turns} turns). The choices are installed."
-            )
-        else:
-            lines.append(
-                f"Whole step: {times}, {verdict.gain:.3f}x ({verdict.turns} turns): no gain, none is installed."
-            )
+        result = ". The choices are installed." if verdict.is_gain else ": no gain, none is installed."
+        times = f"{verdict.describe_times()}, {verdict.gain:.3f}x ({verdict.turns} turns)"
+        lines.append(f"Whole step: {times}{result}")
     defaults = [outcome for outcome in report.outcomes if outcome.entry is not None and outcome.entry.is_default]
     if defaults:
         names = ", ".join(dict.fromkeys(outcome.operator.signature.kind for outcome in defaults))
@@ -130,12 +116,12 @@ def list_conclusions(report: Report) -> list[str]:
             f'Stored as "default is best", not searched again: {len(defaults)} operators ({names}); '
             "REPEAT_TUNE=True searches again."
         )
-    failed = [(outcome, *row) for outcome in report.outcomes if outcome.found for row in outcome.found.failed]
-    for outcome, point, reason in failed:
-        lines.append(f"Discarded {describe_choice(point, outcome.operator.space.default)}: {reason}")
-    if report.others > MOST_OTHERS:
+    for outcome in report.outcomes:
+        for point, reason in outcome.search_result.failed if outcome.search_result is not None else ():
+            lines.append(f"Discarded {describe_choice(point, outcome.operator.space.default)}: {reason}")
+    if report.other_load > MOST_OTHER_LOAD:
         lines.append(
-            f"Other programs used {report.others:.0%} of the processors while operators were measured; "
+            f"Other programs used {report.other_load:.0%} of the processors while operators were measured; "
             "on a quiet machine REPEAT_TUNE=True may find more."
         )
     again = f", {report.replayed} taken over from an interrupted search" if report.replayed else ""
@@ -166,7 +152,7 @@ def encode_outcomes(report: Report) -> dict[str, Any]:
         "verdict": asdict(report.verdict) if report.verdict else None,
         "measurements": report.measurements,
         "replayed": report.replayed,
-        "other_programs": report.others,
+        "other_programs": report.other_load,
         "seconds": report.seconds,
         "interrupted_by": report.signal or None,
         "result_file": str(report.result_file) if report.result_file else None,

@@ -1,4 +1,5 @@
-"""The search of one operator: ask, measure in the worker, tell; confirm the winner; decide; store.
+"""The search of one operator: ask a searcher for a point, measure it in the worker, tell the time; confirm the fastest
+point against the default; store the result.
 
 Each measurement of a search is in the journal before the next one begins, so that a search may be killed at any moment.
 The confirmation of a winner is not in the journal; it is made again.
@@ -12,21 +13,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from viaduct.search_space import Space
 from viaduct.tuning.bank import Bank, Choice, Entry, Stored, describe_choice
-from viaduct.tuning.decision import MOST_OTHERS, Status, decide, must_search
+from viaduct.tuning.decision import MOST_OTHER_LOAD, Status, decide
 from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.journal import Journal, encode_point
 from viaduct.tuning.measuring import CONFIRMING_TURNS, FEWEST_TURNS, MARGIN, MOST_TURNS
 from viaduct.tuning.search import make_searcher
 from viaduct.tuning.signature import Signature
-from viaduct.tuning.space import Space
 from viaduct.tuning.workers import Worker, WorkerFailed
 
 MEASUREMENT_LIMIT_S = 60.0
-"""Time after which a worker that does not answer is killed; a race in it takes at most a quarter of that."""
+"""Time after which a worker that does not answer is killed; a race is ended after a quarter of it."""
 COMPILING_LIMIT_S = 240.0
+"""The same for a variant that is compiled first."""
 NEIGHBOURS = 4
-"""Choices of similar operators that a search begins with."""
+"""Most choices of similar operators that a search begins with."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,19 @@ class Outcome:
     operator: Operator
     status: Status = field(default_factory=Status)
     entry: Entry | None = None
-    """Entry of the operator that the bank has now."""
-    found: Entry | None = None
+    """The operator's entry after this run, of the user's bank or the one shipped with viaduct."""
+    search_result: Entry | None = None
     """Result of a search in this run."""
     default_us: float = 0.0
     rounds: list[tuple[float, datetime]] = field(default_factory=list)
+    """Microseconds of each new best point of the search, and when it was found."""
     note: str = ""
+    """Why a search gave no result."""
 
     def share(self, step_us: float) -> float:
-        """Return the share of a step, from the default's time alone; flushed caches make that longer than in a step.
+        """Return the default's time as a share of a step; it is measured with flushed caches, so rather too large.
 
-        The number of threads has the share 1.
+        The number of threads, which is measured with whole steps, has the share 1.
         """
         if self.operator.is_whole_step:
             return 1.0
@@ -75,7 +79,7 @@ class Outcome:
         if self.status.bank_update:
             return "searched again: better, stored"
         if self.status.bank_reserved:
-            searched = "searched again: not better, kept" if self.found else "in the bank, not searched again"
+            searched = "searched again: not better, kept" if self.search_result else "in the bank, not searched again"
             return f"{searched}{' (default is best)' if self.entry and self.entry.is_default else ''}"
         if self.status.bank_append:
             return "default is best, stored" if self.entry and self.entry.is_default else "better, stored"
@@ -93,12 +97,12 @@ class Tuner:
     mode: str
     seed: int
     repeat: bool
-    tell: Callable[[str], None]
+    print_progress: Callable[[str], None]
     measurements: int = 0
     """Measurements that this run has made."""
     replayed: int = 0
     """Measurements that an interrupted run had made."""
-    others: list[float] = field(default_factory=list)
+    other_loads: list[float] = field(default_factory=list)
     """Share of the processors that other programs used, for each measurement."""
 
     def find_hit(self, signature: Signature) -> Entry | None:
@@ -116,15 +120,15 @@ class Tuner:
         signature = operator.signature
         hit = self.find_hit(signature)
         outcome = Outcome(operator, entry=hit, default_us=default_us)
-        if not must_search(hit, self.repeat):
+        if hit is not None and not self.repeat:
             outcome.status = decide(hit, None)[1]
             return outcome
-        outcome.found = self.search(operator, outcome, hit, time.monotonic() + seconds)
-        stored, outcome.status = decide(hit, outcome.found)
+        outcome.search_result = self.search(operator, outcome, hit, time.monotonic() + seconds)
+        stored, outcome.status = decide(hit, outcome.search_result)
         if stored is not None:
             self.bank.update(self.fingerprint, lambda bank: bank.with_entry(stored))
             outcome.entry = stored
-        if outcome.found is not None:
+        if outcome.search_result is not None:
             Journal.of(self.bank, self.fingerprint, signature).remove()
         return outcome
 
@@ -139,23 +143,23 @@ class Tuner:
         searcher.tell(default, outcome.default_us)
         best: tuple[Choice, float] = (default, 1.0)
         failed = {encode_point(point): (point, reason) for point, reason in (hit.failed if hit else ())}
-        tried = complete = 0
+        tried, is_complete = 0, False
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
         known = journal.read()
         while True:
             point = searcher.ask()
             if point is None:
-                complete = 1
+                is_complete = True
                 break
             key = encode_point(point)
-            if key in failed and key not in known:
+            if key in failed and key not in known:  # it failed in an earlier search, as the bank has it
                 searcher.tell(point, None)
                 continue
             if key not in known and time.monotonic() > end:
                 break
             result = self.measure(operator, point, best[0], FEWEST_TURNS, MOST_TURNS)
             tried += 1
-            if operator.is_whole_step and result.get("others", 0.0) > MOST_OTHERS:
+            if operator.is_whole_step and result.get("others", 0.0) > MOST_OTHER_LOAD:
                 outcome.note = f"not compared: other programs used {result['others']:.0%} of the processors"
                 journal.remove()
                 return None
@@ -167,8 +171,8 @@ class Tuner:
             if result["beats_incumbent"] and result["ratio"] < best[1]:
                 best = (point, result["ratio"])
                 outcome.rounds.append((outcome.default_us * result["ratio"], datetime.now()))
-                self.tell(f"  {describe_choice(point, default)}: {1 / result['ratio']:.2f}x")
-        if not tried and not complete:
+                self.print_progress(f"  {describe_choice(point, default)}: {1 / result['ratio']:.2f}x")
+        if not tried and not is_complete:
             outcome.note = "the budget was spent before a variant was measured"
             return None
         if not outcome.rounds:
@@ -183,10 +187,7 @@ class Tuner:
         failed: tuple[tuple[Choice, str], ...],
         tried: int,
     ) -> Entry:
-        """Return the entry of the winner, measured once more.
-
-        Of the default without a significant gain above MARGIN.
-        """
+        """Measure the winner once more; return its entry or, without a significant gain above MARGIN, the default's."""
         default = operator.space.default
         entry = Entry(
             signature=operator.signature,
@@ -207,21 +208,12 @@ class Tuner:
         result = self.measure(operator, winner, default, CONFIRMING_TURNS, MOST_TURNS, confirming=True)
         if "us" not in result:
             return replace(entry, failed=(*failed, (winner, result["failed"])))
-        gained = result["ratio"] <= 1 - MARGIN and result["beats_default"]
-        if not gained:
-            self.tell(
-                f"  {describe_choice(winner, default)}: {1 / result['ratio']:.2f}x when measured again, not enough"
-            )
-            return replace(
-                entry, spread=result["spread"], default_us=result["default_us"], best_us=result["default_us"]
-            )
-        return replace(
-            entry,
-            choice=winner,
-            default_us=result["default_us"],
-            best_us=result["default_us"] * result["ratio"],
-            spread=result["spread"],
-        )
+        default_us, ratio = result["default_us"], result["ratio"]
+        entry = replace(entry, spread=result["spread"], default_us=default_us, best_us=default_us)
+        if ratio <= 1 - MARGIN and result["beats_default"]:
+            return replace(entry, choice=winner, best_us=default_us * ratio)
+        self.print_progress(f"  {describe_choice(winner, default)}: {1 / ratio:.2f}x when measured again, not enough")
+        return entry
 
     def measure(
         self,
@@ -232,7 +224,11 @@ class Tuner:
         most: int,
         confirming: bool = False,
     ) -> dict[str, Any]:
-        """Return the journal's measurement of a configuration, or make it; a failure has its reason under `failed`."""
+        """Return the measurement of a point from the journal, or make it, with the keys of `OperatorRequests`.
+
+        A failed measurement has its reason under `failed`. `incumbent` is the best point so far. With `confirming` the
+        journal is neither read nor written.
+        """
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
         known = None if confirming else journal.read().get(encode_point(point))
         if known is not None and ("us" in known or "failed" in known):
@@ -248,30 +244,27 @@ class Tuner:
             "most": most,
             "seconds": MEASUREMENT_LIMIT_S / 4,
         }
-        compiled = point.get("implementation") == "compiled"
+        limit_s = COMPILING_LIMIT_S if point.get("implementation") == "compiled" else MEASUREMENT_LIMIT_S
         try:
-            answer = self.worker.send_request(request, COMPILING_LIMIT_S if compiled else MEASUREMENT_LIMIT_S)
+            answer = self.worker.send_request(request, limit_s)
         except WorkerFailed as error:
             answer = {"failed": str(error)}
         self.measurements += 1
-        self.others += [float(answer["others"])] if "others" in answer else []
+        self.other_loads += [float(answer["others"])] if "others" in answer else []
         if "wrong" in answer:
             answer = {"failed": f"wrong values: {answer['wrong']}"}
         elif "error" in answer:
             answer = {"failed": answer["error"]}
         if "failed" in answer:
-            self.tell(f"  {describe_choice(point, operator.space.default)}: discarded, {answer['failed']}")
+            self.print_progress(f"  {describe_choice(point, operator.space.default)}: discarded, {answer['failed']}")
         if not confirming:
             journal.append(point, answer)
         return answer
 
     def list_neighbours(self, signature: Signature) -> list[Choice]:
         """Return up to NEIGHBOURS choices of operators of the same kind, those with the most equal fields first."""
-        entries = [
-            entry
-            for entry in self.bank.read(self.fingerprint).entries.values()
-            if entry.signature.kind == signature.kind and not entry.is_default
-        ]
+        stored = self.bank.read(self.fingerprint).entries.values()
+        entries = [row for row in stored if row.signature.kind == signature.kind and not row.is_default]
         fields = set(signature.fields)
         entries.sort(key=lambda entry: (-len(fields & set(entry.signature.fields)), entry.signature.key))
         return [entry.choice for entry in entries[:NEIGHBOURS]]

@@ -1,4 +1,4 @@
-"""The process that measures: requests as lines of JSON on standard input, answers on the original standard output.
+"""The process that measures: it reads requests as lines of JSON from stdin and answers on the original stdout.
 
 A variant that crashes or hangs ends this process and nothing else; `workers.py` starts the next one. On Linux this
 process is killed when the process that started it ends.
@@ -18,12 +18,13 @@ from viaduct.errors import ViaductError
 
 Answer = dict[str, Any]
 Handler = Callable[[dict[str, Any]], Answer]
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1  # of Linux' prctl: the signal that this process gets when its parent ends
 
 
 def serve(handlers: Mapping[str, Handler]) -> None:
-    """Answer requests until standard input ends; all other output of the process goes to standard error."""
-    end_with_parent()
+    """Answer requests until stdin ends; a request's "do" names its handler. All other output goes to stderr."""
+    if sys.platform == "linux":  # the process may hang over a request, and not see that stdin has ended
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -40,18 +41,12 @@ def answer(handlers: Mapping[str, Handler], request: dict[str, Any]) -> Answer:
     except ViaductError as error:
         return {"refused": error.what, "hints": list(error.hints)}
     except Exception as error:
-        # A variant may fail in any way that a library knows: that is a result of the measurement.
+        # A variant may raise any exception of a library: that is the result of its measurement.
         lines = str(error).strip().splitlines() or [""]
         return {"error": f"{type(error).__name__}: {lines[0][:200]}"}
 
 
-def end_with_parent() -> None:
-    """Ask the operating system to kill this process when its parent ends: it may hang and read no input."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-class Measuring:
+class OperatorRequests:
     """Handlers of the requests about single operators."""
 
     def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
@@ -63,7 +58,10 @@ class Measuring:
         return {"measure": self.measure}
 
     def measure(self, request: dict[str, Any]) -> Answer:
-        """Check a candidate's values, then race it against the default and the best so far."""
+        """Check a candidate's values, then race it against the default and the incumbent, the best point so far.
+
+        The race ends when it is known whether the candidate is faster than the incumbent.
+        """
         from viaduct.tuning.signature import decode_signature
 
         signature = decode_signature(request["signature"])
@@ -77,11 +75,11 @@ class Measuring:
             points["incumbent"], rival = incumbent, "incumbent"
         if candidate == default:
             points.pop("candidate")
-        decide = ("candidate", rival) if "candidate" in points else ("default", "default")
+        compared = ("candidate", rival) if "candidate" in points else ("default", "default")
         race = self.bench.race(
-            signature, points, decide, request["fewest"], request["most"], seconds=float(request["seconds"])
+            signature, points, compared, request["fewest"], request["most"], seconds=float(request["seconds"])
         )
-        name = decide[0]
+        name = compared[0]
         return {
             "us": race.median_us(name),
             "default_us": race.median_us("default"),
@@ -90,5 +88,5 @@ class Measuring:
             "beats_incumbent": race.is_faster(name, rival),
             "beats_default": race.is_faster(name, "default"),
             "turns": len(race.times_us[name]),
-            "others": race.others,
+            "others": race.other_load,
         }

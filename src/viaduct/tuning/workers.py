@@ -1,4 +1,4 @@
-"""Starts the process that measures, limits the time of each request, and starts another process if it dies."""
+"""The measuring process (worker.py) as its parent sees it: start it, limit the time of each request, restart it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from viaduct.errors import ViaductError
 
-PAUSE_S = 0.2
+POLL_S = 0.2  # between two looks at the time limit and at signals
 
 
 class Interrupted(Exception):
@@ -45,8 +45,7 @@ class Worker:
             process.stdin.flush()
         except OSError:
             raise WorkerFailed(self.describe_end()) from None
-        line = self.wait_for_line(process, time.monotonic() + seconds, seconds)
-        answer = json.loads(line)
+        answer = json.loads(self.wait_for_line(process, seconds))
         if "refused" in answer:
             raise ViaductError(answer["refused"], *answer["hints"])
         return dict(answer)
@@ -59,20 +58,21 @@ class Worker:
             )
         return self.process
 
-    def wait_for_line(self, process: subprocess.Popen[bytes], end: float, seconds: float) -> bytes:
+    def wait_for_line(self, process: subprocess.Popen[bytes], seconds: float) -> bytes:
+        """Return the next line of the process; raise WorkerFailed after `seconds`, Interrupted if that is asked for."""
         assert process.stdout is not None
-        descriptor, collected = process.stdout.fileno(), b""
+        descriptor, collected, end = process.stdout.fileno(), b"", time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
             while True:
                 if self.is_interrupted():
                     self.stop()
                     raise Interrupted
-                if selector.select(PAUSE_S):
-                    part = os.read(descriptor, 1 << 16)
-                    if not part:
+                if selector.select(POLL_S):
+                    chunk = os.read(descriptor, 1 << 16)
+                    if not chunk:
                         raise WorkerFailed(self.describe_end())
-                    collected += part
+                    collected += chunk
                     if collected.endswith(b"\n"):
                         return collected
                 elif time.monotonic() > end:

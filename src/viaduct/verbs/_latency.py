@@ -1,4 +1,4 @@
-"""`viaduct evaluate --latency`: how long answers take, as a table or as JSON."""
+"""`viaduct evaluate --latency`: duration of calls by batch size, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ BATCHES, WARM_UP, REPEATS = "1,8,64", 100, 300
 
 
 def refuse_scoring_flags(every: bool, data: Path | None, recompute: int, save: Path | None) -> None:
-    """Refuse what only scoring uses."""
-    for flag, given in {"--all": every, "--data": data, "--recompute-batch-norm": recompute, "--save": save}.items():
-        if given:
+    """Refuse flags that have no meaning with --latency."""
+    for flag, value in {"--all": every, "--data": data, "--recompute-batch-norm": recompute, "--save": save}.items():
+        if value:
             raise BadValue(f"{flag}: --latency scores nothing.", "Leave one of them out.")
 
 
 def refuse_latency_flags(batch: str | None, warm_up: int | None, repeats: int | None) -> None:
-    """Refuse what only --latency uses."""
-    for flag, given in {"--batch": batch, "--warm-up": warm_up, "--repeats": repeats}.items():
-        if given is not None:
+    """Refuse flags that have no meaning without --latency."""
+    for flag, value in {"--batch": batch, "--warm-up": warm_up, "--repeats": repeats}.items():
+        if value is not None:
             raise BadValue(f"{flag} is for --latency, which is not given.", f"Add --latency, or leave {flag} out.")
 
 
@@ -45,14 +45,14 @@ def show_latency(
     from viaduct.handover.latency import measure_latency, read_batches
 
     batches, sample = read_batches(BATCHES if batch is None else batch), draw_sample(classifier, device, precision)
-    calls_before, calls = WARM_UP if warm_up is None else warm_up, REPEATS if repeats is None else repeats
+    warm_up, repeats = WARM_UP if warm_up is None else warm_up, REPEATS if repeats is None else repeats
     rows, effects = [], []
-    for count in batches:
-        engine = build_engine(classifier, device=device, precision=precision, batch=count)
+    for size in batches:
+        engine = build_engine(classifier, device=device, precision=precision, batch=size)
         if engine.folded:
             effects.append(measure_effect(engine, sample))
-        rows.append(measure_latency(engine, count, warm_up=calls_before, repeats=calls))
-    effect = max(effects, key=lambda effect: (math.isnan(effect.largest), effect.largest), default=None)
+        rows.append(measure_latency(engine, size, warm_up=warm_up, repeats=repeats))
+    effect = max(effects, key=lambda effect: (math.isnan(effect.largest), effect.largest), default=None)  # NaN first
     facts = {
         "network": classifier.name,
         "size": classifier.size,
@@ -75,8 +75,8 @@ def print_latency(rows: list[dict[str, Any]]) -> None:
     from viaduct.terminal import figure_columns, print_table
 
     columns = ["mean_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms"]
-    heads = ("batch", "images/s", "mean ms", "p50", "p90", "p95", "p99", "calls", "after warm-up of")
-    table = Table(*figure_columns(*heads), box=None)
+    headings = ("batch", "images/s", "mean ms", "p50", "p90", "p95", "p99", "calls", "after warm-up of")
+    table = Table(*figure_columns(*headings), box=None)
     for row in rows:
         times = ["-" if row[name] is None else f"{row[name]:.3f}" for name in columns]
         table.add_row(

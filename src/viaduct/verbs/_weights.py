@@ -1,4 +1,7 @@
-"""What every verb that takes trained weights shares: a run, one of its checkpoints, or a file with --recipe."""
+"""Arguments, flags and loading shared by the verbs that take trained weights (evaluate, predict, export, serve).
+
+Weights are a run, one of its checkpoints, or a file from elsewhere, which needs --recipe.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from viaduct.recipes import Loaded
     from viaduct.weights.torch_names import Match
 
-TRAINING_FLAG = "--init-exclude"
+TRAINING_FLAG = "--init-exclude"  # errors of training advise it; the verbs here do not have it
 WeightsArgument = Annotated[
     Path,
     typer.Argument(
@@ -73,9 +76,9 @@ def open_classifier(
     ema: bool | None = None,
     labels: Path | None = None,
 ) -> Classifier:
-    """Return the trained classifier that the flags of a verb mean; notes about it go to stderr."""
-    found = find_run(weights, step)
-    if found is None:
+    """Load the trained classifier that a verb's flags describe; print notes about it to stderr."""
+    run_and_step = find_run(weights, step)
+    if run_and_step is None:
         loaded = load_recipe(weights, recipe, settings, classes, None, step, None)
         from viaduct.handover.classifier import open_weights_file
         from viaduct.handover.outputs import match_outputs
@@ -84,20 +87,21 @@ def open_classifier(
             loaded, note = match_outputs(weights, loaded)
             if note:
                 print(note, file=sys.stderr)
-        with advising_recipe(weights, loaded):
+        with advise_on_mismatch(weights, loaded):
             classifier = open_weights_file(weights, loaded, ema=ema, labels=labels)
     else:
         refuse_flags(settings, classes, ema)
         from viaduct.handover.classifier import open_run
 
-        classifier = open_run(found[0], step=found[1], file=Path(recipe) if recipe else None, labels=labels)
+        run, step = run_and_step
+        classifier = open_run(run, step=step, file=Path(recipe) if recipe else None, labels=labels)
     for note in classifier.notes:
         print(note, file=sys.stderr)
     return classifier
 
 
 def find_run(path: Path, step: int | None) -> tuple[Path, int | None] | None:
-    """Return the run and step that a path means; None if it is no run."""
+    """Return (run, step) if the path is a run or a checkpoint in one, else None. A checkpoint's own step wins."""
     if (path / "recipe.json").is_file():
         return path, step
     if (path / "manifest.json").is_file() and (path.parent.parent / "recipe.json").is_file():
@@ -107,7 +111,7 @@ def find_run(path: Path, step: int | None) -> tuple[Path, int | None] | None:
 
 
 def refuse_flags(settings: list[str] | None, classes: int | None, ema: bool | None) -> None:
-    """Refuse what a run's own record decides."""
+    """Refuse flags whose values a run has stored."""
     for flag, value in (("--set", settings), ("--classes", classes), ("--ema", ema)):
         if value not in (None, []):
             raise BadValue(f"{flag}: a run is measured with the recipe that it keeps.", "Leave it out.")
@@ -122,9 +126,9 @@ def load_recipe(
     step: int | None,
     data: Path | None,
 ) -> Loaded:
-    """Return the recipe, changed as asked, by which weights that no run of ours trained are measured."""
+    """Return the recipe for weights that are not in a run: --recipe, with --set, --classes and --precision applied."""
     from viaduct.recipes._classes import match_classes
-    from viaduct.verbs.train import merge_changes, resolve_recipe
+    from viaduct.verbs._recipe_changes import merge_changes, resolve_recipe
 
     if weights.is_dir() and (weights.parent / "recipe.json").is_file():
         raise BadValue(f"{weights} is a folder of the run {weights.parent}.", f"Give the run itself: {weights.parent}")
@@ -137,17 +141,19 @@ def load_recipe(
     flags = {"classes": ("data.classes", classes), "precision": ("precision.compute", precision)}
     changes = merge_changes({name: (path, str(value)) for name, (path, value) in flags.items() if value}, settings)
     loaded, _ = resolve_recipe(recipe, None, changes)
-    given, note = "data.classes" in dict(changes), ""
-    if not given or not has_room(loaded, data):  # weights may have more classes than the images that measure them
-        loaded, note = match_classes(loaded, data, given, shift_given="data.label_shift" in dict(changes))
+    changed_fields = dict(changes)
+    is_given = "data.classes" in changed_fields
+    if is_given and has_enough_outputs(loaded, data):  # a network may have more outputs than the data have classes
+        return loaded
+    loaded, note = match_classes(loaded, data, is_given, shift_given="data.label_shift" in changed_fields)
     if note:
         print(note, file=sys.stderr)
     return loaded
 
 
 @contextmanager
-def advising_recipe(weights: Path, loaded: Loaded) -> Iterator[None]:
-    """Say what to change where the weights do not fit the given recipe: their names, the classes, or the recipe."""
+def advise_on_mismatch(weights: Path, loaded: Loaded) -> Iterator[None]:
+    """Replace the hints of an error about weights that do not fit the recipe by advice for the verbs of this module."""
     try:
         yield
     except BadData as error:
@@ -159,9 +165,9 @@ def advising_recipe(weights: Path, loaded: Loaded) -> Iterator[None]:
 
 
 def advise_same_network(weights: Path, loaded: Loaded) -> list[str]:
-    """Say how weights become those of the recipe's network: under its names, or with their number of classes.
+    """Return advice for weights of the recipe's network with other tensor names or another number of classes.
 
-    Nothing where they are of another network, or the network is a function of the recipe's.
+    Empty if the weights belong to another network, or if the recipe builds its network by a function.
     """
     from viaduct.weights.stored import open_weights
     from viaduct.weights.torch_import import has_own_names, match_network
@@ -185,13 +191,14 @@ def advise_same_network(weights: Path, loaded: Loaded) -> list[str]:
 
 
 def describe_names(match: Match) -> str:
+    """Return what distinguishes the tensors' names from the network's own, for the advice on a mismatch."""
     from viaduct.weights.torch_names import TORCHVISION
 
     return TORCHVISION if match.names == TORCHVISION else "a prefix before their names"
 
 
-def has_room(loaded: Loaded, data: Path | None) -> bool:
-    """Return True if the network has an output for every class that the data name."""
+def has_enough_outputs(loaded: Loaded, data: Path | None) -> bool:
+    """Return True if the network has an output for every class that the data's labels.txt names."""
     from viaduct.data.records import Records
 
     source = loaded.recipe.data
@@ -200,7 +207,7 @@ def has_room(loaded: Loaded, data: Path | None) -> bool:
 
 
 def advise_recipe(weights: Path) -> list[str]:
-    """Say what weights look like and which recipes are for such a network; nothing where there are none."""
+    """Return advice on which recipes fit the network that the weights seem to belong to."""
     from viaduct import recipes
     from viaduct.weights.stored import open_weights
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from viaduct.terminal import print_note
-from viaduct.verbs.train import merge_changes
+from viaduct.verbs._recipe_changes import merge_changes
 
 if TYPE_CHECKING:
     from viaduct.benching.peers import Peer
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from viaduct.recipes import Loaded, Recipe
 
 CPU_BATCH = 8
-FLAGS = {"data.global_batch": "batch", "data.size": "size", "precision.compute": "precision"}  # field -> its flag
+FLAGS = {"data.global_batch": "batch", "data.size": "size", "precision.compute": "precision"}  # field -> flag
 
 
 def main(
@@ -34,19 +34,22 @@ def main(
         str | None, typer.Option(help="auto, fp32, bf16, fp16, or a level O0 to O3.", show_default="the recipe's")
     ] = None,
     mode: Annotated[
-        Literal["eager", "graph"] | None, typer.Option(help="Graph: compiled.", show_default="the recipe's")
+        Literal["eager", "graph"] | None, typer.Option(help="eager, or graph: compiled.", show_default="the recipe's")
     ] = None,
     compile: Annotated[
         Literal["auto", "regional", "whole", "off"] | None,
-        typer.Option(help="In graph mode: what is compiled.", show_default="the recipe's"),
+        typer.Option(help="In graph mode: what to compile.", show_default="the recipe's"),
     ] = None,
     kernels: Annotated[
-        Literal["auto", "on", "off"] | None, typer.Option(help="Kernels of our own.", show_default="the recipe's")
+        Literal["auto", "on", "off"] | None,
+        typer.Option(help="Own kernels.", show_default="the recipe's"),
     ] = None,
     sink: Annotated[
         int | None,
         typer.Option(
-            help="So many steps at a time without returning to the host.", min=0, show_default="20 on a card, else 0"
+            help="Steps executed on the device at a time; 0: return to the host after each.",
+            min=0,
+            show_default="20 on a card, else 0",
         ),
     ] = None,
     settings: Annotated[
@@ -54,10 +57,10 @@ def main(
         typer.Option("--set", help="Change any field of the recipe; may be repeated.", metavar="FIELD=VALUE"),
     ] = None,
     data: Annotated[
-        Path, typer.Option(help="synthetic: noise on the device, no files; or where the recipe's data lie.")
+        Path, typer.Option(help="synthetic: noise on the device, no files; or the folder of the recipe's data.")
     ] = Path("synthetic"),
     steps: Annotated[
-        int | None, typer.Option(help="Steps in a window.", min=1, show_default="20; 2 on the CPU")
+        int | None, typer.Option(help="Steps of each timed window.", min=1, show_default="20; 2 on the CPU")
     ] = None,
     windows: Annotated[int | None, typer.Option(help="Timed windows.", min=1, show_default="7; 3 on the CPU")] = None,
     warmup: Annotated[
@@ -66,8 +69,8 @@ def main(
     peer: Annotated[
         str | None,
         typer.Option(
-            help="Whom to measure too: torchvision, timm, plain (our network in a plain loop), or all.",
-            show_default="nobody",
+            help="Also measure: torchvision, timm, plain (our network in a plain loop), or all.",
+            show_default="none",
         ),
     ] = None,
     way: Annotated[
@@ -78,40 +81,40 @@ def main(
         ),
     ] = None,
     starts: Annotated[
-        bool, typer.Option("--starts", help="Also from the start of a process to its first step, each in its own.")
+        bool, typer.Option("--starts", help="Also measure the time from process start to first step, in new processes.")
     ] = False,
-    profile: Annotated[bool, typer.Option(help="Look where the time goes, after the timed windows.")] = True,
-    repeat: Annotated[int, typer.Option(help="Do the whole measurement so many times.", min=1)] = 1,
-    json: Annotated[Path | None, typer.Option(help="Write the figures here, too.", metavar="FILE")] = None,
+    profile: Annotated[bool, typer.Option(help="Profile some steps after the timed windows.")] = True,
+    repeat: Annotated[int, typer.Option(help="Repeat the whole measurement this many times.", min=1)] = 1,
+    json: Annotated[Path | None, typer.Option(help="Also write the figures to this file.", metavar="FILE")] = None,
 ) -> None:
-    """Measure a recipe's training step: images/s, where the time goes, and what others need for the same work.
+    """Measure a recipe's training step: images/s, where the time goes, and how long other libraries take for the same.
 
-    All that is compared runs in this process, in turns of short windows; the figures are medians. A peer that is not
-    installed, or has no such network, is named and left out.
+    All variants run in this process, alternating in short windows; the figures are medians. A peer that is not
+    installed, or does not have the network, is named and left out.
     """
-    given = dict(locals())
+    options = dict(locals())
     try:
-        run_bench(given)
+        run_bench(options)
     except KeyboardInterrupt:
         print_note("Interrupted: nothing was written.")
         raise typer.Exit(130) from None
 
 
-def run_bench(given: dict[str, Any]) -> None:
+def run_bench(options: dict[str, Any]) -> None:
     """Load the recipe with its changes and measure it."""
     from viaduct.recipes import load
 
-    loaded = load(given["recipe"])
-    loaded = replace(loaded, recipe=change_recipe(loaded.recipe, given))
+    loaded = load(options["recipe"])
+    loaded = replace(loaded, recipe=change_recipe(loaded.recipe, options))
     # torch is imported from here on: mistakes above are answered at once.
     from viaduct.benching.record import check_json_path
 
-    if given["json"]:
-        check_json_path(given["json"])
-    measure(loaded, given)
+    if options["json"]:
+        check_json_path(options["json"])
+    measure(loaded, options)
 
 
-def measure(loaded: Loaded, given: dict[str, Any]) -> None:
+def measure(loaded: Loaded, options: dict[str, Any]) -> None:
     """Measure the recipe and its peers, print and store the figures."""
     import tempfile
 
@@ -124,69 +127,80 @@ def measure(loaded: Loaded, given: dict[str, Any]) -> None:
     from viaduct.benching.table import print_record
     from viaduct.training.networks import apply_source_settings
 
-    names = peers.parse_names(given["peer"], peers.NAMES, "peer") if given["peer"] is not None else []
-    device, torch_device = devices.pick(given["device"])
-    modes = peers.select_modes(given["way"], torch_device.type)
-    if given["way"] is not None and not names:
-        print_note(f"--way {given['way']} has no say without --peer: it is how peers run.")
-    recipe = apply_source_settings(loaded.recipe, keep_size=given["size"] is not None or loaded.file is not None)
-    recipe = fix_sink(shrink_batch_on_cpu(recipe, torch_device.type, given["batch"]), device)
+    names = peers.parse_names(options["peer"], peers.NAMES, "peer") if options["peer"] is not None else []
+    device, torch_device = devices.pick(options["device"])
+    modes = peers.select_modes(options["way"], torch_device.type)
+    if options["way"] is not None and not names:
+        print_note(f"--way {options['way']} has no effect without --peer: it is how peers run.")
+    recipe = apply_source_settings(loaded.recipe, keep_size=options["size"] is not None or loaded.file is not None)
+    recipe = fix_sink(shrink_batch_on_cpu(recipe, torch_device.type, options["batch"]), device)
     lengths = Lengths.of(
-        torch_device.type, fixed_length(recipe), given["steps"], given["windows"], given["warmup"], given["profile"]
+        torch_device.type,
+        fixed_length(recipe),
+        options["steps"],
+        options["windows"],
+        options["warmup"],
+        options["profile"],
     )
     with tempfile.TemporaryDirectory() as scratch:
-        setting = Setting(recipe, given["data"], device, torch_device, Path(scratch))
+        setting = Setting(recipe, options["data"], device, torch_device, Path(scratch))
         setting.check_supported()
-        found, unavailable = peers.find(names, modes, recipe)
+        available, unavailable = peers.find(names, modes, recipe)
         started = (
-            measure_separate_starts(str(loaded.file or loaded.name), recipe, given, found) if given["starts"] else None
+            measure_separate_starts(str(loaded.file or loaded.name), recipe, options, available)
+            if options["starts"]
+            else None
         )
-        outcomes = [measure_once(setting, found, unavailable, lengths, print_note) for _ in range(given["repeat"])]
+        outcomes = [
+            measure_once(setting, available, unavailable, lengths, print_note) for _ in range(options["repeat"])
+        ]
     record = make_record(loaded.name, setting, lengths, outcomes, build_command(), started)
-    written = None
+    written_to = None
     try:
-        if given["json"]:  # before the table is printed: stdout may be closed
-            write_record(given["json"], record)
-            written = given["json"]
+        if options["json"]:  # before the table is printed: stdout may be closed
+            write_record(options["json"], record)
+            written_to = options["json"]
     finally:
-        print_record(record, written)
+        print_record(record, written_to)
 
 
-def measure_separate_starts(recipe_name: str, recipe: Recipe, given: dict[str, Any], found: list[Peer]) -> StartResults:
+def measure_separate_starts(
+    recipe_name: str, recipe: Recipe, options: dict[str, Any], peers: list[Peer]
+) -> StartResults:
     """Measure the start of ours and of each peer in separate processes, with the same recipe and changes."""
     from viaduct.benching.starts import StartRequest, measure_starts
 
-    small = [("accumulate", str(recipe.accumulate)), ("data.global_batch", str(recipe.data.global_batch))]
-    request = StartRequest(recipe_name, collect_changes(given) + small, given["device"], str(given["data"]))
+    batch = [("accumulate", str(recipe.accumulate)), ("data.global_batch", str(recipe.data.global_batch))]
+    request = StartRequest(recipe_name, collect_changes(options) + batch, options["device"], str(options["data"]))
     requests = [
         ("viaduct", request),
-        *((peer.title, replace(request, peer=peer.name, mode=peer.mode)) for peer in found),
+        *((peer.title, replace(request, peer=peer.name, mode=peer.mode)) for peer in peers),
     ]
     return measure_starts(requests, print_note)
 
 
-def change_recipe(recipe: Recipe, given: dict[str, Any]) -> Recipe:
+def change_recipe(recipe: Recipe, options: dict[str, Any]) -> Recipe:
     """Return the recipe with the flags applied, each checked as `viaduct train` checks it."""
     from viaduct.recipes._fields import override
 
-    for path, text in collect_changes(given):
+    for path, text in collect_changes(options):
         recipe = override(recipe, path, text)
     return recipe
 
 
-def collect_changes(given: dict[str, Any]) -> list[tuple[str, str]]:
+def collect_changes(options: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the recipe fields that flags change, with the flags' values."""
     fields = {
-        "data.global_batch": given["batch"],
-        "data.size": given["size"],
-        "precision.compute": given["precision"],
-        "mode": given["mode"],
-        "compile": given["compile"],
-        "kernels": given["kernels"],
-        "sink": given["sink"],
+        "data.global_batch": options["batch"],
+        "data.size": options["size"],
+        "precision.compute": options["precision"],
+        "mode": options["mode"],
+        "compile": options["compile"],
+        "kernels": options["kernels"],
+        "sink": options["sink"],
     }
     flags = {FLAGS.get(path, path): (path, str(value)) for path, value in fields.items() if value is not None}
-    return merge_changes(flags, given["settings"])
+    return merge_changes(flags, options["settings"])
 
 
 def shrink_batch_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
@@ -197,7 +211,7 @@ def shrink_batch_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
 
 
 def build_command() -> str:
-    """Return the command that repeats the measurement, without the file that gets the figures."""
+    """Return the command line without --json."""
     arguments = sys.argv[1:]
     repeated = [
         argument

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from viaduct.errors import BadValue
 from viaduct.rehearsal import limits
 from viaduct.signals import stop_signals
 from viaduct.verbs.rehearse import (
@@ -38,9 +37,9 @@ def main(
     ],
     arguments: Arguments = None,
     to: Annotated[Literal["npu", "mlu"], typer.Option(help="The accelerator.")] = "npu",
-    out: Annotated[Path, typer.Option(help="The migrated copy, both runs and the report go there.")] = Path("carried"),
+    out: Annotated[Path, typer.Option(help="Folder for migrated copy, runs and report.")] = Path("carried"),
     force: Annotated[
-        bool, typer.Option("--force", help="Though --out is there: the old one is kept beside it, as OUT.1.")
+        bool, typer.Option("--force", help="If --out exists, rename the old folder to OUT.1 first.")
     ] = False,
     entry: Annotated[
         str, typer.Option(help="The script that is started.", metavar="FILE", show_default="found if only one can be")
@@ -58,14 +57,15 @@ def main(
             show_default=False,
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(help="Training steps that are compared.", min=1, metavar="N")] = 20,
+    steps: Annotated[int, typer.Option(help="Number of training steps to compare.", min=1, metavar="N")] = 20,
     ranks: Ranks = 1,
-    seed: Annotated[int, typer.Option(help="Of Python, NumPy and the framework, on both sides.", min=0)] = 7,
+    seed: Annotated[int, typer.Option(help="Seed of Python, NumPy and the framework, on both sides.", min=0)] = 7,
     limits_mode: Annotated[
-        limits.Mode, typer.Option("--limits", help="What the card's documented limits do to the migrated script.")
+        limits.Mode,
+        typer.Option("--limits", help="What happens where the migrated script meets a documented limit of the card."),
     ] = "error",
     limit: OneLimit = None,
-    timeout: Annotated[float, typer.Option(help="Seconds for each run; 0: no limit.", min=0)] = 600.0,
+    timeout: Annotated[float, typer.Option(help="Time limit of each run in seconds; 0: none.", min=0)] = 600.0,
     memory: Memory = None,
     fake_data: FakeData = False,
     framework: Framework = None,
@@ -73,14 +73,15 @@ def main(
     module: Module = False,
     step_at: StepAtOption = "",
     distributed: Annotated[
-        bool, typer.Option("--distributed", help="Migrate for several devices; with --ranks it is so anyway.")
+        bool, typer.Option("--distributed", help="Migrate for several devices; --ranks above 1 implies it.")
     ] = False,
     precision: Annotated[
         str, typer.Option(help="precision_mode, or a mode of precision_mode_v2.", metavar="MODE", show_default=False)
     ] = "",
     data_parallel: Annotated[
-        str, typer.Option(help="nn.DataParallel: report, unwrap or ddp.", metavar="WAY", show_default="report")
-    ] = "",
+        Literal["report", "unwrap", "ddp"],
+        typer.Option(help="nn.DataParallel: report it, unwrap it, or replace it by DistributedDataParallel."),
+    ] = "report",
     only: Annotated[
         list[str] | None, typer.Option(help="Only this rule; may be repeated.", metavar="RULE", show_default=False)
     ] = None,
@@ -89,15 +90,19 @@ def main(
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(help="Not this file, as in .gitignore; may be repeated.", metavar="PATTERN", show_default=False),
+        typer.Option(
+            help="Do not migrate these files: a pattern of .gitignore; may be repeated.",
+            metavar="PATTERN",
+            show_default=False,
+        ),
     ] = None,
-    lang: Annotated[Literal["en", "zh"], typer.Option(help="The language of findings and limits.")] = "en",
+    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of findings and limits.")] = "en",
 ) -> None:
     """Migrate a script, rehearse the original and the migrated one, compare what they computed, write one report.
 
-    This executes the script, each side twice, on the CPU, with your rights. Each run has a process and a copy of the
-    working folder of its own, and imports from its own tree only; it is not shut in. Exit code 0: agrees. 1: differs.
-    2: could not run, or a wrong flag. 3: not proved, such as an edit that was never executed.
+    This executes the script, each side twice, on the CPU, with your rights. Each run has its own process and its own
+    copy of the working folder, and imports from its own tree only; that is no sandbox. Exit code 0: agrees. 1: differs.
+    2: could not run, or a wrong flag. 3: not proved, for example because an edit was never executed.
     """
     switches = ",".join([limits_mode, *(limit or [])])
     limits.parse(switches)
@@ -106,7 +111,6 @@ def main(
     from viaduct.migration.options import Options
     from viaduct.rehearsal.project import find_module
 
-    more: dict[str, Any] = {"data_parallel": check_way(data_parallel)} if data_parallel else {}
     options = Options(
         to=to,
         distributed=distributed or ranks > 1,
@@ -115,10 +119,10 @@ def main(
         only=tuple(only or ()),
         skip=tuple(skip or ()),
         exclude=tuple(exclude or ()),
-        **more,
+        data_parallel=data_parallel,
     )
     check_options(options)
-    asked = Request(
+    request = Request(
         source=find_module(str(source)) if module else source,
         module=str(source) if module else "",
         out=out,
@@ -142,13 +146,13 @@ def main(
     )
     from viaduct.carrying.carry import carry
 
-    with interruptible():
-        carried = carry(asked, print_note, finish)
+    with raise_interrupts():
+        carried = carry(request, print_note, finish)
     raise typer.Exit(show(carried))
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def raise_interrupts() -> Iterator[None]:
     """Raise Interrupted on Ctrl-C, SIGTERM and SIGHUP, also between two runs, so that files are cleaned up."""
 
     def interrupt(number: int, frame: Any) -> NoReturn:
@@ -164,19 +168,12 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def check_way(mode: str) -> str:
-    """Refuse an unknown --data-parallel."""
-    if mode not in ("report", "unwrap", "ddp"):
-        raise BadValue(f"--data-parallel {mode}: there is no such way.", "It is report, unwrap or ddp.")
-    return mode
-
-
 def finish(carried: Carried) -> None:
-    """Write record, page and reproducer, and print the verdict."""
+    """Write the record, the page, the reproducer and the speed baseline of a carry."""
     from viaduct.carrying import record, report, reproducer
     from viaduct.carrying.output_folder import BASELINE, COMPARISON, PAGE, RECORD, REPRODUCER
     from viaduct.carrying.speed import write_baseline
-    from viaduct.comparison.pages import write_drift
+    from viaduct.comparison.output import write_drift
     from viaduct.comparison.summary import make_summary
 
     if carried.drift is not None:

@@ -16,35 +16,39 @@ if TYPE_CHECKING:
     from viaduct.comparison.drift import Drift, Options
     from viaduct.comparison.measuring import Measured
 
-WORST = 8  # rows that are printed
+WORST_ROWS = 8  # rows of the printed table
 
 
 def main(
-    left: Annotated[Path, typer.Argument(help="What is doubted, the accelerator's: a dump, or a run.")],
-    right: Annotated[Path, typer.Argument(help="The truth: a dump, or a run.")],
+    left: Annotated[Path, typer.Argument(help="Candidate, from the accelerator: a dump, or a run.")],
+    right: Annotated[Path, typer.Argument(help="Reference (golden): a dump, or a run.")],
     out: Annotated[Path | None, typer.Option(help="Folder for drift.csv, report.html and summary.json.")] = None,
     graph: Annotated[
-        Path | None, typer.Option(help="The left side's compiled graph: ge_proto_…_Build.txt, or JSON.")
+        Path | None, typer.Option(help="Compiled graph of the candidate: ge_proto_…_Build.txt, or JSON.")
     ] = None,
-    graph_right: Annotated[Path | None, typer.Option(help="The right side's, where it is an NPU dump too.")] = None,
-    rules: Annotated[Path | None, typer.Option(help="A file that says which name belongs to which.")] = None,
+    graph_right: Annotated[
+        Path | None, typer.Option(help="Compiled graph of the reference, if that is an NPU dump too.")
+    ] = None,
+    rules: Annotated[Path | None, typer.Option(help="File that maps names of one side to names of the other.")] = None,
     steps: Annotated[str | None, typer.Option(help="Only these steps: 0,5,10-12.", show_default="all")] = None,
-    only: Annotated[str, typer.Option(help="Only operators called like this: 'layer3.*'.")] = "",
-    cosine: Annotated[float | None, typer.Option(help="Least cosine similarity; replaces the defaults.")] = None,
-    euclid: Annotated[float | None, typer.Option(help="Largest relative Euclidean distance; replaces them.")] = None,
-    max_abs: Annotated[float | None, typer.Option(help="Largest absolute error; replaces them.")] = None,
+    only: Annotated[str, typer.Option(help="Only operators with matching names: 'layer3.*'.")] = "",
+    cosine: Annotated[float | None, typer.Option(help="Smallest accepted cosine similarity.")] = None,
+    euclid: Annotated[float | None, typer.Option(help="Largest accepted relative Euclidean distance.")] = None,
+    max_abs: Annotated[float | None, typer.Option(help="Largest accepted absolute error.")] = None,
     kld: Annotated[str, typer.Option(help="How zeros count in the KL divergence: book or floored.")] = "book",
     explain: Annotated[
-        bool, typer.Option("--explain", help="First divergence, its inputs, likely cause, what to try.")
+        bool, typer.Option("--explain", help="Show the first divergence, its inputs, the likely cause, what to try.")
     ] = False,
-    workers: Annotated[int | None, typer.Option(help="Processes that measure.", show_default="one a core")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON, and nothing else.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds other things.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes that compare tensors.", show_default="one for each core")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that contains other files.")] = False,
 ) -> None:
-    """Find the first operator where two dumps part ways; exit 0: they agree, 1: they do not, 2: could not compare.
+    """Find the first operator where two dumps differ. Exit code 0: within thresholds, 1: they differ, 2: not compared.
 
-    Thresholds depend on the dtype unless --cosine, --euclid or --max-abs are given; then only those count. Of two runs
-    without dumps the loss curves are compared.
+    Thresholds depend on the data type. If --cosine, --euclid or --max-abs is given, only the given ones count. If both
+    sides are runs and not both have a dump, their loss curves are compared.
     """
     from viaduct.comparison.curves import has_curve
     from viaduct.comparison.output import check_output_folder
@@ -69,7 +73,7 @@ def choose_thresholds(
     kld: str,
     workers: int | None,
 ) -> Options:
-    """Return the thresholds of the flags, checked."""
+    """Check the flags and return them as options of the comparison."""
     from viaduct.comparison.drift import Options
     from viaduct.comparison.naming import parse_steps
     from viaduct.comparison.thresholds import thresholds_from_flags
@@ -78,7 +82,7 @@ def choose_thresholds(
     for flag, value, low, high in zip(
         ("cosine", "euclid", "max-abs"), limits, (-1, 0, 0), (1, math.inf, math.inf), strict=True
     ):
-        if value is not None and not (low <= value <= high and math.isfinite(value)):  # NaN is not within
+        if value is not None and not (low <= value <= high and math.isfinite(value)):
             raise BadValue(
                 f"--{flag} is {value}.", f"Give a number from {low}" + (f" to {high}." if high == 1 else " on.")
             )
@@ -96,10 +100,10 @@ def choose_thresholds(
 def compare_dumps(left: Path, right: Path, options: Options, out: Path | None, explain: bool, as_json: bool) -> int:
     """Compare two dumps; return the exit code."""
     from viaduct.comparison.drift import compare
-    from viaduct.comparison.pages import write_drift
+    from viaduct.comparison.output import write_drift
     from viaduct.comparison.summary import make_summary
 
-    drift = compare(left, right, options, progress)
+    drift = compare(left, right, options, track_progress)
     record = make_summary(drift)
     if out is not None:
         write_drift(drift, record, out)
@@ -110,37 +114,37 @@ def compare_dumps(left: Path, right: Path, options: Options, out: Path | None, e
     return drift.exit_code
 
 
-def progress(found: Iterable[Measured], total: int) -> Iterable[Measured]:
-    """Show a progress bar on stderr if it is a terminal."""
+def track_progress(measured: Iterable[Measured], total: int) -> Iterable[Measured]:
+    """Pass measured tensors on; show a progress bar if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import track
 
     console = Console(stderr=True)
-    return track(found, "comparing", total=total, console=console, transient=True, disable=not console.is_terminal)
+    return track(measured, "comparing", total=total, console=console, transient=True, disable=not console.is_terminal)
 
 
 def print_drift(drift: Drift, out: Path | None, explain: bool) -> None:
     """Print counts, the worst tensors and the explanation."""
-    from viaduct.comparison.text_report import counts_table, explanation_text, worst_table
+    from viaduct.comparison.text_report import describe_explanation, make_counts_table, make_worst_table
     from viaduct.terminal import make_console, print_table
 
-    talk, console = make_console(stderr=True), make_console()
+    note_console, console = make_console(stderr=True), make_console()
     for note in drift.notes:
-        print_text(talk, f"note: {note}")
-    print_table(counts_table(drift), console)
-    worst = worst_table(drift, WORST)
+        print_text(note_console, f"note: {note}")
+    print_table(make_counts_table(drift), console)
+    worst = make_worst_table(drift, WORST_ROWS)
     if worst is not None:
         print_table(worst, console)
-    print_text(console, explanation_text(drift, explain))
+    print_text(console, describe_explanation(drift, explain))
     if out is not None:
         print_text(console, f"{out / 'report.html'} shows all of it; {out / 'drift.csv'} has the rows.")
 
 
 def print_text(console: Console, text: str) -> None:
     """Print a text without breaking its lines."""
-    from viaduct.comparison.text_report import printable
+    from viaduct.comparison.text_report import escape_unprintable
 
-    console.print(printable(text), soft_wrap=True)
+    console.print(escape_unprintable(text), soft_wrap=True)
 
 
 def compare_runs(left: Path, right: Path, out: Path | None, as_json: bool) -> int:
@@ -149,7 +153,7 @@ def compare_runs(left: Path, right: Path, out: Path | None, as_json: bool) -> in
     from viaduct.comparison.curves_page import write_curves_report
     from viaduct.comparison.output import write_output
     from viaduct.comparison.summary import make_curve_summary
-    from viaduct.comparison.text_report import sentence
+    from viaduct.comparison.text_report import capitalise
     from viaduct.terminal import make_console
 
     curves = compare_curves(left, right)
@@ -159,9 +163,9 @@ def compare_runs(left: Path, right: Path, out: Path | None, as_json: bool) -> in
     if as_json:
         print(json.dumps(record, indent=1))
     else:
-        talk = make_console(stderr=True)
-        print_text(talk, "Not both runs have a dump; their loss curves are compared.")
+        note_console = make_console(stderr=True)
+        print_text(note_console, "Not both runs have a dump; their loss curves are compared.")
         for note in curves.notes:
-            print_text(talk, f"note: {note}")
-        print_text(make_console(), sentence(curves.headline))
+            print_text(note_console, f"note: {note}")
+        print_text(make_console(), capitalise(curves.headline))
     return curves.exit_code

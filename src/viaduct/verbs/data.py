@@ -17,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Build, fetch, index, check, look at and measure training data.",
+    help="Build, fetch, index, check, show and measure training data.",
 )
 Records = Annotated[Path, typer.Argument(help="A folder of train-?????-of-????? and validation-… files.")]
 # Listed here because importing viaduct.data needs numpy, and --help does not.
@@ -37,33 +37,36 @@ def build(
             help="A folder per class in a folder, a CSV of path,label, or MindRecord files.", show_default=False
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the records go.")] = Path("records"),
+    out: Annotated[Path, typer.Option(help="Folder for the records.")] = Path("records"),
     idx: Annotated[
-        tuple[Path, Path] | None, typer.Option(help="Instead: images and labels as MNIST has them.", show_default=False)
+        tuple[Path, Path] | None,
+        typer.Option(help="Instead of a source: files of images and labels in MNIST's format.", show_default=False),
     ] = None,
     idx_validation: Annotated[
         tuple[Path, Path] | None, typer.Option(help="With --idx: the validation pair.", show_default=False)
     ] = None,
     validation_share: Annotated[
         float,
-        typer.Option(help="Set aside of every class, where the source has no validation images; 0: none."),
+        typer.Option(help="Share of each class that becomes validation images, if the source has none; 0: no split."),
     ] = 0.1,
-    shards: Annotated[int | None, typer.Option(help="Training files.", show_default="of about 128 MiB")] = None,
-    seed: Annotated[int, typer.Option(help="Of the shuffle and the setting aside.")] = 0,
-    first_label: Annotated[int, typer.Option(help="1 as in ImageNet's records, or 0.")] = 1,
+    shards: Annotated[
+        int | None, typer.Option(help="Number of training files.", show_default="files of about 128 MiB")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the shuffle and of the split.")] = 0,
+    first_label: Annotated[int, typer.Option(help="Label of the first class: 1 as in ImageNet's records, or 0.")] = 1,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End at a JPEG that is cut short; else it is named.")
+        bool, typer.Option("--strict", help="Stop at a truncated JPEG instead of warning about it.")
     ] = False,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(help="Pass over files of this name, as '*.txt'; may be repeated.", metavar="GLOB"),
+        typer.Option(help="Skip files whose names match, such as '*.txt'; may be repeated.", metavar="GLOB"),
     ] = None,
 ) -> None:
-    """Make sharded TFRecords and labels.txt. A build that was stopped goes on; the result has the same bytes."""
+    """Build sharded TFRecords and labels.txt. An interrupted build is resumed; the result has the same bytes."""
     from viaduct.data.build import build_records
 
-    origin = find_origin(source, idx, idx_validation, ignore or [])
-    with show_progress("images") as on_progress, in_flags(BUILD_FLAGS), explain_interrupt(out):
+    origin = choose_origin(source, idx, idx_validation, ignore or [])
+    with show_progress("images") as on_progress, name_flags_in_errors(BUILD_FLAGS), explain_interrupt(out):
         built = build_records(
             origin,
             out,
@@ -84,49 +87,51 @@ def build(
 @app.command()
 def fetch(
     name: Annotated[str, typer.Argument(help="cifar10 or fashion-mnist.")],
-    out: Annotated[Path, typer.Option(help="Where it goes.")] = Path("data"),
+    out: Annotated[Path, typer.Option(help="Folder for the dataset.")] = Path("data"),
     source: Annotated[
-        str | None, typer.Option("--from", help="Another address, or a file or folder.", show_default=False)
+        str | None, typer.Option("--from", help="Another URL, or a local file or folder.", show_default=False)
     ] = None,
 ) -> None:
-    """Fetch a public set, checksummed. A transfer that broke off goes on where it was."""
-    from viaduct.data.fetch import fetch as get
+    """Download a public dataset and verify its checksums. An interrupted download is resumed."""
+    from viaduct.data.fetch import fetch as fetch_dataset
 
     with show_progress("bytes") as on_progress:
-        folder = get(name, out, source=source, on_progress=lambda done, total: on_progress(done, total or done))
-    print(folder)
+        print(fetch_dataset(name, out, source=source, on_progress=lambda done, total: on_progress(done, total or done)))
 
 
 @app.command()
 def index(
     records: Records,
-    dali: Annotated[bool, typer.Option("--dali", help='Also in DALI\'s form, "offset size" a line.')] = False,
+    dali: Annotated[
+        bool, typer.Option("--dali", help='Also write DALI\'s index files: "offset size" on each line.')
+    ] = False,
     dali_folder: Annotated[
-        Path | None, typer.Option(help="The same into this folder, not beside the records.", show_default=False)
+        Path | None,
+        typer.Option(help="Write DALI's index files to this folder, not beside the records.", show_default=False),
     ] = None,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Even where the index is up to date.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild an index that is up to date.")] = False,
 ) -> None:
-    """Index each file for random access. Training does it by itself on first use."""
+    """Index each file for random access. Training does this itself on first use."""
     from viaduct.data.index import index_records
 
     with show_progress("files") as on_progress:
-        done = index_records(records, dali=dali, dali_folder=dali_folder, rebuild=rebuild, on_progress=on_progress)
-    new = sum(file.renewed for file in done)
-    count, size = sum(file.records for file in done), sum(file.bytes for file in done)
-    print(f"{len(done)} files, {count:,} records, {size / 2**20:,.1f} MiB; {new} indexed now")
+        files = index_records(records, dali=dali, dali_folder=dali_folder, rebuild=rebuild, on_progress=on_progress)
+    new = sum(file.renewed for file in files)
+    count, size = sum(file.records for file in files), sum(file.bytes for file in files)
+    print(f"{len(files)} files, {count:,} records, {size / 2**20:,.1f} MiB; {new} indexed now")
 
 
 @app.command()
 def check(
     records: Records,
-    deep: Annotated[bool, typer.Option("--deep", help="Decode every image, too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Also decode every image.")] = False,
     classes: Annotated[
         int | None,
-        typer.Option(help="How many classes, with or without the spare output 0.", show_default=False, min=1),
+        typer.Option(help="Number of classes, with or without the unused output 0.", show_default=False, min=1),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look for corrupt, undecodable and mislabelled records (exit 1), imbalance and duplicates (warnings)."""
+    """Find corrupt, undecodable and mislabelled records (exit code 1), imbalance and duplicates (warnings)."""
     from viaduct.data.check import check_records
     from viaduct.data.jpeg import decode
 
@@ -142,21 +147,21 @@ def check(
 @app.command()
 def show(
     records: Annotated[Path, typer.Argument(help="A folder of records, MindRecords or class folders, or a CSV.")],
-    out: Annotated[Path, typer.Option(help="The PNG; another kind of file is not overwritten.")] = Path("sheet.png"),
+    out: Annotated[Path, typer.Option(help="PNG file to write; replaces only another PNG.")] = Path("sheet.png"),
     preprocess: Annotated[Reference, typer.Option(help="Reference whose preprocessing is shown.")] = "official",
-    count: Annotated[int, typer.Option(help="Images.", min=1)] = 8,
-    split: Annotated[Literal["train", "validation"], typer.Option(help="Of which split.")] = "train",
-    seed: Annotated[int, typer.Option(help="Of the choice and the crops.")] = 0,
+    count: Annotated[int, typer.Option(help="Number of images.", min=1)] = 8,
+    split: Annotated[Literal["train", "validation"], typer.Option(help="Split to draw the images from.")] = "train",
+    seed: Annotated[int, typer.Option(help="Seed of the choice of images and of the crops.")] = 0,
     auto_augment: Annotated[
         str,
         typer.Option(help="imagenet, cifar10, randaugment or randaugment-N-M.", show_default="none", metavar="POLICY"),
     ] = "",
 ) -> None:
-    """A contact sheet: each image, what evaluation sees of it, and what training may see of it."""
-    from viaduct.data.sheet import contact_sheet
+    """Draw a contact sheet: each image, its crop in evaluation, and crops that training may take."""
+    from viaduct.data.sheet import write_contact_sheet
 
-    sheet = contact_sheet(records, out, preprocess, count, split, seed, auto_augment)
-    for number, line in enumerate(sheet, start=1):
+    lines = write_contact_sheet(records, out, preprocess, count, split, seed, auto_augment)
+    for number, line in enumerate(lines, start=1):
         print(f"row {number}: {line}")
     print(out)
 
@@ -166,14 +171,14 @@ def bench(
     records: Records,
     preprocess: Annotated[Reference, typer.Option(help="Reference whose preprocessing is measured.")] = "official",
     peer: Annotated[str, typer.Option(help="Compare with: tf.data,dali,pil (those installed).")] = "",
-    batch: Annotated[int, typer.Option(help="Images in a batch.", min=1)] = 256,
-    workers: Annotated[int, typer.Option(help="Threads; 0: one a core.", min=0)] = 0,
-    seconds: Annotated[float, typer.Option(help="Of each turn.", min=0.1)] = 4.0,
-    turns: Annotated[int, typer.Option(help="Of each pipeline; they alternate.", min=1)] = 3,
+    batch: Annotated[int, typer.Option(help="Batch size.", min=1)] = 256,
+    workers: Annotated[int, typer.Option(help="Threads; 0: one for each core.", min=0)] = 0,
+    seconds: Annotated[float, typer.Option(help="Duration of each window.", min=0.1)] = 4.0,
+    turns: Annotated[int, typer.Option(help="Windows of each pipeline; pipelines alternate.", min=1)] = 3,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="Also write the figures here: a .json.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the figures to this .json.", show_default=False)] = None,
 ) -> None:
-    """Images/s of the training input in exact and fast mode, and of its peers, on the same files in one run."""
+    """Measure images/s of the training input in exact and fast mode, and of its peers, on the same files in one run."""
     from viaduct.benching.input_pipeline import check_figures_path, measure, write_figures
 
     if out is not None:
@@ -184,15 +189,15 @@ def bench(
     else:
         show_bench(result)
     if out is not None:
-        write_figures(out, result)  # last: what was measured is not lost where it cannot be written
+        write_figures(out, result)  # after printing: if writing fails, the figures have at least been shown
 
 
-def find_origin(
+def choose_origin(
     source: Path | None, idx: tuple[Path, Path] | None, idx_validation: tuple[Path, Path] | None, ignore: list[str]
 ) -> Any:
-    """Return the source to build from; refuse none and more than one."""
+    """Return the source to build from; raise BadValue unless exactly one is given."""
     from viaduct.data.mindrecord_folder import holds_mindrecords, mindrecord_origin
-    from viaduct.data.origins import find_origin, idx_files
+    from viaduct.data.origins import find_origin, open_idx_files
 
     if source and idx:
         raise BadValue(f"what shall be built? Both {source} and --idx {idx[0]} {idx[1]} were given.", "Give one.")
@@ -201,7 +206,7 @@ def find_origin(
     if idx:
         if ignore:
             raise BadValue("--ignore is for class folders, and --idx was given.")
-        return idx_files(*idx, validation=idx_validation)
+        return open_idx_files(*idx, validation=idx_validation)
     if source is None:
         raise BadValue("what shall be built?", "Give a folder of class folders, a .csv, or --idx IMAGES LABELS.")
     if not ignore and holds_mindrecords(source):
@@ -211,7 +216,7 @@ def find_origin(
 
 @contextlib.contextmanager
 def explain_interrupt(out: Path) -> Iterator[None]:
-    """Explain on Ctrl-C that nothing is lost."""
+    """On Ctrl-C, print that the build can be resumed."""
     from viaduct.data.notices import print_notice
 
     try:
@@ -221,13 +226,13 @@ def explain_interrupt(out: Path) -> Iterator[None]:
         raise
 
 
-# What the functions call their options, and what they are called here.
+# Parameter of build_records -> its flag.
 BUILD_FLAGS = {"validation_share": "--validation-share", "first_label": "--first-label", "train_shards": "--shards"}
 
 
 @contextlib.contextmanager
-def in_flags(flags: dict[str, str]) -> Iterator[None]:
-    """Report mistakes in terms of the command line's flags."""
+def name_flags_in_errors(flags: dict[str, str]) -> Iterator[None]:
+    """Replace the names of parameters by those of their flags in the messages of BadValue."""
     try:
         yield
     except BadValue as error:
@@ -241,14 +246,14 @@ def print_warnings(built: Any) -> None:
     """Warn of damaged JPEGs and a missing validation split."""
     from viaduct.data.notices import print_first_notices, print_notice
 
-    named = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.cut_short]
-    print_first_notices(named, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
+    warnings = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.cut_short]
+    print_first_notices(warnings, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
     if not built.validation:
         print_notice("warning: there are no validation images; training needs some to evaluate with.")
 
 
 def build_check_rows(report: Any) -> dict[str, Any]:
-    """Return a check as JSON can hold it."""
+    """Return the report of a check as a JSON object."""
     names = ("records", "bytes", "corrupt", "undecodable", "mislabelled")
     shards = [{"file": shard.path.name, **{name: getattr(shard, name) for name in names}} for shard in report.shards]
     findings = [vars(finding) for finding in report.findings]
@@ -264,10 +269,10 @@ def show_check(report: Any) -> None:
     figures = figure_columns("files", "records", "MiB", "classes", "corrupt", "undecodable", "mislabelled")
     table = Table("split", *figures, box=None)
     for split in dict.fromkeys(shard.split for shard in report.shards):
-        mine = [shard for shard in report.shards if shard.split == split]
-        sums = [sum(getattr(shard, name) for shard in mine) for name in ("corrupt", "undecodable", "mislabelled")]
-        size = sum(shard.bytes for shard in mine) / 2**20
-        row = [len(mine), sum(shard.records for shard in mine), f"{size:,.1f}", len(report.labels(split)), *sums]
+        shards = [shard for shard in report.shards if shard.split == split]
+        sums = [sum(getattr(shard, name) for shard in shards) for name in ("corrupt", "undecodable", "mislabelled")]
+        size = sum(shard.bytes for shard in shards) / 2**20
+        row = [len(shards), sum(shard.records for shard in shards), f"{size:,.1f}", len(report.labels(split)), *sums]
         table.add_row(split, *map(str, row))
     print_table(table)
     for finding in report.findings:
@@ -277,7 +282,7 @@ def show_check(report: Any) -> None:
 
 
 def show_bench(result: dict[str, Any]) -> None:
-    """Print the table of a measurement."""
+    """Print the images/s of each pipeline, and the pipelines that could not be measured."""
     from rich.table import Table
 
     from viaduct.terminal import figure_columns, print_table

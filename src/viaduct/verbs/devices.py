@@ -1,4 +1,4 @@
-"""Show which accelerators this machine has, and try them."""
+"""viaduct devices"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from viaduct.devices.base import Facts
     from viaduct.devices.trial import Trial
 
-_LABELS = ("present", "description", "memory free", "precisions", "collective", "graph capture", "versions")
+ROWS = ("present", "description", "memory free", "precisions", "collective", "graph capture", "versions")
 
 
 def main(
@@ -30,18 +30,18 @@ def main(
     """
     if test:
         require("torch")
-    facts = _facts()
-    notes = [*_misfits(facts), *_old_drivers(facts)]
-    trials = _trials() if test else []
+    facts = collect_facts()
+    notes = [*describe_misfits(facts), *describe_old_drivers(facts)]
+    trials = run_trials() if test else []
     if json:
-        typer.echo(json_format.dumps(_as_dict(facts, notes, trials if test else None), indent=2))
+        typer.echo(json_format.dumps(build_report(facts, notes, trials if test else None), indent=2))
     else:
-        _show(facts, notes, trials)
+        print_devices(facts, notes, trials)
     if not all(trial.ok for trial in trials):
         raise typer.Exit(1)
 
 
-def _facts() -> list[Facts]:
+def collect_facts() -> list[Facts]:
     from viaduct import devices
     from viaduct.devices.base import facts
     from viaduct.devices.hardware import list_without_torch
@@ -52,7 +52,7 @@ def _facts() -> list[Facts]:
     return [facts(devices.get(name)) for name in devices.names()]
 
 
-def _misfits(facts: list[Facts]) -> list[str]:
+def describe_misfits(facts: list[Facts]) -> list[str]:
     """Describe the plug-ins that were built for another torch, but for those whose device says so already."""
     from viaduct.devices.fitting import find_misfits
     from viaduct.extras import is_installed
@@ -61,17 +61,17 @@ def _misfits(facts: list[Facts]) -> list[str]:
         return []
     import torch
 
-    said = "\n".join(fact.missing or "" for fact in facts)
-    return [f"{fit}\n{fit.hint}" for fit in find_misfits(torch.__version__) if fit.hint not in said]
+    reported = "\n".join(fact.missing or "" for fact in facts)
+    return [f"{misfit}\n{misfit.hint}" for misfit in find_misfits(torch.__version__) if misfit.hint not in reported]
 
 
-def _old_drivers(facts: list[Facts]) -> list[str]:
+def describe_old_drivers(facts: list[Facts]) -> list[str]:
     from viaduct.devices.hardware import describe_old_driver
 
     return [note for fact in facts if (note := describe_old_driver(fact.name, fact.versions.get("driver")))]
 
 
-def _trials() -> list[Trial]:
+def run_trials() -> list[Trial]:
     from viaduct import devices
     from viaduct.devices import trial
 
@@ -79,41 +79,41 @@ def _trials() -> list[Trial]:
     return [result for device in present for result in trial.run(device)]
 
 
-def _as_dict(facts: list[Facts], notes: list[str], trials: list[Trial] | None) -> dict[str, object]:
+def build_report(facts: list[Facts], notes: list[str], trials: list[Trial] | None) -> dict[str, object]:
     report: dict[str, object] = {"devices": [asdict(fact) for fact in facts], "notes": notes}
     return report if trials is None else {**report, "tests": [asdict(trial) for trial in trials]}
 
 
-def _show(facts: list[Facts], notes: list[str], trials: list[Trial]) -> None:
+def print_devices(facts: list[Facts], notes: list[str], trials: list[Trial]) -> None:
     from viaduct.terminal import make_console
 
     console = make_console()
-    _show_facts(console, facts)
+    print_facts(console, facts)
     for fact in facts:
         if fact.missing is not None:
             console.print(f"{fact.name}: " + fact.missing.replace("\n", "\n  "), soft_wrap=True)
     for note in notes:
         console.print(f"note: {note}".replace("\n", "\n  "), soft_wrap=True)
     if trials:
-        _show_trials(console, trials)
+        print_trials(console, trials)
 
 
-def _show_facts(console: Console, facts: list[Facts]) -> None:
+def print_facts(console: Console, facts: list[Facts]) -> None:
     from rich import box
     from rich.table import Table
 
     from viaduct.terminal import print_table
 
     table = Table("", *(fact.name for fact in facts), box=box.SIMPLE)
-    for label, *cells in zip(_LABELS, *map(_cells, facts), strict=True):
+    for label, *cells in zip(ROWS, *map(format_cells, facts), strict=True):
         table.add_row(label, *cells)
     print_table(table, console)
 
 
-def _cells(fact: Facts) -> list[str]:
+def format_cells(fact: Facts) -> list[str]:
     versions = "\n".join(f"{name} {version}" for name, version in fact.versions.items())
     if not fact.present:
-        return ["no", *[""] * (len(_LABELS) - 2), versions]
+        return ["no", *[""] * (len(ROWS) - 2), versions]
     return [
         f"{fact.count} cards" if fact.count > 1 else "yes",
         fact.description or "",
@@ -125,7 +125,7 @@ def _cells(fact: Facts) -> list[str]:
     ]
 
 
-def _show_trials(console: Console, trials: list[Trial]) -> None:
+def print_trials(console: Console, trials: list[Trial]) -> None:
     from rich import box
     from rich.table import Table
 
@@ -143,6 +143,6 @@ def _show_trials(console: Console, trials: list[Trial]) -> None:
         )
     print_table(table, console)
     console.print(
-        "Difference: the worst tensor's, from the same step on the CPU in fp32, as a share of its movement.",
+        "Difference: largest difference of a tensor from the same step on the CPU in fp32, relative to its change.",
         soft_wrap=True,
     )

@@ -19,7 +19,7 @@ from viaduct.verbs._weights import (
     SettingsOption,
     StepOption,
     WeightsArgument,
-    advising_recipe,
+    advise_on_mismatch,
     find_run,
     load_recipe,
     open_classifier,
@@ -29,10 +29,10 @@ from viaduct.verbs._weights import (
 
 def main(
     weights: WeightsArgument,
-    every: Annotated[bool, typer.Option("--all", help="Every checkpoint of the run or folder, as a table.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Measure all checkpoints of the run or folder.")] = False,
     step: StepOption = None,
     data: Annotated[
-        Path | None, typer.Option(help="The data; of a run, if they have moved since.", callback=read_address)
+        Path | None, typer.Option(help="Folder of the data; of a run, if they have moved.", callback=read_address)
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = None,
@@ -44,43 +44,42 @@ def main(
         int,
         typer.Option(
             "--recompute-batch-norm",
-            help="First compute the batch norms' running averages anew, from so many training batches.",
+            help="First recompute the batch norms' running averages from this many training batches.",
             metavar="N",
-            show_default="0: as training left them",
+            show_default="0: use those of the training",
             min=0,
         ),
     ] = 0,
     save: Annotated[
-        Path | None, typer.Option(help="Keep the weights with recomputed averages in this .safetensors file.")
+        Path | None, typer.Option(help="Write the weights with recomputed averages to this .safetensors file.")
     ] = None,
     latency: Annotated[
-        bool, typer.Option("--latency", help="Measure how long answers take instead, by batch size; needs no data.")
+        bool, typer.Option("--latency", help="Measure the time of a call instead, by batch size; needs no data.")
     ] = False,
     batch: Annotated[
         str | None, typer.Option(help="With --latency: batch sizes.", metavar="N,N,…", show_default=BATCHES)
     ] = None,
     warm_up: Annotated[
         int | None,
-        typer.Option("--warm-up", help="With --latency: calls left out before.", min=0, show_default=str(WARM_UP)),
+        typer.Option("--warm-up", help="With --latency: warm-up calls.", min=0, show_default=str(WARM_UP)),
     ] = None,
     repeats: Annotated[
         int | None,
-        typer.Option(help="With --latency: calls measured, or 30 s of them.", min=1, show_default=str(REPEATS)),
+        typer.Option(help="With --latency: timed calls, for 30 s at most.", min=1, show_default=str(REPEATS)),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with each class's figures.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the figures of each class.")] = False,
 ) -> None:
     """Measure a run's checkpoints, or weights from elsewhere, on the validation images; each counts exactly once.
 
-    Where the recipe averages its weights (ema), the averages are measured. A run of somebody's own recipe
-    file keeps a copy of it, which is executed: evaluate runs of people whom you trust. A short run may end
-    before the running averages of its batch norms have settled: --recompute-batch-norm 100 shows what its
-    weights are worth with better ones.
+    If the recipe averages its weights (ema), the averages are measured. A run whose recipe is a file contains a copy
+    of that file, which is executed: evaluate only runs of people whom you trust. A short run may end before the
+    running averages of its batch norms have settled: --recompute-batch-norm 100 shows the accuracy with better ones.
 
-    Weights that viaduct did not train need a recipe, which says the network and how images are prepared:
+    Weights that viaduct did not train need a recipe, which defines the network and the preprocessing:
     viaduct evaluate model.ckpt-601000 --recipe resnet50_imagenet --data records/
 
-    With --latency no image is scored: calls of the network, made fast as `viaduct serve` makes it, are timed for each
-    batch size from prepared images in host memory to their logits there.
+    With --latency no image is scored. The network runs as in `viaduct serve`, and calls are timed for each batch size,
+    from preprocessed images in host memory to logits in host memory.
     """
     if latency:
         refuse_scoring_flags(every, data, recompute, save)
@@ -88,12 +87,12 @@ def main(
         show_latency(classifier, device, precision, batch, warm_up, repeats, as_json)
         return
     refuse_latency_flags(batch, warm_up, repeats)
-    found = find_run(weights, step)
-    if found is None:
+    run_and_step = find_run(weights, step)
+    if run_and_step is None:
         loaded = load_recipe(weights, recipe, settings, classes, precision, step, data)
         from viaduct.training.scoring import score_weights
 
-        with advising_recipe(weights, loaded):
+        with advise_on_mismatch(weights, loaded):
             rows = score_weights(
                 weights, loaded, data=data, device=device, every=every, ema=ema, recompute=recompute, save=save
             )
@@ -101,18 +100,19 @@ def main(
         refuse_flags(settings, classes, ema)
         from viaduct.training.scoring import score_checkpoints
 
+        run, step = run_and_step
         rows = score_checkpoints(
-            found[0],
+            run,
             data=data,
             device=device,
             precision=precision,
-            step=found[1],
+            step=step,
             every=every,
             file=Path(recipe) if recipe else None,
             recompute=recompute,
             save=save,
         )
-    if not rows:  # another rank speaks for this one
+    if not rows:  # rank 0 prints the results
         return
     if as_json:
         from viaduct.run_files import finite_or_null
@@ -129,11 +129,11 @@ def print_evaluations(rows: list[dict[str, Any]]) -> None:
     from viaduct.terminal import figure_columns, print_table
 
     columns = {"top1": 100.0, "top5": 100.0, "loss": 1.0, "precision": 1.0, "recall": 1.0, "f1": 1.0}
-    own = rows[0].get("own_metrics", [])
-    columns |= dict.fromkeys(own, 1.0)
-    heads = ("step", "epoch", "top-1 %", "top-5 %", "loss", "precision", "recall", "F1", *own, "images")
-    table = Table(*figure_columns(*heads), "checkpoint_time(UTC)", "", box=None)
-    best = max(rows, key=lambda row: float(row["top1"]))  # of equals the first, as in training
+    user_metrics = rows[0].get("own_metrics", [])
+    columns |= dict.fromkeys(user_metrics, 1.0)
+    headings = ("step", "epoch", "top-1 %", "top-5 %", "loss", "precision", "recall", "F1", *user_metrics, "images")
+    table = Table(*figure_columns(*headings), "checkpoint_time(UTC)", "", box=None)
+    best = max(rows, key=lambda row: float(row["top1"]))  # the first of equal ones, as in training
     for row in rows:
         figures = [f"{scale * row[name]:.4g}" for name, scale in columns.items()]
         mark = "best" if len(rows) > 1 and row is best else ""

@@ -6,7 +6,7 @@ import json
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -32,44 +32,37 @@ from viaduct.cluster.scripts import Kind
 from viaduct.cluster.secret import find_secret
 from viaduct.errors import BadValue
 
-if TYPE_CHECKING:
-    from viaduct.cluster.plan import Cluster, Plan, Workload
-    from viaduct.models.layers import LayerSizes
-
-SLOTS = {"Sgd": 1, "Lars": 1, "Thor": 1, "AdamW": 2, "RmsProp": 2}
-"""fp32 numbers that an optimizer keeps for each parameter; THOR's factors come on top."""
-OLD_FLAGS = {"--plan": "plan", "--write-scripts": "scripts"}  # the subcommands that replace them
+OLD_FLAGS = {"--plan": "plan", "--write-scripts": "scripts"}  # former flag -> the subcommand that replaces it
 HINT = "What follows `--` is the command's own: `… -- python my_script.py --epochs 3`."
-NEITHER = "Give --ranktable FILE, or --ranks N (of each machine) and, for several machines, --nodes and --rdzv."
+HOW_MANY_RANKS = "Give --ranktable FILE, or --ranks N (of each machine) and, for several machines, --nodes and --rdzv."
 
 
 class StartByDefault(typer.core.TyperGroup):
-    """Takes `viaduct launch --ranks 2 -- …` for `viaduct launch start …`, and old flags for their subcommands."""
+    """Group whose subcommand `start` may be left out, and which replaces OLD_FLAGS by their subcommands."""
 
     default = "start"
 
-    def translate(self, words: list[str]) -> list[str]:
-        """Return the words with the subcommand in front."""
-        if words[:1] and words[0] in self.commands:
-            return words
-        own = words[: words.index("--")] if "--" in words else words
-        for index, argument in enumerate(own):
+    def translate(self, arguments: list[str]) -> list[str]:
+        """Return the arguments with the subcommand in front."""
+        if arguments[:1] and arguments[0] in self.commands:
+            return arguments
+        for index, argument in enumerate(drop_command(arguments)):
             flag, equals, value = argument.partition("=")
-            if flag in OLD_FLAGS and (equals or words[index + 1 : index + 2]):
-                value, end = (value, index + 1) if equals else (words[index + 1], index + 2)
-                return [OLD_FLAGS[flag], *words[:index], value, *words[end:]]
-        return [self.default, *words]
+            if flag in OLD_FLAGS and (equals or arguments[index + 1 : index + 2]):
+                value, end = (value, index + 1) if equals else (arguments[index + 1], index + 2)
+                return [OLD_FLAGS[flag], *arguments[:index], value, *arguments[end:]]
+        return [self.default, *arguments]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        own = args[: args.index("--")] if "--" in args else args
-        if "--help" in own and not (own[0] in self.commands or set(own) & set(OLD_FLAGS)):
+        flags = drop_command(args)
+        if "--help" in flags and not (flags[0] in self.commands or set(flags) & set(OLD_FLAGS)):
             return super().parse_args(ctx, args)
-        words = self.translate(args)
+        arguments = self.translate(args)
         for flag, name in OLD_FLAGS.items():
-            if words[0] == name and args[:1] != [name]:
+            if arguments[0] == name and args[:1] != [name]:
                 new = f"viaduct launch {name} {'RECIPE' if name == 'plan' else 'DIR'}"
                 print(f"viaduct launch: {flag} is now `{new}`; the flag goes with the next release.", file=sys.stderr)
-        return super().parse_args(ctx, words)
+        return super().parse_args(ctx, arguments)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["[OPTIONS] -- COMMAND, or plan RECIPE, or scripts DIR"]
@@ -80,15 +73,20 @@ class StartByDefault(typer.core.TyperGroup):
         self.format_commands(ctx, formatter)
 
 
+def drop_command(arguments: list[str]) -> list[str]:
+    """Return the arguments before `--`, without the command to be launched."""
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
 class StartCommand(typer.core.TyperCommand):
-    """Explains an unknown flag that may belong to the launched command."""
+    """Command whose error about an unknown flag points out that the launched command belongs after `--`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = list(args)
+        original = list(args)  # the parser consumes args
         try:
             return list(super().parse_args(ctx, args))
-        except Exception as error:  # of click, which typer 0.12 imports and later ones contain
-            if type(error).__name__ == "NoSuchOption" and "--" not in words:
+        except Exception as error:  # of click; its class differs between typer 0.12, which imports click, and later
+            if type(error).__name__ == "NoSuchOption" and "--" not in original:
                 vars(error)["hint"] = HINT  # usage.py adds it
             raise
 
@@ -112,7 +110,7 @@ Arguments = Annotated[
 RankTable = Annotated[Path | None, typer.Option(help="Rank table of the cluster.", metavar="FILE")]
 Rules = Annotated[Card | None, typer.Option(help="Rules that the rank table must follow.", show_default="by --target")]
 Nodes = Annotated[int, typer.Option(help="Number of machines.", min=1)]
-Job = Annotated[str, typer.Option(help="JOB_ID, the same on all machines.")]
+JobName = Annotated[str, typer.Option(help="JOB_ID, the same on all machines.")]
 
 
 @app.command("start", cls=StartCommand, hidden=True)
@@ -138,7 +136,7 @@ def start(
         int | None, typer.Option(help="Number of this machine, from 0.", show_default="in order of arrival", min=0)
     ] = None,
     port: Annotated[int, typer.Option(help="With --ranktable: rendezvous port on its first server.")] = DEFAULT_PORT,
-    job: Job = DEFAULT_JOB,
+    job: JobName = DEFAULT_JOB,
     secret_file: Annotated[
         Path | None,
         typer.Option(
@@ -195,15 +193,27 @@ def write_scripts(
     nodes: Nodes = 1,
     ranks: Annotated[int | None, typer.Option(help="Ranks of each machine.", show_default="8", min=1)] = None,
     port: Annotated[int, typer.Option(help="With --ranktable: rendezvous port on its first server.")] = DEFAULT_PORT,
-    job: Job = DEFAULT_JOB,
+    job: JobName = DEFAULT_JOB,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
 ) -> None:
     """Write start scripts for a job, also for Slurm, containers and Kubernetes; nothing is started.
 
     viaduct launch scripts job/ --target npu --ranktable rank_table_16p.json -- train resnet50_imagenet --data /data
     """
+    from viaduct.cluster.scripts import Job, write_all
+
     argv = command or []
-    write_files(folder, argv, target or find_device(argv), ranktable, card, nodes, ranks, job, port, force)
+    kind = target or find_device(argv)
+    if kind is None:
+        raise BadValue("scripts for which devices?", "Give --target npu, mlu, cuda or cpu.")
+    if not argv:
+        raise BadValue("scripts for which command?", "Write it after --: `… -- train RECIPE --data DIR`.")
+    table = read_table(ranktable, choose_card(card, kind)) if ranktable else None
+    if table is not None and (nodes > 1 or ranks is not None):
+        raise BadValue("--ranktable says how many servers and ranks there are; leave out --nodes and --ranks.")
+    written = write_all(folder, Job(argv, kind, nodes, ranks or 8, table, job, port), force)
+    for path, meaning in written.items():
+        print(f"{path}  {meaning}")
 
 
 @app.command("plan", short_help="Predict step time, scaling and memory; start nothing.")
@@ -227,7 +237,15 @@ def predict_scaling(
 
     viaduct launch plan resnet50_imagenet --servers 16 --batch 8192 --step-ms 150
     """
-    show_plan(recipe, servers, devices, batch, link, inner_link, step_ms, tflops, as_json)
+    from viaduct.cluster.plan import Cluster, predict_step
+    from viaduct.verbs._launch_plan import build_workload, print_plan
+
+    cluster = Cluster(servers, devices, link, inner_link, step_ms, tflops)
+    plan = predict_step(build_workload(recipe, batch), cluster)
+    if as_json:
+        print(json.dumps(plan.as_dict(), indent=1))
+    else:
+        print_plan(recipe, plan, cluster)
 
 
 def is_given(context: typer.Context, name: str) -> bool:
@@ -240,30 +258,30 @@ def refuse_table_flags(context: typer.Context, rdzv: str | None, port: int) -> N
     """Refuse flags that need a rank table, and --rdzv without --nodes."""
     check_port(port)
     if is_given(context, "port"):
-        say = f"Write it into --rdzv: {rdzv.rpartition(':')[0] or rdzv}:{port}." if rdzv else NEITHER
-        raise BadValue("--port is for --ranktable.", say)
+        hint = f"Write it into --rdzv: {rdzv.rpartition(':')[0] or rdzv}:{port}." if rdzv else HOW_MANY_RANKS
+        raise BadValue("--port is for --ranktable.", hint)
     if rdzv is not None and not is_given(context, "nodes"):
         raise BadValue(f"how many machines meet at {rdzv}?", "Give --nodes N, the same on all of them.")
 
 
 def check_training(argv: list[str], share: NodeShare) -> list[str]:
-    """Refuse what `train` would; and if its run has finished, what there is to say of it."""
-    words = argv[1:] if argv[0] == "viaduct" else argv
-    if words[:1] != ["train"] or {"--help", "--list"} & set(words):
+    """Refuse what `viaduct train` would refuse; if its run has finished, return what train prints about it."""
+    command = argv[1:] if argv[0] == "viaduct" else argv
+    if command[:1] != ["train"] or {"--help", "--list"} & set(command):
         return []
     from viaduct.verbs.train import check_command
 
     ranks = share.table.size if share.table else share.ranks * len(share.names)
-    finished = check_command(words[1:], ranks, share.ranks, first=share.node == 0)
-    return [] if share.host else finished  # other machines wait for our ranks, which will say so
+    finished = check_command(command[1:], ranks, share.ranks, has_rank_0=share.node == 0)
+    return [] if share.host else finished  # with several machines the ranks print it: the others wait for them
 
 
 def find_device(argv: list[str]) -> Kind | None:
     """Return the device that the command names: `train … --device npu`."""
     kinds: dict[str, Kind] = {"npu": "npu", "mlu": "mlu", "cuda": "cuda", "cpu": "cpu"}
-    said = [after for argument, after in pairwise(argv) if argument == "--device"]
-    said += [argument.partition("=")[2] for argument in argv if argument.startswith("--device=")]
-    return kinds.get(said[-1]) if said else None
+    values = [value for flag, value in pairwise(argv) if flag == "--device"]
+    values += [argument.partition("=")[2] for argument in argv if argument.startswith("--device=")]
+    return kinds.get(values[-1]) if values else None
 
 
 def get_accelerator(kind: Kind | None) -> Target | None:
@@ -284,10 +302,10 @@ def find_share(
     job: str,
     secret: str,
 ) -> NodeShare:
-    """Return this machine's share of the job."""
+    """Return the ranks that this machine starts, from the rank table or else from --nodes, --ranks and --rdzv."""
     if ranktable is not None:
-        for flag, given in (("--rdzv", rdzv), ("--node-rank", node_rank), ("--nodes", nodes - 1 or None)):
-            if given is not None:
+        for flag, value in (("--rdzv", rdzv), ("--node-rank", node_rank), ("--nodes", nodes - 1 or None)):
+            if value is not None:
                 raise BadValue(f"{flag} and --ranktable: the table says where the servers meet, and who is who.")
         share = share_from_table(
             read_table(ranktable, choose_card(card, kind)),
@@ -303,35 +321,34 @@ def find_share(
             )
         return share
     if server is not None:
-        raise BadValue("--server is for --ranktable.", NEITHER)
+        raise BadValue("--server is for --ranktable.", HOW_MANY_RANKS)
     if ranks is None:
-        raise BadValue("how many ranks?", NEITHER)
+        raise BadValue("how many ranks?", HOW_MANY_RANKS)
     return share_from_nodes(nodes, ranks, rdzv, node=node_rank, job=job, secret=secret)
 
 
 def choose_card(card: Card | None, kind: Kind | None) -> Card:
-    """Return the rules for a rank table: as given, or by the device."""
+    """Return the rules for a rank table: `card` if it is given, else those of the device."""
     return card or ("ascend-910" if kind in (None, "npu") else "other")
 
 
 def check_devices(kind: Kind | None, share: NodeShare) -> None:
-    """Refuse missing devices once, before there are ranks."""
+    """Raise once, before ranks are started, if this machine lacks one of the devices that the ranks need."""
     target = get_accelerator(kind)
     if target is None:
         return
-    from viaduct import devices as rooms
+    from viaduct import devices
     from viaduct.devices.base import check_index
 
-    device = rooms.get(target)
+    device = devices.get(target)
     numbers = [share.ranks - 1]
     if share.table is not None:
-        mine = share.table.servers[share.node or 0]
-        numbers = [device_entry.device_id for device_entry in mine.devices]
+        numbers = [entry.device_id for entry in share.table.servers[share.node or 0].devices]
     check_index(target, max(numbers), device.count(), device.missing())
 
 
 def announce_ranks(share: NodeShare, argv: list[str], show: Show) -> None:
-    """Print the number of ranks, and warn of a job without a secret."""
+    """Print the number of ranks, and a warning if the job has no secret."""
     where = f" on {share.name}, one of {len(share.names)} servers" if share.host else ""
     hidden = "; rank 0 of them is shown here (--show all: every one)" if share.ranks > 1 and show == "first" else ""
     print(f"{format_count(share.ranks, 'rank')}{where}{hidden}", file=sys.stderr, flush=True)
@@ -340,113 +357,3 @@ def announce_ranks(share: NodeShare, argv: list[str], show: Show) -> None:
         print(
             f"{note} VIADUCT_JOB_SECRET or --secret-file, on all machines, gives it one.", file=sys.stderr, flush=True
         )
-
-
-def write_files(
-    folder: Path,
-    argv: list[str],
-    kind: Kind | None,
-    ranktable: Path | None,
-    card: Card | None,
-    nodes: int,
-    ranks: int | None,
-    job: str,
-    port: int,
-    force: bool,
-) -> None:
-    """Write the start scripts and list them."""
-    from viaduct.cluster.scripts import Job, write_all
-
-    if kind is None:
-        raise BadValue("scripts for which devices?", "Give --target npu, mlu, cuda or cpu.")
-    if not argv:
-        raise BadValue("scripts for which command?", "Write it after --: `… -- train RECIPE --data DIR`.")
-    table = read_table(ranktable, choose_card(card, kind)) if ranktable else None
-    if table is not None and (nodes > 1 or ranks is not None):
-        raise BadValue("--ranktable says how many servers and ranks there are; leave out --nodes and --ranks.")
-    written = write_all(folder, Job(argv, kind, nodes, ranks or 8, table, job, port), force)
-    for path, meaning in written.items():
-        print(f"{path}  {meaning}")
-
-
-def show_plan(
-    recipe: str,
-    servers: int,
-    devices: int,
-    batch: int | None,
-    link: float,
-    inner_link: float,
-    step_ms: float | None,
-    tflops: float,
-    as_json: bool,
-) -> None:
-    """Predict a step and print it."""
-    from viaduct.cluster.plan import Cluster, predict_step
-
-    cluster = Cluster(servers, devices, link, inner_link, step_ms, tflops)
-    plan = predict_step(build_workload(recipe, batch), cluster)
-    if as_json:
-        print(json.dumps(plan.as_dict(), indent=1))
-    else:
-        print_plan(recipe, plan, cluster)
-
-
-def build_workload(name: str, batch: int | None) -> Workload:
-    """Return the costs of a recipe."""
-    from viaduct.cluster.plan import Layer, Workload
-    from viaduct.models import check_classes
-    from viaduct.models.catalogue import entries
-    from viaduct.models.layers import read_layers
-    from viaduct.recipes import load
-
-    recipe = load(name).recipe
-    if not isinstance(recipe.model, str):
-        raise BadValue(f"{name} builds its own network, whose sizes are not known.", "`viaduct models` lists ours.")
-    network, classes = read_layers(recipe.model), check_classes(recipe.data.classes)
-    area = (recipe.data.size / entries()[recipe.model].input_size) ** 2
-    compute = recipe.precision.compute
-    return Workload(
-        layers=[Layer(*scale_costs(layer, classes, area)) for layer in network],
-        global_batch=batch or recipe.data.global_batch,
-        accumulate=recipe.accumulate,
-        gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
-        compute_bytes=4 if compute in ("fp32", "O0") else 2,
-        optimizer_slots=SLOTS.get(type(recipe.optimizer).__name__, 1),
-        half_copy=compute in ("O2", "O3"),
-        average=recipe.ema is not None,
-        bucket_mb=recipe.parallel.bucket_mb,
-    )
-
-
-def scale_costs(layer: LayerSizes, classes: int, area: float) -> tuple[int, int, int]:
-    """Return parameters, multiplications and outputs; what has a height and a width grows with the image's area."""
-    scale = area if layer.is_spatial else 1.0
-    return layer.parameters.at(classes), round(layer.macs.at(classes) * scale), round(layer.outputs.at(classes) * scale)
-
-
-def print_plan(name: str, plan: Plan, cluster: Cluster) -> None:
-    """Print a prediction."""
-    measured = cluster.step_ms is not None
-    speed = f"measured, {cluster.step_ms:g} ms" if measured else f"assumed, {cluster.tflops:g} TFLOP/s sustained"
-    rows = [
-        ("devices", f"{plan.ranks} ({format_count(plan.servers, 'server')} of {plan.devices})"),
-        ("images", f"{plan.batch_per_device} a device, in each step"),
-        ("computing", f"{plan.compute_ms:.2f} ms ({speed})"),
-        ("gradients", f"{plan.gradient_bytes / 1e6:.1f} MB in {format_count(len(plan.buckets), 'bucket')}"),
-        (
-            "sent",
-            f"{plan.sent_inner_bytes / 1e6:.1f} MB within the server, {plan.sent_outer_bytes / 1e6:.1f} MB out of it, "
-            "by each device",
-        ),
-        ("all-reduce", f"{plan.communication_ms:.2f} ms, of which {plan.exposed_ms:.2f} ms are not hidden"),
-        ("step", f"{plan.step_ms:.2f} ms, {plan.images_per_second:,.0f} images/s"),
-        ("efficiency", f"{plan.efficiency:.1%}"),
-        (
-            "memory",
-            f"{sum(plan.memory_bytes.values()) / 2**30:.2f} GiB a device: "
-            + ", ".join(f"{what} {size / 2**30:.2f}" for what, size in plan.memory_bytes.items() if size),
-        ),
-    ]
-    print(f"{name}, predicted (links: {cluster.inner_link:g} GB/s within a server, {cluster.link:g} GB/s out of it)")
-    for what, text in rows:
-        print(f"  {what:<11} {text}")

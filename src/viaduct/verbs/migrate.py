@@ -25,14 +25,14 @@ RULES, REPORTS = "Rules", "Reports"
 TORCH, TF1 = "PyTorch scripts", "TensorFlow 1 scripts"
 
 
-Command = GroupedCommand
+Command = GroupedCommand  # cli.py makes the verb's command of this class
 
 
-def parse_path(words: str) -> Path:
-    """Parse a path argument; an empty one is an error, though pathlib takes it for the current folder."""
-    if not words:
+def parse_path(text: str) -> Path:
+    """Parse a path argument; refuse an empty one, which pathlib would take for the current folder."""
+    if not text:
         raise BadValue("a path is empty.", "Perhaps a variable is not set? The current folder is `.`.")
-    return Path(words)
+    return Path(text)
 
 
 def rule_option(meaning: str, **more: Any) -> Any:
@@ -169,19 +169,19 @@ def main(
     """Carry PyTorch CUDA scripts and TensorFlow 1 scripts to the NPU or MLU by rewriting their text. Without --out or
     --in-place nothing is written: the changes are shown. Nothing of the project is imported or run.
     """
-    given = dict(locals())
+    values = dict(locals())
     if show_rules:
         return list_rules()
     if explain is not None:
         return explain_rule(explain)
     if path is None:
         raise BadValue("migrate what?", "Give a script or a folder: `viaduct migrate train.py`; or --list.")
-    raise typer.Exit(carry(asked_for(given)))
+    raise typer.Exit(run_migration(split_arguments(values)))
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Values of the command line."""
+    """The options of the migration, and the flags that only this verb reads."""
 
     path: Path
     options: Options
@@ -198,31 +198,31 @@ class Arguments:
     lang: str
 
 
-def asked_for(given: dict[str, Any]) -> Arguments:
-    """Split the flags into the options of the migration and those of this verb."""
+def split_arguments(values: dict[str, Any]) -> Arguments:
+    """Split the parameters of `main` into the options of the migration and the flags of this verb."""
     from viaduct.migration.checks import check_options
     from viaduct.migration.options import Options
     from viaduct.migration.profiling_points import read_points
 
-    given = {**given, **{name: tuple(given[name] or ()) for name in ("only", "skip", "exclude")}}
-    given["profile_points"] = ("", "") if given["profile_points"] is None else read_points(given["profile_points"])
-    options = Options(**{field.name: given[field.name] for field in dataclasses.fields(Options)})
+    values = {**values, **{name: tuple(values[name] or ()) for name in ("only", "skip", "exclude")}}
+    values["profile_points"] = ("", "") if values["profile_points"] is None else read_points(values["profile_points"])
+    options = Options(**{field.name: values[field.name] for field in dataclasses.fields(Options)})
     check_options(options)
-    own = {field.name for field in dataclasses.fields(Arguments)} - {"options"}
-    return Arguments(options=options, **{name: value for name, value in given.items() if name in own})
+    names = {field.name for field in dataclasses.fields(Arguments)} - {"options"}
+    return Arguments(options=options, **{name: values[name] for name in names})
 
 
-def carry(asked: Arguments) -> int:
-    """Look, write, report, show; the exit code."""
-    check_modes(asked)
-    check_reports(asked)
-    outcome = migrate_files(asked.path, asked.options, asked.jobs, asked.quiet)
-    if asked.in_place and not asked.force:
+def run_migration(arguments: Arguments) -> int:
+    """Check the flags, migrate, write files and reports, print the outcome; return the exit code."""
+    check_modes(arguments)
+    check_reports(arguments)
+    outcome = migrate_files(arguments.path, arguments.options, arguments.jobs, arguments.quiet)
+    if arguments.in_place and not arguments.force:
         warn_without_git(outcome)
-    write_files(outcome, asked)
-    write_reports(outcome, asked)
-    print_outcome(outcome, asked)
-    return get_exit_code(outcome, asked)
+    write_files(outcome, arguments)
+    write_reports(outcome, arguments)
+    print_outcome(outcome, arguments)
+    return get_exit_code(outcome, arguments)
 
 
 def list_rules() -> None:
@@ -247,30 +247,30 @@ def explain_rule(name: str) -> None:
         print(("\n" if index else "") + f"{head}\n\n{rule.doc.strip()}")
 
 
-def check_modes(asked: Arguments) -> None:
+def check_modes(arguments: Arguments) -> None:
     """Refuse contradictory flags."""
-    modes = {"--out": asked.out, "--in-place": asked.in_place, "--check": asked.check}
-    chosen = [flag for flag, given in modes.items() if given]
+    modes = {"--out": arguments.out, "--in-place": arguments.in_place, "--check": arguments.check}
+    chosen = [flag for flag, value in modes.items() if value]
     if len(chosen) > 1:
         raise BadValue(f"{' and '.join(chosen)} together.", "--out copies, --in-place changes, --check only asks.")
-    if asked.in_place:
+    if arguments.in_place:
         from viaduct.migration.writing import check_in_place
 
-        check_in_place(asked.path)
-    if asked.out is not None and os.path.exists(asked.path):
+        check_in_place(arguments.path)
+    if arguments.out is not None and os.path.exists(arguments.path):
         from viaduct.migration.writing import check_out
 
-        check_out(asked.path, asked.out)
+        check_out(arguments.path, arguments.out)
 
 
-def check_reports(asked: Arguments) -> None:
+def check_reports(arguments: Arguments) -> None:
     """Refuse reports that cannot be written, before any work."""
     from viaduct.migration.report_paths import check_places
 
-    files = {"--report": asked.report, "--sarif": asked.sarif, "--json": asked.json_file}
-    if asked.force and not asked.in_place and not any(files.values()):
+    files = {"--report": arguments.report, "--sarif": arguments.sarif, "--json": arguments.json_file}
+    if arguments.force and not arguments.in_place and not any(files.values()):
         raise BadValue("--force is for --in-place and for reports.")
-    check_places(asked.path, files, asked.out, asked.force)
+    check_places(arguments.path, files, arguments.out, arguments.force)
 
 
 def migrate_files(path: Path, options: Options, jobs: int, quiet: bool = False) -> Outcome:
@@ -293,16 +293,16 @@ def migrate_files(path: Path, options: Options, jobs: int, quiet: bool = False) 
     if outcome.walk.single:
         check_script(path, outcome)
     if not outcome.files and not outcome.unread:
-        raise BadValue(f"{printable_path(str(path))} has no Python file.", "Give the folder in which the scripts are.")
+        raise BadValue(f"{printable_path(path)} has no Python file.", "Give the folder in which the scripts are.")
     return outcome
 
 
 def check_script(path: Path, outcome: Outcome) -> None:
-    """Refuse a script that cannot be read or understood: there is nothing else to migrate."""
+    """Raise if the only script cannot be read or parsed."""
     from viaduct.migration.walk import printable_path
 
     for skipped in outcome.walk.skipped:
-        raise BadValue(f"{printable_path(str(path))} {skipped.reason}.", "Give a script that you may read.")
+        raise BadValue(f"{printable_path(path)} {skipped.reason}.", "Give a script that you may read.")
     for file in outcome.files:
         if file.reason and not file.traceback:
             remedy = (
@@ -310,7 +310,7 @@ def check_script(path: Path, outcome: Outcome) -> None:
                 if file.remedy
                 else "It was left as it is."
             )
-            raise BadValue(f"{printable_path(str(path))}, {file.reason}.", remedy)
+            raise BadValue(f"{printable_path(path)}, {file.reason}.", remedy)
 
 
 def warn_without_git(outcome: Outcome) -> None:
@@ -321,76 +321,76 @@ def warn_without_git(outcome: Outcome) -> None:
         print("Note: this is no git repository, so there is no way back but your own copy.", file=sys.stderr)
 
 
-def write_files(outcome: Outcome, asked: Arguments) -> None:
+def write_files(outcome: Outcome, arguments: Arguments) -> None:
     """Write the migrated files."""
     from viaduct.migration.inplace import write_in_place
     from viaduct.migration.start_scripts import start_scripts
     from viaduct.migration.writing import write_out
 
-    if asked.in_place:
+    if arguments.in_place:
         write_in_place(outcome)
-    if asked.out is not None:
-        write_out(outcome, asked.out, start_scripts(outcome))
+    if arguments.out is not None:
+        write_out(outcome, arguments.out, start_scripts(outcome))
 
 
-def write_reports(outcome: Outcome, asked: Arguments) -> None:
+def write_reports(outcome: Outcome, arguments: Arguments) -> None:
     """Write HTML, JSON and SARIF reports."""
-    from viaduct.cluster.generate import write as write_whole
+    from viaduct.cluster.generate import write as write_text
 
     try:
-        if asked.report is not None:
+        if arguments.report is not None:
             from viaduct.migration import report as pages
 
-            pages.write(outcome, asked.report, asked.lang)
-        if asked.sarif is not None:
+            pages.write(outcome, arguments.report, arguments.lang)
+        if arguments.sarif is not None:
             from viaduct.migration.sarif import as_sarif
 
-            write_whole(as_sarif(outcome, asked.lang), asked.sarif, force=True)
-        if asked.json_file is not None:
+            write_text(as_sarif(outcome, arguments.lang), arguments.sarif, force=True)
+        if arguments.json_file is not None:
             from viaduct.migration.jsonreport import as_json
 
-            write_whole(as_json(outcome, asked.lang), asked.json_file, force=True)
+            write_text(as_json(outcome, arguments.lang), arguments.json_file, force=True)
     except OSError as error:
         raise BadValue(f"{error.filename} cannot be written: {error.strerror}.") from error
 
 
-def print_outcome(outcome: Outcome, asked: Arguments) -> None:
+def print_outcome(outcome: Outcome, arguments: Arguments) -> None:
     """Print findings and summary."""
     from viaduct.migration import terminal
     from viaduct.migration.walk import printable_path
 
     console = terminal.make_console()
-    terminal.show_unread(console, outcome, asked.lang)
-    if not asked.quiet:
-        if not (asked.out or asked.in_place or asked.check):
+    terminal.show_unread(console, outcome, arguments.lang)
+    if not arguments.quiet:
+        if not (arguments.out or arguments.in_place or arguments.check):
             terminal.show_diffs(console, outcome)
-        terminal.show_findings(console, outcome, asked.lang)
-        terminal.show_skipped(console, outcome, asked.lang)
-    if asked.check:
+        terminal.show_findings(console, outcome, arguments.lang)
+        terminal.show_skipped(console, outcome, arguments.lang)
+    if arguments.check:
         for file in outcome.written:
             print(f"would {'change' if file.before else 'add'} {printable_path(file.path)}")
-    terminal.show_summary(console, outcome, asked.lang)
-    if not asked.check and (outcome.changed or asked.out is not None or asked.in_place):
-        print(describe_written(outcome, asked), file=sys.stderr)
+    terminal.show_summary(console, outcome, arguments.lang)
+    if not arguments.check and (outcome.changed or arguments.out is not None or arguments.in_place):
+        print(describe_written(outcome, arguments), file=sys.stderr)
 
 
-def describe_written(outcome: Outcome, asked: Arguments) -> str:
-    """Describe the files that were written."""
+def describe_written(outcome: Outcome, arguments: Arguments) -> str:
+    """Return the line that says what was written, and where."""
     from viaduct.migration.summary import plural
     from viaduct.migration.walk import printable_path
 
-    if asked.out is not None:
-        return f"Written: {asked.out}"
-    if not asked.in_place:
+    if arguments.out is not None:
+        return f"Written: {arguments.out}"
+    if not arguments.in_place:
         return "Nothing was written; --out DIR or --in-place does."
     if not outcome.changed:
         return "Nothing was changed: there is nothing to write."
     if len(outcome.written) == 1:
-        return f"Written: {printable_path(str(outcome.root / outcome.written[0].path))}"
-    return f"Written: {plural(len(outcome.written), 'file')} in {printable_path(str(outcome.root))}"
+        return f"Written: {printable_path(outcome.root / outcome.written[0].path)}"
+    return f"Written: {plural(len(outcome.written), 'file')} in {printable_path(outcome.root)}"
 
 
-def get_exit_code(outcome: Outcome, asked: Arguments) -> int:
-    """Return 1 for changes with --check, reviews with --strict and unread files."""
-    left = asked.strict and bool(outcome.by_risk)
-    return 1 if left or outcome.unread or (asked.check and outcome.changed) else 0
+def get_exit_code(outcome: Outcome, arguments: Arguments) -> int:
+    """Return 1 if files could not be read, for changes with --check, and for open reviews with --strict; else 0."""
+    needs_review = arguments.strict and bool(outcome.by_risk)
+    return 1 if needs_review or outcome.unread or (arguments.check and outcome.changed) else 0

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def main(
-    name: Annotated[str, typer.Argument(help="One network, part by part; left out: all of them.")] = "",
+    name: Annotated[str, typer.Argument(help="Show this network block by block; without it, list all.")] = "",
     classes: Annotated[
-        int | None, typer.Option(help="Count for this many classes.", show_default="as the reference has", min=1)
+        int | None, typer.Option(help="Number of classes to count for.", show_default="the reference's", min=1)
     ] = None,
-    layers: Annotated[bool, typer.Option("--layers", help="With NAME: every layer instead of blocks.")] = False,
+    layers: Annotated[bool, typer.Option("--layers", help="With NAME: show layers instead of blocks.")] = False,
     source: Annotated[
         str,
         typer.Option(
@@ -65,7 +65,7 @@ def print_all(classes: int | None, as_json: bool) -> None:
         print(json.dumps(rows, indent=1))
         return
     cells = [format_cells(row) for row in rows]
-    lines = align_columns([("name", "classes", "parameters", "MACs", "input", "recipes"), *cells], words=(0, 5))
+    lines = align_columns([("name", "classes", "parameters", "MACs", "input", "recipes"), *cells], text_columns=(0, 5))
     print(lines[0])
     source = ""
     for row, line in zip(rows, lines[1:], strict=True):
@@ -101,8 +101,8 @@ def print_model(name: str, classes: int | None, layers: bool, as_json: bool) -> 
         return
     print(f"{name}: {row['source']}\n")
     total = ("total", "", "", f"{sizes.parameters:,}", f"{sizes.multiplications:,}")
-    heads = ("part", "kind", "output", "parameters", "MACs")
-    print(*align_columns([heads, *map(format_part, sizes.parts), total], words=(0, 1)), sep="\n")
+    headings = ("part", "kind", "output", "parameters", "MACs")
+    print(*align_columns([headings, *map(format_part, sizes.parts), total], text_columns=(0, 1)), sep="\n")
     print(f"\nOn one image of {format_input(row)}, {sizes.classes} classes; output is channels x height x width.")
     print(f"Recipes: {', '.join(row['recipes']) or 'none'}.")
 
@@ -125,10 +125,10 @@ def list_recipes_by_model() -> dict[str, list[str]]:
     """Return the recipes of each network."""
     from viaduct import recipes
 
-    users: dict[str, list[str]] = {}
+    recipes_by_model: dict[str, list[str]] = {}
     for name in recipes.names():
-        users.setdefault(str(recipes.load(name).recipe.model), []).append(name)
-    return users
+        recipes_by_model.setdefault(str(recipes.load(name).recipe.model), []).append(name)
+    return recipes_by_model
 
 
 def format_cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -146,11 +146,8 @@ def format_part(part: Part) -> tuple[str, ...]:
     return (part.name, part.kind, output, f"{part.parameters:,}", multiplications)
 
 
-def align_columns(rows: Sequence[Sequence[str]], words: Sequence[int]) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]], text_columns: Sequence[int]) -> list[str]:
     """Return one line per row; text columns are left-aligned, numbers right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    signs = ["<" if index in words else ">" for index in range(len(widths))]
-    return [
-        "  ".join(f"{cell:{sign}{width}}" for cell, sign, width in zip(row, signs, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    formats = [f"{'<' if index in text_columns else '>'}{width}" for index, width in enumerate(widths)]
+    return ["  ".join(f"{cell:{form}}" for cell, form in zip(row, formats, strict=True)).rstrip() for row in rows]

@@ -42,20 +42,20 @@ def main(
     images: Annotated[
         list[Path],
         typer.Argument(
-            help="Image files, folders of them, and - for a list of paths on stdin, a line each.",
-            readable=False,  # a file that may not be read is skipped like others
+            help="Image files or folders; - reads paths from stdin, one a line.",
+            readable=False,  # unreadable files are skipped and named, so typer must not refuse them
         ),
     ],
-    top: Annotated[int, typer.Option(help="How many classes of each image.", min=1)] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")] = False,
+    top: Annotated[int, typer.Option(help="Number of classes shown for each image.", min=1)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the table.")] = False,
     csv: Annotated[
         Path | None,
-        typer.Option(help="A CSV file instead of the table; - is stdout.", metavar="FILE", show_default=False),
+        typer.Option(help="Write a CSV file instead of the table; - is stdout.", metavar="FILE", show_default=False),
     ] = None,
     sheet: Annotated[
         Path | None,
         typer.Option(
-            help="A contact sheet too: the first 96 images with label and percent, as PNG.",
+            help="Also draw a contact sheet as PNG: the first 96 images with label and percent.",
             metavar="FILE",
             show_default=False,
         ),
@@ -64,13 +64,13 @@ def main(
     device: DeviceOption = "auto",
     precision: PrecisionOption = None,
     batch: Annotated[
-        int | None, typer.Option(help="Images a batch.", min=1, max=4096, show_default="32 on a CPU, else 128")
+        int | None, typer.Option(help="Batch size.", min=1, max=4096, show_default="32 on a CPU, else 128")
     ] = None,
     fast: Annotated[
         bool,
         typer.Option(
             "--fast",
-            help="Fold batch norms into convolutions: quicker, no longer to the last bit what evaluate computes.",
+            help="Fold batch norms into convolutions: faster, but no longer bit-equal to `viaduct evaluate`.",
         ),
     ] = False,
     step: StepOption = None,
@@ -79,21 +79,19 @@ def main(
     classes: ClassesOption = None,
     ema: EmaOption = None,
 ) -> int:
-    """Say what a trained network sees in images: the most probable classes of each, with their probabilities.
+    """Predict the most probable classes of images, with their probabilities.
 
     viaduct predict runs/try1 photo.jpg folder/ --top 3
 
-    Images are prepared as the recipe prepares them for evaluation. Folders are searched to the bottom; files in
-    them that are no images are passed over. A file that cannot be read is named on stderr and left out. Weights
-    that viaduct did not train need a recipe: viaduct predict model.safetensors photo.jpg --recipe resnet50_imagenet
+    Images are preprocessed as the recipe does for evaluation. Folders are searched recursively, and files in them that
+    are not images are skipped. A file that cannot be read is named on stderr and left out. Weights that viaduct did
+    not train need a recipe: viaduct predict model.safetensors photo.jpg --recipe resnet50_imagenet
 
     Exit code 0: every image was predicted. 1: some could not be read. 2: nothing was predicted.
     """
-    warnings.filterwarnings(
-        "ignore", module=r"PIL\."
-    )  # of files that it decodes around, or that are skipped with a reason
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # files that Pillow cannot decode are named by us
     check_flags(weights, images, as_json, csv, sheet)
-    found = list_images(images, sheet)
+    files = list_images(images, sheet)
     classifier = open_classifier(
         weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
     )
@@ -102,21 +100,21 @@ def main(
 
     engine = start_engine(classifier, device, precision, fast, batch)
     run = choose_run(classifier, engine, device, precision)
-    quiet = csv in (None, STDOUT) and sys.stdout.isatty()  # there the results themselves show how far it is
-    tally = Tally(found, quiet)
+    quiet = csv in (None, STDOUT) and sys.stdout.isatty()  # results on a terminal already show the progress
+    tally = Tally(files, quiet)
     try:
         with open_outputs(classifier, engine, as_json, csv, top) as outputs:
             page, reader = open_sheet(sheet), Reader(classifier.prepare)
             if page:
                 outputs.append(page)
                 reader = Reader(classifier.prepare, page.draw, page.most)
-            write_predictions(classifier, engine, found, outputs, tally, top=top, batch=batch, reader=reader, run=run)
+            write_predictions(classifier, engine, files, outputs, tally, top=top, batch=batch, reader=reader, run=run)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
-        kept = "what was printed is not complete" if csv in (None, STDOUT) else f"{csv} was not written"
-        print_note(f"viaduct predict: interrupted after {tally.done:,} of {tally.total:,} files; {kept}.")
+        effect = "what was printed is not complete" if csv in (None, STDOUT) else f"{csv} was not written"
+        print_note(f"viaduct predict: interrupted after {tally.done:,} of {tally.total:,} files; {effect}.")
         raise typer.Exit(130) from None
-    except BrokenPipeError:  # a reader who has left, such as `head`, is no mistake
+    except BrokenPipeError:  # `viaduct predict … | head` is no error
         from viaduct.training.output_streams import redirect_to_null
 
         redirect_to_null(sys.stdout)
@@ -130,7 +128,7 @@ def main(
 
 
 def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | None, sheet: Path | None) -> None:
-    """Refuse what cannot be done before anything is loaded."""
+    """Refuse contradictory flags and output files that may not be replaced, before anything is loaded."""
     from viaduct.data.places import check_place
 
     if as_json and csv == STDOUT:
@@ -139,12 +137,12 @@ def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | No
         check_place(csv, ".csv", b"file,label_1", "a table of predictions", "--csv")
     if sheet is not None:
         check_sheet(sheet)
-    if find_run(weights, None) is None and (late := [path for path in images if find_run(path, None)]):
-        raise BadValue(f"{late[0]} is a run; the weights come first.", f"Try: viaduct predict {late[0]} {weights}")
+    if find_run(weights, None) is None and (runs := [path for path in images if find_run(path, None)]):
+        raise BadValue(f"{runs[0]} is a run; the weights come first.", f"Try: viaduct predict {runs[0]} {weights}")
 
 
 def check_sheet(sheet: Path) -> None:
-    """Refuse a file that a contact sheet may not be written to; that is every PNG but an earlier sheet."""
+    """Raise unless --sheet is new, or an earlier contact sheet and not any other PNG."""
     from viaduct.data.places import check_place
     from viaduct.data.png import SIGNATURE
     from viaduct.extras import require
@@ -162,7 +160,7 @@ def check_sheet(sheet: Path) -> None:
 
 
 def list_images(paths: list[Path], sheet: Path | None) -> FoundFiles:
-    """Return the files that the arguments lead to, but for an earlier sheet; raise BadData where there is none."""
+    """Return the image files of the arguments, without an earlier contact sheet; raise BadData if there are none."""
     from viaduct.handover.image_files import find_images, read_path_list
 
     names: list[str] = []
@@ -185,7 +183,7 @@ def list_images(paths: list[Path], sheet: Path | None) -> FoundFiles:
 
 
 def start_engine(classifier: Classifier, device: str, precision: str | None, fast: bool, batch: int | None) -> Engine:
-    """Return the network on its device: as `viaduct evaluate` runs it, to the last bit, or fast."""
+    """Return the network on its device, bit-equal to `viaduct evaluate`, or with batch norms folded if `fast`."""
     from viaduct.handover.engine import build_engine
 
     engine = build_engine(classifier, device, precision, fold=fast, batch=batch or 32)
@@ -195,7 +193,7 @@ def start_engine(classifier: Classifier, device: str, precision: str | None, fas
 
 
 def choose_run(classifier: Classifier, engine: Engine, device: str, precision: str | None) -> Run:
-    """Return what computes outputs: the engine, which if it is folded shows with the first batch what that changes."""
+    """Return the function that computes outputs. With folded batch norms it prints their effect on the first batch."""
     from viaduct.handover.engine import build_engine
     from viaduct.handover.folding_effect import ComparedRun
 

@@ -40,20 +40,20 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
     ] = None,
-    steps: Annotated[int, typer.Option(help="Steps that are timed.", min=1)] = 20,
-    skip: Annotated[int, typer.Option(help="Warm-up steps before them.", min=0)] = 5,
+    steps: Annotated[int, typer.Option(help="Number of timed steps.", min=1)] = 20,
+    skip: Annotated[int, typer.Option(help="Warm-up steps before the timed ones.", min=0)] = 5,
     recorded: Annotated[
-        int, typer.Option(help="Steps after them in which operators, kernels and memory are recorded.", min=0)
+        int, typer.Option(help="Steps after the timed ones that record operators, kernels and memory.", min=0)
     ] = 5,
     device: Annotated[
         str, typer.Option(help="auto, cpu, cuda, npu, mlu. A script chooses its device itself: auto.")
     ] = "auto",
     ranks: Annotated[int, typer.Option(help="Ranks on this machine.", min=1)] = 1,
-    out: Annotated[Path, typer.Option(help="Where the profile goes.")] = Path("prof"),
+    out: Annotated[Path, typer.Option(help="Folder for the profile.")] = Path("prof"),
     force: Force = False,
     module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
     data: Annotated[
-        Path | None, typer.Option(help="Of a recipe: where its data lie; or synthetic.", show_default="the recipe's")
+        Path | None, typer.Option(help="Of a recipe: folder of its data, or synthetic.", show_default="the recipe's")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -64,7 +64,7 @@ def run(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Run a script, unmodified, or a recipe for some steps, and write what their time went into.
+    """Run a script, unmodified, or a recipe for some steps, and write where their time went.
 
     The script runs in a process of its own and is ended after the last step. Times come from the timed steps, operators
     from the recorded ones, which are slower.
@@ -88,7 +88,7 @@ def read(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Read a profile that exists already: summary, advice and page of what another tool has measured."""
+    """Read an existing profile, also of another tool; show its summary and advice, write its page."""
     from viaduct.profiling.readers import read_any
 
     profile = read_any(path)
@@ -117,19 +117,22 @@ def compare(
 ) -> None:
     """Compare two profiles: phases, operators and kernels that became slower or faster.
 
-    The exit code is 1 where the iterations differ by more than the noise of their steps, 2 where that cannot be said.
+    The exit code is 1 if the iterations differ by more than the noise of their steps, 2 if that cannot be decided.
     """
-    from viaduct.profiling import compare as comparing
+    from viaduct.profiling.compare import compare_profiles
+    from viaduct.profiling.compare_text import write_text
     from viaduct.profiling.outputs import check_page
     from viaduct.profiling.readers import read_any
 
     if out is not None:
         check_page(out, force)
-    difference = comparing.compare_profiles(read_any(before), read_any(after))
+    difference = compare_profiles(read_any(before), read_any(after))
     if out is not None:
-        comparing.write_comparison_page(difference, out)
+        from viaduct.profiling.compare_page import write_difference_page
+
+        write_difference_page(difference, out)
         list_files([out])
-    print(comparing.render_text(difference))
+    print(write_text(difference))
     raise typer.Exit(difference.exit_code)
 
 
@@ -143,20 +146,18 @@ def is_recipe(target: str) -> bool:
     if target in recipes.names():
         return True
     if not target.endswith(".py") and "/" not in target and not Path(target).exists():
-        raise UnknownName(
-            "recipe", target, recipes.names(), "It is no script, either; a module is run with -m.",
-        )  # fmt: skip
+        raise UnknownName("recipe", target, recipes.names(), "It is no script, either; a module is run with -m.")
     return defines_recipe(Path(target))
 
 
 def defines_recipe(path: Path) -> bool:
-    """Return True if a file assigns `recipe` and imports viaduct; it is read, not run."""
+    """Return True if the source of a file assigns `recipe` and imports viaduct; the file is not executed."""
     import ast
 
     try:
         tree = ast.parse(path.read_bytes()) if path.is_file() else ast.Module([], [])
     except (OSError, SyntaxError, ValueError):
-        return False  # what is wrong with it is said when it is run
+        return False  # running it as a script reports what is wrong with it
     assigned = {
         name.id
         for node in tree.body
@@ -190,28 +191,28 @@ def profile_recipe(
     """Profile steps of a recipe in this process, or in one for each rank."""
     from viaduct.profiling import outputs
     from viaduct.recipes import load
-    from viaduct.verbs.train import merge_changes
+    from viaduct.verbs._recipe_changes import merge_changes
 
     loaded = load(target)
     changes = merge_changes({}, settings)
     outputs.check_folder(out, force)
     # torch is imported from here on: mistakes above are answered at once.
     from viaduct.profiling.trace_file import read_events
-    from viaduct.training.profiled import profile_recipe as train_some_steps
+    from viaduct.training.profiled import profile_recipe as train_profiled_steps
 
     outputs.remove_profile(out)
-    profile = train_some_steps(
+    profile = train_profiled_steps(
         loaded, out=out, plan=plan, device=device, data=data, ranks=ranks, settings=changes, command=get_command_line()
     )
-    profile = conclude(profile, out, read_events(out), json)
+    profile = write_and_print(profile, out, read_events(out), json)
     if apply:
         from viaduct.training.profile_apply import apply_advice
 
         applied = apply_advice(
             profile.advice, loaded, plan=plan, device=device, data=data, ranks=ranks, settings=changes, tell=print_note
         )
-        found = applied.describe() if applied else "--apply: no advice that the recipe could follow; nothing was tried."
-        print(found, file=sys.stderr if json else sys.stdout)
+        text = applied.describe() if applied else "--apply: no advice that the recipe could follow; nothing was tried."
+        print(text, file=sys.stderr if json else sys.stdout)
     return 0
 
 
@@ -223,7 +224,7 @@ def refuse_recipe_options(target: str, data: Path | None, settings: list[str] | 
     for flag, value in (("--data", data), ("--set", settings), ("--apply", apply)):
         if value:
             raise BadValue(
-                f"{flag} goes with a recipe; {target!r} is a script.", "What a script is given stands after --."
+                f"{flag} goes with a recipe; {target!r} is a script.", "Arguments of a script stand after --."
             )
 
 
@@ -250,26 +251,22 @@ def profile_script(
     script = load_script(target, arguments, module)
     outputs.check_folder(out, force)
     with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as record:
-        job = ScriptJob(
-            target, tuple(arguments), module, record, str(script.file.resolve().parent), *get_counts(plan), device
-        )
+        folder = str(script.file.resolve().parent)
+        counts = plan.skip, plan.timed, plan.recorded
+        job = ScriptJob(target, tuple(arguments), module, record, folder, *counts, device)
         sys.stdout.flush()
         ended = run_script_job(job, ranks, sys.stderr.fileno() if json else None, print_note)
-        found = [add_facts(rank, ended.reason, device) for rank in ended.ranks] or [make_empty(job.target, ended)]
+        ranks_found = [add_facts(rank, ended.reason, device) for rank in ended.ranks] or [make_empty(target, ended)]
         outputs.remove_profile(out)
-        profile, events = outputs.write_ranks([(rank.rank, rank.profile, rank.events) for rank in found], out)
+        profile, events = outputs.write_ranks([(rank.rank, rank.profile, rank.events) for rank in ranks_found], out)
     if ended.reason:
         print_note(f"{ended.reason}.")
-    conclude(profile, out, events, json)
+    write_and_print(profile, out, events, json)
     return 128 + ended.interrupted if ended.interrupted else ended.code
 
 
-def get_counts(plan: Plan) -> tuple[int, int, int]:
-    return plan.skip, plan.timed, plan.recorded
-
-
 def add_facts(rank: RankProfile, reason: str, device: str) -> RankProfile:
-    """Say why the script ended, what was called, and that it ran elsewhere than was asked for."""
+    """Add to a rank's profile the command line, why the script ended, and a note if it used another device."""
     facts = rank.profile.facts
     notes = facts.notes
     if device not in ("auto", facts.device):
@@ -279,7 +276,7 @@ def add_facts(rank: RankProfile, reason: str, device: str) -> RankProfile:
 
 
 def make_empty(target: str, ended: ScriptRun) -> RankProfile:
-    """Return the profile of a script of which nothing was seen."""
+    """Return an empty profile for a script that ended before a rank had recorded anything."""
     from viaduct.profiling.gather import RankProfile
     from viaduct.profiling.record import Facts, Profile
 
@@ -290,8 +287,8 @@ def make_empty(target: str, ended: ScriptRun) -> RankProfile:
 # Output
 
 
-def conclude(profile: Profile, out: Path, events: Sequence[dict[str, Any]], json: bool) -> Profile:
-    """Write the folder, print the summary, name the files; return the profile with its advice."""
+def write_and_print(profile: Profile, out: Path, events: Sequence[dict[str, Any]], json: bool) -> Profile:
+    """Write the folder, print the summary and the names of the files; return the profile with its advice."""
     from viaduct.profiling import outputs
 
     profile, files = outputs.complete_folder(profile, out, events, print_note)

@@ -12,7 +12,7 @@ from viaduct.cluster import convert as forms
 from viaduct.cluster import generate
 from viaduct.cluster.device_ips import AUTO
 from viaduct.cluster.draft import Template
-from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target, exports
+from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target, format_exports
 from viaduct.cluster.findings import Finding, format_count
 from viaduct.cluster.ranktable import RankTable, read_bytes, read_table
 from viaduct.cluster.rules import DEFAULT_CARD, Card, Examined, examine
@@ -28,29 +28,31 @@ app = typer.Typer(
 File = Annotated[Path, typer.Argument(help="A rank table, template 1 or 2.", metavar="FILE")]
 CardOption = Annotated[
     Card,
-    typer.Option("--card", help="Whose rules hold; `other`: GPUs, MLUs or CPUs, with any number of devices."),
+    typer.Option("--card", help="Card whose rules apply; `other`: GPUs, MLUs or CPUs, any number of devices."),
 ]
 Present = Annotated[
-    int | None, typer.Option(help="Devices that each server really has.", show_default="not checked", min=0)
+    int | None, typer.Option(help="Number of devices that each server has.", show_default="not checked", min=0)
 ]
 DeviceIps = Annotated[
     list[str] | None,
     typer.Option(
-        help="`auto` plans addresses; else a CSV of server,device,ip, a folder of SERVER.conf (hccn.conf files), "
-        "or the servers' hccn.conf files in their order, one a flag.",
+        help="`auto` chooses addresses; else a CSV of server,device,ip, a folder of SERVER.conf (hccn.conf files), "
+        "or one flag for each server's hccn.conf, in the order of servers.",
         metavar="auto|FILE",
         show_default=False,
     ),
 ]
-Out = Annotated[Path | None, typer.Option(help="The file to write.", show_default="the screen")]
+Out = Annotated[Path | None, typer.Option(help="File to write.", show_default="stdout")]
 FORMS: dict[str, Template] = {"1": 1, "2": 2}
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
 
 @app.command()
 def make(
-    servers: Annotated[str, typer.Option(help="Their addresses, with commas, in the order of ranks.")],
-    devices: Annotated[str, typer.Option(help="Of each server: 8 are the first eight; or 4,5,6,7; or 4-7.")] = "8",
+    servers: Annotated[str, typer.Option(help="Addresses of the servers in the order of ranks, with commas.")],
+    devices: Annotated[
+        str, typer.Option(help="Devices of each server: 8 means the first eight; or 4,5,6,7; or 4-7.")
+    ] = "8",
     device_ips: DeviceIps = None,
     out: Out = None,
     template: Annotated[Literal["1", "2"], typer.Option(help="1, or the older 2.")] = "1",
@@ -58,8 +60,8 @@ def make(
     present: Present = None,
     force: Force = False,
 ) -> None:
-    """Write a rank table for these servers. What the rules refuse is not written."""
-    names, numbers = generate.server_names(servers), generate.device_numbers(devices)
+    """Write a rank table for these servers. A table that violates the rules is not written."""
+    names, numbers = generate.parse_servers(servers), generate.parse_devices(devices)
     text = generate.make_table(names, numbers, device_ips or [], card=card, present=present, template=FORMS[template])
     write_or_print(text, out, force, f"{format_size(len(numbers) * len(names), len(names))}, template {template}")
     for warning in generate.list_warnings(text, card):
@@ -76,7 +78,7 @@ def check(
     present: Present = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Name every rule that the table violates (exit 1), where, and what to do; warnings are exit 0."""
+    """Name each rule that the table violates, where, and what to do. Exit code 1 for errors, 0 for warnings."""
     examined = examine(read_bytes(file), card, present)
     if as_json:
         print(json.dumps(build_record(file, examined), indent=1))
@@ -109,7 +111,7 @@ def convert(
 ) -> None:
     """Change the form of a rank table: template 1, template 2, hostfile. Comments are dropped."""
     table = forms.read_any(file, device_ips or [], card, addressed=to != "hostfile")
-    print_warnings(table, but="ranks-consecutive" if renumber else "")
+    print_warnings(table, except_rule="ranks-consecutive" if renumber else "")
     table = forms.renumber(table) if renumber else table
     if to == "hostfile":
         text = forms.render_hostfile(table)
@@ -117,19 +119,23 @@ def convert(
             print_note(f"Note: {sentence}.")
     else:
         text = forms.render_template(table, FORMS[to], card)
-        for warning in generate.list_warnings(text, card) if table.path is None else ():  # a hostfile has had none yet
-            print_note(f"Note: {warning}.")
+        if table.path is None:  # made from a hostfile, so print_warnings above had nothing to print
+            for warning in generate.list_warnings(text, card):
+                print_note(f"Note: {warning}.")
     write_or_print(text, out, force, format_size(table.size, len(table.servers)))
 
 
 @app.command()
 def env(
     file: File,
-    rank: Annotated[int | None, typer.Option(help="The variables of this rank's process.", show_default=False)] = None,
-    server: Annotated[
-        str | None, typer.Option(help="Those for torchrun on this server.", metavar="IP", show_default=False)
+    rank: Annotated[
+        int | None, typer.Option(help="Print the variables of this rank's process.", show_default=False)
     ] = None,
-    port: Annotated[int, typer.Option(help="MASTER_PORT; the table has none.")] = DEFAULT_PORT,
+    server: Annotated[
+        str | None,
+        typer.Option(help="Print the variables for torchrun on this server.", metavar="IP", show_default=False),
+    ] = None,
+    port: Annotated[int, typer.Option(help="MASTER_PORT, which rank tables do not contain.")] = DEFAULT_PORT,
     job: Annotated[str, typer.Option(help="JOB_ID, the same for all processes of a job.")] = DEFAULT_JOB,
     target: Annotated[
         Target | None,
@@ -137,7 +143,7 @@ def env(
     ] = None,
     card: CardOption = DEFAULT_CARD,
 ) -> None:
-    """Print the variables that a process, or torchrun, is started with, as `export` lines."""
+    """Print the environment variables for a rank's process, or for torchrun on a server, as `export` lines."""
     if rank is not None and server is not None:
         raise BadValue(
             f"--rank {rank} and --server {server} were both given.",
@@ -150,7 +156,7 @@ def env(
         name, variables = table.seat(rank).server.server_id, table.environment(rank, port=port, job=job, target=target)
     else:
         name, variables = server or "", table.server_environment(server or "", port=port, job=job, target=target)
-    print(exports(variables), end="")
+    print(format_exports(variables), end="")
     print_warnings(table)
     numbers = [device.device_id for device in table.server(name).devices]
     if target is None and numbers != list(range(len(numbers))):
@@ -174,7 +180,7 @@ def format_size(devices: int, servers: int) -> str:
 
 
 def build_record(file: Path, examined: Examined) -> dict[str, object]:
-    """Return a check as JSON can hold it."""
+    """Return the result of a check as a JSON object."""
     return {
         "file": str(file),
         "template": examined.draft.template if examined.draft else None,
@@ -187,6 +193,7 @@ def build_record(file: Path, examined: Examined) -> dict[str, object]:
 
 
 def list_servers(examined: Examined) -> set[str]:
+    """Return the distinct ids of the servers in a table, which may be incomplete."""
     servers = examined.draft.servers if examined.draft else []
     return {server.server_id.text for server in servers if server.server_id}
 
@@ -212,8 +219,8 @@ def print_finding(finding: Finding) -> None:
     print(f"  {finding.fix}")
 
 
-def print_warnings(table: RankTable, but: str = "") -> None:
-    """Print the warnings of a table on stderr."""
+def print_warnings(table: RankTable, except_rule: str = "") -> None:
+    """Print the warnings of a table on stderr, but for those of one rule."""
     for finding in table.warnings:
-        if finding.rule != but:
+        if finding.rule != except_rule:
             print_note(f"Note: {finding}.")

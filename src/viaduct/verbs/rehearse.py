@@ -25,25 +25,30 @@ SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 # Flags that `carry` has too.
 Arguments = Annotated[
-    list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
+    list[str] | None, typer.Argument(help="After --: arguments of the script itself.", metavar="[-- ARGUMENTS]")
 ]
-Ranks = Annotated[int, typer.Option(help="Ranks on this machine; as many cards are seen.", min=1)]
+Ranks = Annotated[int, typer.Option(help="Ranks on this machine; the script sees as many cards.", min=1)]
 OneLimit = Annotated[
-    list[str] | None, typer.Option(help="One limit otherwise, such as float64=warn.", metavar="NAME=MODE")
+    list[str] | None, typer.Option(help="Another mode for one limit, such as float64=warn.", metavar="NAME=MODE")
 ]
-Memory = Annotated[str | None, typer.Option(help="Of each rank with all that it starts, such as 8G.", metavar="SIZE")]
+Memory = Annotated[
+    str | None, typer.Option(help="Memory limit of each rank with its child processes, such as 8G.", metavar="SIZE")
+]
 FakeData = Annotated[
-    bool, typer.Option("--fake-data", help="Make up records where files are missing and shapes are declared.")
+    bool, typer.Option("--fake-data", help="Generate records where files are missing and shapes are declared.")
 ]
 Framework = Annotated[StageName | None, typer.Option(help="The framework that trains.", show_default="by its imports")]
 Launch = Annotated[
     Literal["auto", "self", "ranks"],
-    typer.Option(help="With --ranks: does the script start them (mp.spawn), or do we?"),
+    typer.Option(help="With --ranks: self if the script starts its ranks (mp.spawn), ranks if viaduct shall."),
 ]
 StepAtOption = Annotated[
     str,
     typer.Option(
-        "--step-at", help="Where a step ends, if none is found.", metavar="FILE:LINE|FUNCTION", show_default=False
+        "--step-at",
+        help="Where a training step ends, if none is detected.",
+        metavar="FILE:LINE|FUNCTION",
+        show_default=False,
     ),
 ]
 
@@ -56,55 +61,57 @@ def main(
     arguments: Arguments = None,
     on: Annotated[
         Literal["npu", "mlu", "original"],
-        typer.Option(help="The card that is played. original: an unmigrated script, its CUDA calls on the CPU."),
+        typer.Option(help="Card to stand in for. original: run an unmigrated script, its CUDA calls on the CPU."),
     ] = "npu",
     steps: Annotated[
-        int | None, typer.Option(help="Stop after so many training steps. 0: none is expected.", min=0, metavar="N")
+        int | None, typer.Option(help="Stop after this many training steps; 0: expect none.", min=0, metavar="N")
     ] = None,
     batches: Annotated[
         int | None,
-        typer.Option(help="End each pass over a DataLoader after so many batches: the whole script, briefly.", min=1),
+        typer.Option(help="End each pass over a DataLoader after this many batches, to run all of a script.", min=1),
     ] = None,
     ranks: Ranks = 1,
     limits_mode: Annotated[
-        limits.Mode, typer.Option("--limits", help="What the card's documented limits do to the script.")
+        limits.Mode,
+        typer.Option("--limits", help="What happens where the script meets a limit of the card."),
     ] = "error",
     limit: OneLimit = None,
-    timeout: Annotated[float, typer.Option(help="Seconds; 0: no limit.", min=0)] = 600.0,
+    timeout: Annotated[float, typer.Option(help="Time limit in seconds; 0: none.", min=0)] = 600.0,
     memory: Memory = None,
-    seed: Annotated[int | None, typer.Option(help="Of Python, NumPy and the framework.", min=0)] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of Python, NumPy and the framework.", min=0)] = None,
     fake_data: FakeData = False,
     record: Annotated[
-        Path | None, typer.Option(help="Keep the record there: summary, limits, losses, weights, what it wrote.")
+        Path | None, typer.Option(help="Folder for the record: summary, limits, losses, weights, files written.")
     ] = None,
-    here: Annotated[bool, typer.Option("--here", help="Run in this folder itself, not in a mirror of it.")] = False,
+    here: Annotated[bool, typer.Option("--here", help="Run in this folder itself, not in a copy of it.")] = False,
     framework: Framework = None,
     launch: Launch = "auto",
     module: Module = False,
     step_at: StepAtOption = "",
-    lang: Annotated[Literal["en", "zh"], typer.Option(help="The language of the limits' reasons.")] = "en",
+    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the explanations of limits.")] = "en",
 ) -> None:
-    """Run a migrated script where there is no accelerator, on a stand-in that keeps the card's documented limits.
+    """Run a migrated script without the accelerator, on a stand-in that enforces the card's documented limits.
 
-    This executes the script. It runs in a process and a folder of its own; it is not shut in.
+    This executes the script, in a separate process and a copy of its folder. That is no sandbox: the script has your
+    rights and can reach all your files.
     """
     switches = ",".join([limits_mode, *(limit or [])])
     limits.parse(switches)
     path = project.find_module(str(script)) if module else find_script(script)
-    known = project.read(path)
-    stage = framework or project.stage_of(known)
-    project.refuse_missing(known, on)
+    sources = project.read(path)
+    stage = framework or project.stage_of(sources)
+    project.refuse_missing(sources, on)
     if stage == "torch":
         refuse_old_torch()
-    kept = prepare_record(record)
+    record_folder = prepare_record(record)
     try:
-        line = project.launch_line(known) if launch == "auto" and ranks > 1 else ""
+        line = project.launch_line(sources) if launch == "auto" and ranks > 1 else ""
         plan = Plan(
             on=on,
             stage=stage,
             script=str(path),
             arguments=tuple(arguments or []),
-            record=str(kept),
+            record=str(record_folder),
             work=str(path.parent) if is_notebook(path) else os.getcwd(),
             origin=str(path.parent) if is_notebook(path) else os.getcwd(),
             module=str(script) if module else "",
@@ -115,35 +122,35 @@ def main(
             seed=seed,
             ranks=ranks,
             launches_itself=launch == "self" or bool(line),
-            step_at=str(find_target(step_at, project.relative_sources(known, path.parent))) if step_at else "",
+            step_at=str(find_target(step_at, project.relative_sources(sources, path.parent))) if step_at else "",
             limits=switches,
             fake_data=fake_data,
             language=lang,
             command=shlex.join(["viaduct", *sys.argv[1:]]),
         )
-        raise typer.Exit(run_rehearsal(plan if here else choose_view(plan), line, record))
+        if not here:
+            from viaduct.rehearsal.files import choose_view
+
+            plan = choose_view(plan, print_note)
+        raise typer.Exit(run_rehearsal(plan, line, record))
     finally:
         if record is None:
-            shutil.rmtree(kept, ignore_errors=True)
+            shutil.rmtree(record_folder, ignore_errors=True)
 
 
-def choose_view(plan: Plan) -> Plan:
-    """Return the folder mode: what the script writes stays apart from the user's files."""
-    from viaduct.rehearsal.files import choose_view
+def run_rehearsal(plan: Plan, launch_line: str, record: Path | None) -> int:
+    """Rehearse the script, print notes before and after; return the exit code.
 
-    return choose_view(plan, print_note)
-
-
-def run_rehearsal(plan: Plan, line: str, record: Path | None) -> int:
-    """Rehearse the script; return the exit code."""
+    `launch_line` is the script's line that starts its ranks; empty if it has none.
+    """
     from viaduct.rehearsal.process import rehearse
 
     where = "in this folder" if plan.view == "here" else "what it writes is kept apart from your files"
     print_note(f"this executes {Path(plan.script).name}, with your rights; {where}.")
     card = "CUDA calls run on the CPU" if plan.on == "original" else f"a stand-in on the CPU plays the {plan.on}"
     print_note(f"{card}; {describe_plan(plan)}.")
-    if line:
-        print_note(f"the script starts its ranks itself ({line}): it is run once, and sees {plan.ranks} cards.")
+    if launch_line:
+        print_note(f"the script starts its ranks itself ({launch_line}): it is run once, and sees {plan.ranks} cards.")
     summary: Summary = rehearse(plan, print_note)
     first, *more = describe_summary(summary, plan)
     print_note(first)
@@ -153,12 +160,13 @@ def run_rehearsal(plan: Plan, line: str, record: Path | None) -> int:
             + (f"; what the script wrote, in {record}/work." if plan.view != "here" else ".")
         )
         more += describe_points(record)
-    print(*(f"  {said}" for said in more), sep="\n", end="\n" if more else "", file=sys.stderr, flush=True)
+    for line in more:
+        print(f"  {line}", file=sys.stderr, flush=True)
     return summary.exit_code
 
 
 def describe_points(record: Path) -> list[str]:
-    """Return what to do with the profiling points of a TensorFlow 1 graph, where they were found."""
+    """Return how to use the profiling points of a TensorFlow 1 graph; empty if the rehearsal found none."""
     from viaduct.migration.profiling_points import FILE, read_points
 
     if not (record / FILE).is_file():
@@ -183,18 +191,18 @@ def find_script(script: Path) -> Path:
     if script.is_dir():
         raise BadValue(f"{str(script)!r} is a folder.", "Name the script that trains.")
     if not script.exists():
-        from viaduct.scripts.runner import similar
+        from viaduct.scripts.runner import suggest_scripts
 
-        raise BadValue(f"there is no script {str(script)!r}.", *similar(script))
+        raise BadValue(f"there is no script {str(script)!r}.", *suggest_scripts(script))
     return script.resolve()
 
 
 def prepare_record(record: Path | None) -> Path:
-    """Return an empty folder for the record."""
+    """Return an empty folder for the record: `record`, which is created, or a temporary one."""
     if record is None:
         return Path(tempfile.mkdtemp(prefix="viaduct_rehearsal_"))
     if record.exists() and (not record.is_dir() or any(record.iterdir())):
-        raise BadRun(f"--record {record} is there already.", "Choose another place, or take the old one away.")
+        raise BadRun(f"--record {record} exists already.", "Choose another folder, or remove the old one.")
     record.mkdir(parents=True, exist_ok=True)
     return record.resolve()
 

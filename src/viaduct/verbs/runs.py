@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from viaduct.runs.facts import RunFacts
     from viaduct.runs.listing import Listing
 
-SHOWN_ON_TERMINAL = 50
+ROWS_ON_TERMINAL = 50
 
 
 class ListByDefault(typer.core.TyperGroup):
-    """Takes `viaduct runs DIR` for `viaduct runs list DIR`."""
+    """Group whose subcommand `list` may be left out: `viaduct runs DIR` means `viaduct runs list DIR`."""
 
     default = "list"
 
@@ -48,7 +48,7 @@ Filters = Annotated[
     list[str] | None,
     typer.Option(
         "--filter",
-        help="Only runs that fulfil this: 'recipe=resnet*', 'top1>90', 'optimizer.lr<=0.1'; several: all of them.",
+        help="Only runs that meet this: 'recipe=resnet*', 'top1>90', 'optimizer.lr<=0.1'; several: all of them.",
         metavar="CONDITION",
         show_default=False,
     ),
@@ -62,13 +62,15 @@ def list_table(
     sort: Annotated[
         str | None,
         typer.Option(
-            help="Order by a field: top1, loss, images_per_s, name, optimizer.lr; -top1 turns it around.",
+            help="Sort by a field: top1, loss, images_per_s, name, optimizer.lr; -top1 reverses the order.",
             metavar="FIELD",
             show_default="newest first",
         ),
     ] = None,
     conditions: Filters = None,
-    every: Annotated[bool, typer.Option("--all", help="On a terminal too, every run and every other folder.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show all runs and all other folders on a terminal too.")
+    ] = False,
 ) -> int:
     """List runs: recipe, data, code, device, steps, best and last top-1, images/s, state, age.
 
@@ -84,7 +86,7 @@ def list_table(
     if as_json:
         print(to_json(listing, runs))
         return 0
-    print(render_table(runs, SHOWN_ON_TERMINAL if sys.stdout.isatty() and not every else None))
+    print(render_table(runs, ROWS_ON_TERMINAL if sys.stdout.isatty() and not every else None))
     if damage := render_damage(runs, every):
         print(damage)
     if listing.problems:
@@ -95,7 +97,11 @@ def list_table(
 
 
 def collect(dirs: list[Path] | None, conditions: list[str] | None) -> tuple[Listing, list[RunFacts]]:
-    """Return what lies below the folders, and the runs that pass the filters; more conditions may follow as words."""
+    """Return what is below the folders, and the runs that pass the filters.
+
+    The shell's `--filter A B` puts B among the folders: with --filter, a "folder" that looks like a condition and does
+    not exist is one.
+    """
     from viaduct.runs.choosing import looks_like_condition, parse_conditions
     from viaduct.runs.listing import list_runs, require_runs
 
@@ -106,31 +112,31 @@ def collect(dirs: list[Path] | None, conditions: list[str] | None) -> tuple[List
     roots = [path for path in paths if str(path) not in texts]
     listing = list_runs(roots)
     require_runs(listing, roots)
-    wanted = parse_conditions(texts, listing.runs)
-    return listing, [run for run in listing.runs if all(condition.holds(run) for condition in wanted)]
+    parsed = parse_conditions(texts, listing.runs)
+    return listing, [run for run in listing.runs if all(condition.holds(run) for condition in parsed)]
 
 
 @app.command()
 def best(
     dirs: Dirs = None,
     by: Annotated[str, typer.Option(help="top1, last, loss or images_per_s.", metavar="MEASURE")] = "top1",
-    top: Annotated[int, typer.Option(help="How many of the best.", min=1)] = 1,
+    top: Annotated[int, typer.Option(help="Number of runs to show.", min=1)] = 1,
     conditions: Filters = None,
     as_json: AsJson = False,
 ) -> int:
-    """Name the best run: by top-1, loss or speed. Runs on noise are no candidates for accuracy."""
+    """Name the best run by top-1, loss or speed. Runs on noise do not count for accuracy."""
     from viaduct.runs.choosing import describe_best, find_best
     from viaduct.runs.table import describe_json, render_table
 
     runs = collect(dirs, conditions)[1]
-    found = find_best(runs, by, top)
-    if not found.runs:
+    ranking = find_best(runs, by, top)
+    if not ranking.runs:
         raise BadValue(f"none of {len(runs):,} runs has a value of {by}.", "A run has one after its first evaluation.")
     if as_json:
-        print(json.dumps([describe_json(run) for run in found.runs], indent=1))
+        print(json.dumps([describe_json(run) for run in ranking.runs], indent=1))
         return 0
-    print(render_table(found.runs))
-    print("\n".join(describe_best(found, by)))
+    print(render_table(ranking.runs))
+    print("\n".join(describe_best(ranking, by)))
     return 0
 
 
@@ -141,8 +147,8 @@ def show(run: Run, as_json: AsJson = False) -> int:
     from viaduct.runs.showing import show_run
     from viaduct.runs.table import describe_json
 
-    found = open_run(run)
-    print(json.dumps(describe_json(found), indent=1) if as_json else show_run(found))
+    facts = open_run(run)
+    print(json.dumps(describe_json(facts), indent=1) if as_json else show_run(facts))
     return 0
 
 
@@ -152,18 +158,18 @@ def diff(
     b: Annotated[Path, typer.Argument(help="Another run.")],
     as_json: AsJson = False,
 ) -> int:
-    """Say what differs between two runs: recipe, data, code, machine, losses, results.
+    """Show what differs between two runs: recipe, data, code, machine, losses, results.
 
-    The field that most likely matters comes first. A final difference is set against seed noise where runs with other
-    seeds of the same recipe lie beside them. Exit code 0: no difference was found. 1: they differ. 2: an error.
+    The field that most likely matters comes first. The final difference is compared with the spread over seeds if runs
+    of the same recipe with other seeds are in the same folder. Exit code 0: no difference was found; 1: they differ.
     """
     from viaduct.run_files import finite_or_null
     from viaduct.runs.differences import diff_runs
     from viaduct.runs.listing import open_run
 
-    found = diff_runs(open_run(a), open_run(b))
-    print(json.dumps(finite_or_null(found.record()), indent=1) if as_json else "\n".join(found.lines()))
-    return 1 if found.differs else 0
+    differences = diff_runs(open_run(a), open_run(b))
+    print(json.dumps(finite_or_null(differences.record()), indent=1) if as_json else "\n".join(differences.lines()))
+    return 1 if differences.differs else 0
 
 
 @app.command()
@@ -172,18 +178,17 @@ def lineage(
     within: Annotated[
         list[Path] | None,
         typer.Option(
-            "--in", help="Look for the runs that it came from here.", show_default="the folder that it lies in"
+            "--in", help="Folder in which to look for ancestors.", show_default="the folder that contains the run"
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show where a run's weights came from, and which data. Runs that were moved are found by id or checksum."""
+    """Show which runs a run's weights came from, and the data. Moved runs are found by id or checksum."""
     from viaduct.runs.lineage import render_tree, to_record, trace_lineage
     from viaduct.runs.listing import list_runs, open_run
 
-    found = open_run(run)
     roots = within or [run.absolute().parent]
-    node = trace_lineage(found, list_runs(roots).runs)
+    node = trace_lineage(open_run(run), list_runs(roots).runs)
     print(json.dumps(to_record(node), indent=1) if as_json else render_tree(node))
     return 0
 
@@ -191,10 +196,10 @@ def lineage(
 @app.command()
 def page(
     dirs: Dirs = None,
-    out: Annotated[Path, typer.Option(help="The page, one HTML file.", metavar="FILE")] = Path("runs.html"),
+    out: Annotated[Path, typer.Option(help="HTML file to write.", metavar="FILE")] = Path("runs.html"),
     conditions: Filters = None,
 ) -> int:
-    """Draw runs on one page: curves over each other, hyper-parameters against results, filters, table, lineage."""
+    """Draw runs on one page: overlaid curves, hyper-parameters against results, filters, table, lineage."""
     from viaduct.reporting import write_page
     from viaduct.runs.page import build_page
 
@@ -208,7 +213,7 @@ def page(
 @app.command()
 def watch(
     folder: Annotated[Path, typer.Argument(help="A run, or a folder of runs.", metavar="RUN|DIR")] = Path("runs"),
-    port: Annotated[int, typer.Option(help="0: any that is free.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help="Port; 0: any free one.", min=0, max=65535)] = 0,
 ) -> int:
     """Serve the page of a run, or of all runs of a folder, on 127.0.0.1 while they go on; Ctrl-C ends it."""
     import threading
@@ -242,7 +247,7 @@ def export(
     ] = None,
     conditions: Filters = None,
 ) -> int:
-    """Export runs as CSV, or as an MLflow file store with parameters, metrics by step, tags and where the files are."""
+    """Export runs as CSV, or as an MLflow file store with parameters, metrics by step, tags and links to the files."""
     from viaduct.runs.csv_export import write_csv
     from viaduct.runs.mlflow_export import check_store, write_store
 
@@ -269,7 +274,7 @@ def export(
 
 
 def check_file(path: Path, suffix: str, head: bytes, what: str) -> None:
-    """Refuse a place where the file may not be written; one of the same kind is replaced."""
+    """Raise unless --out is new, or a file that begins with `head` and may therefore be replaced."""
     from viaduct.data.places import check_place
 
     check_place(path, suffix, head, what, "--out")

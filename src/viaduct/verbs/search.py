@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,35 +11,33 @@ from viaduct.addresses import read_address
 from viaduct.errors import BadValue
 from viaduct.extras import require
 from viaduct.terminal import print_note
+from viaduct.verbs._durations import parse_duration
 
 if TYPE_CHECKING:
     from viaduct.recipes import Loaded
     from viaduct.runs.search.session import DataFacts
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "": 60}
-TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)")
-
 
 def main(
-    words: Annotated[
+    arguments: Annotated[
         list[str],
         typer.Argument(
-            help="A recipe's name or file. Further words are more FIELD=VALUES of --space.", metavar="RECIPE"
+            help="A recipe's name or file. Further arguments are more FIELD=VALUES of --space.", metavar="RECIPE"
         ),
     ],
-    data: Annotated[Path | None, typer.Option(help="Where the recipe's data lie.", callback=read_address)] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the recipe's data.", callback=read_address)] = None,
     space: Annotated[
         list[str] | None,
         typer.Option(
             help="Fields and their values: optimizer.lr=0.01..1:log data.cutout=0,8,16.", metavar="FIELD=VALUES …"
         ),
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Trials of the study, those of earlier calls included.")] = 20,
+    trials: Annotated[int, typer.Option(min=1, help="Number of trials of the study, including earlier calls.")] = 20,
     parallel: Annotated[int, typer.Option(min=1, help="Trials at a time, on shares of the cores or on cards.")] = 1,
     past: Annotated[
         Path | None, typer.Option("--from", help="Take finished runs in this folder as observations.", metavar="DIR")
     ] = None,
-    sampler: Annotated[Literal["tpe", "gp", "grid", "random"], typer.Option(help="How values are drawn.")] = "tpe",
+    sampler: Annotated[Literal["tpe", "gp", "grid", "random"], typer.Option(help="Sampling method.")] = "tpe",
     prune: Annotated[
         Literal["hyperband", "median", "none"],
         typer.Option(help="Rule that stops weak trials early; none: no trial is stopped."),
@@ -60,16 +57,16 @@ def main(
 ) -> None:
     """Search the hyper-parameters of a recipe: every trial is an ordinary run.
 
-    The first trial has the recipe's own values where the space holds them; a grid begins with its first combination.
-    Ctrl-C ends with a checkpoint; the same command continues the search, also after it was killed. Finished trials are
-    never repeated.
+    The first trial has the recipe's own values if the space contains them; a grid begins with its first combination.
+    Ctrl-C ends with a checkpoint; the same command continues the search, also after a kill. Finished trials are never
+    repeated.
     """
     require("torch", "optuna", *(["scipy"] if sampler == "gp" else []))
     from viaduct.recipes import load
     from viaduct.runs.search.output import print_findings
     from viaduct.runs.search.session import SearchRequest, search
 
-    recipe, *more_fields = words  # --space takes one word; what follows it arrives here
+    recipe, *more_fields = arguments  # `--space A=1 B=2` gives A=1 to --space, and B=2 arrives here
     fixed = collect_settings(recipe, data, epochs, steps, settings)
     loaded = load(recipe)
     request = SearchRequest(
@@ -86,7 +83,7 @@ def main(
         pruner=prune,
         metric=metric,
         seed=seed,
-        timeout_s=parse_time(timeout),
+        timeout_s=None if timeout is None else parse_duration(timeout, "--timeout", default_unit="m"),
         past=past,
     )
     findings = search(request, lambda: inspect_data(loaded, fixed, data), print_note)
@@ -100,23 +97,22 @@ def collect_settings(
 ) -> dict[str, str]:
     """Return the fields set in all trials, with classes and label shift of the data; raise as `viaduct train` does."""
     from viaduct.recipes._classes import match_classes
-    from viaduct.verbs.train import merge_changes, resolve_recipe
+    from viaduct.verbs._recipe_changes import merge_changes, resolve_recipe
 
-    # flag: (the field that it sets, its text)
     flags = {name: (name, text) for name, text in (("epochs", epochs), ("steps", steps)) if text is not None}
     changes = merge_changes(flags, settings)
-    given = dict(changes)
+    fields = dict(changes)
     check_settings(recipe, changes)
     changed, _ = resolve_recipe(recipe, None, changes)
-    shifted = "data.label_shift" in given
-    matched, note = match_classes(changed, data, "data.classes" in given, shift_given=shifted)
+    shifted = "data.label_shift" in fields
+    matched, note = match_classes(changed, data, "data.classes" in fields, shift_given=shifted)
     if note:
         print_note(note)
     for name in ("classes", "label_shift"):
         value = getattr(matched.recipe.data, name, None)
         if value != getattr(changed.recipe.data, name, None):
-            given[f"data.{name}"] = str(value)
-    return given
+            fields[f"data.{name}"] = str(value)
+    return fields
 
 
 def check_settings(recipe: str, changes: list[tuple[str, str]]) -> None:
@@ -135,21 +131,10 @@ def check_settings(recipe: str, changes: list[tuple[str, str]]) -> None:
 
 
 def inspect_data(loaded: Loaded, settings: dict[str, str], path: Path | None) -> DataFacts:
-    """Return fingerprint and number of the images, opened as every trial does: missing data is reported before any."""
+    """Return fingerprint and number of the images; missing data is reported here, before the first trial."""
     from viaduct.runs.search.best_recipe import apply_settings
     from viaduct.runs.search.session import DataFacts
     from viaduct.training.session import fingerprint, load_images
 
     images = load_images(apply_settings(loaded.recipe, settings).data, path)
     return DataFacts(fingerprint(images), len(images.train))
-
-
-def parse_time(text: str | None) -> float | None:
-    """Return the seconds that a time such as 30m has; without a unit it is in minutes."""
-    if text is None:
-        return None
-    match = TIME.fullmatch(text.strip().lower())
-    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
-    if not seconds > 0:
-        raise BadValue(f"--timeout {text} is no time above 0.", "Write it as 90s, 30m or 2h.")
-    return seconds

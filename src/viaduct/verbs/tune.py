@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import re
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,19 +11,18 @@ import typer
 from viaduct.addresses import read_address
 from viaduct.errors import BadValue
 from viaduct.extras import require
+from viaduct.terminal import print_note
+from viaduct.verbs._durations import parse_duration
 
 if TYPE_CHECKING:
     from viaduct.training.tuned import TuneReport
     from viaduct.tuning.bank import Stored
 
-UNITS = {"s": 1, "m": 60, "h": 3600}
-TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smh])")
-
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Search faster variants of the operators of a recipe, and keep them in a bank.",
+    help="Search faster variants of a recipe's operators, and store them in a bank.",
 )
 
 
@@ -34,16 +30,17 @@ app = typer.Typer(
 def run(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (`viaduct train --list`) or your own recipe file.")],
     mode: Annotated[
-        str, typer.Option(help="How spaces are searched: GA, RL, RL,GA, random or exhaustive.", metavar="MODE")
+        str, typer.Option(help="Search method: GA, RL, RL,GA, random or exhaustive.", metavar="MODE")
     ] = "RL,GA",
     budget: Annotated[str, typer.Option(help="Time to spend: 90s, 10m, 1h.", metavar="TIME")] = "10m",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
     bank: Annotated[
         Path | None,
-        typer.Option(help="Folder of the bank; made if it is not there.", show_default="TUNE_BANK_PATH, else your own"),
+        typer.Option(help="Folder of the bank; created if missing.", show_default="TUNE_BANK_PATH, else your own"),
     ] = None,
     data: Annotated[
-        Path, typer.Option(help="synthetic: noise, no files; or where the recipe's data lie.", callback=read_address)
+        Path,
+        typer.Option(help="synthetic: noise, no files; or a folder of data.", callback=read_address),
     ] = Path("synthetic"),
     batch: Annotated[int | None, typer.Option(help="Batch size.", min=1, show_default="the recipe's")] = None,
     precision: Annotated[
@@ -53,23 +50,23 @@ def run(
         list[str] | None,
         typer.Option("--set", help="Change any field of the recipe; may be repeated.", metavar="FIELD=VALUE"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
 ) -> None:
     """Search faster variants of a recipe's operators on this device and store them in a bank.
 
-    Operators that the bank knows are not searched again unless REPEAT_TUNE=True. Ctrl-C keeps what was found; the same
-    command continues, also after it was killed. Training uses the choices only if the whole step became faster.
+    Operators that the bank contains are not searched again unless REPEAT_TUNE=True. Ctrl-C keeps all results; the
+    same command continues, also after a kill. Training uses the choices only if the whole step became faster.
     """
     from viaduct.tuning.location import is_repeat_wanted, locate_bank
 
-    seconds = parse_budget(budget)
+    seconds = parse_duration(budget, "--budget")
     repeat, location = is_repeat_wanted(), locate_bank(bank)
     require("torch")
     from viaduct.recipes import load
     from viaduct.recipes._fields import override
     from viaduct.training.tuned import TuneRequest, tune_recipe
-    from viaduct.verbs.train import merge_changes
+    from viaduct.verbs._recipe_changes import merge_changes
 
     loaded = load(recipe)
     fields = {"batch": ("data.global_batch", batch), "precision": ("precision.compute", precision)}
@@ -92,7 +89,7 @@ def show(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what a bank has: operators, times without and with the choice, and whether training uses it."""
+    """Show a bank's operators, their times without and with the choice, and whether training uses the choices."""
     from viaduct.tuning.location import locate_bank
     from viaduct.tuning.table import encode_banks, list_verdicts, make_bank_table
 
@@ -117,20 +114,20 @@ def merge(
     banks: Annotated[list[Path], typer.Argument(help="Two banks or more: folders or files.", metavar="BANK…")],
     out: Annotated[Path, typer.Option(help="The bank that gets the entries of all of them.", metavar="DIR")],
 ) -> None:
-    """Merge banks. Of the same operator on the same device the entry with the larger measured gain is kept."""
+    """Merge banks. Of several entries for an operator and device, the one with the largest measured gain is kept."""
     from viaduct.tuning.bank import Bank
     from viaduct.tuning.location import Location, prepare_writing
 
     if len(banks) < 2:
         raise BadValue(f"there is one bank, {str(banks[0])!r}, and nothing to merge it with.", "Name two or more.")
-    found = [stored for path in banks for stored in open_banks(path)]
+    sources = [stored for path in banks for stored in open_banks(path)]
     target = Bank(out)
     if out.is_dir():
-        open_banks(out)  # refuses a damaged one before anything is written
+        open_banks(out)  # raises if it is damaged, before anything is written
     prepare_writing(Location(target, "--bank"), flag="--out")
-    fingerprints = list(dict.fromkeys(stored.fingerprint for stored in found))
+    fingerprints = list(dict.fromkeys(stored.fingerprint for stored in sources))
     for fingerprint in fingerprints:
-        files = [stored for stored in found if stored.fingerprint == fingerprint]
+        files = [stored for stored in sources if stored.fingerprint == fingerprint]
 
         def add_all(stored: Stored, files: list[Stored] = files) -> Stored:
             for other in files:
@@ -153,15 +150,6 @@ def open_banks(path: Path) -> list[Stored]:
     return [read_bank_file(path)]
 
 
-def parse_budget(text: str) -> float:
-    """Return the seconds of a time such as 10m."""
-    match = TIME.fullmatch(text.strip().lower())
-    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
-    if not seconds > 0:
-        raise BadValue(f"--budget {text} is no time above 0.", "Write it as 90s, 10m or 1h.")
-    return seconds
-
-
 def print_report(report: TuneReport, as_json: bool) -> None:
     """Print the table of operators and the verdict, or all of it as JSON."""
     from viaduct.terminal import print_table
@@ -176,9 +164,3 @@ def print_report(report: TuneReport, as_json: bool) -> None:
         print_table(make_outcome_table(report.outcomes, report.step_us))
     for line in lines:
         print(line)
-
-
-def print_note(line: str) -> None:
-    """Print a note on stderr; a reader who has left is no reason to stop."""
-    with suppress(OSError):  # a reader who has left is no reason to stop
-        print(line, file=sys.stderr, flush=True)

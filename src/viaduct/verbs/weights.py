@@ -17,12 +17,12 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Look into weights; bring TensorFlow and MindSpore checkpoints in and out, without either.",
+    help="Show weights; import and export TensorFlow, MindSpore and PyTorch files, without TensorFlow or MindSpore.",
 )
 Model = Annotated[
     str, typer.Option(help="A network of `viaduct models`.", show_default="found by names and shapes", metavar="NAME")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
 
 @app.command()
@@ -39,7 +39,7 @@ def show(
     ] = "*",
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Names, shapes and types of the tensors, the step, totals, and the network they look like."""
+    """Show names, shapes and types of the tensors, the step, totals, and which network they fit."""
     from viaduct.weights.stored import open_weights
 
     with open_weights(weights) as stored:
@@ -62,15 +62,15 @@ def import_weights(
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
     model: Model = "",
     classes: Annotated[
-        int | None, typer.Option(help="The network's outputs.", show_default="as the checkpoint has", min=1)
+        int | None, typer.Option(help="Number of the network's outputs.", show_default="the checkpoint's", min=1)
     ] = None,
-    ema: Annotated[bool, typer.Option("--ema", help="Take the exponential moving averages of the weights.")] = False,
+    ema: Annotated[bool, typer.Option("--ema", help="Import the exponential moving averages of the weights.")] = False,
     slots: Annotated[
-        bool, typer.Option("--slots", help="Also write the optimizer's state, into NAME.slots.safetensors.")
+        bool, typer.Option("--slots", help="Also write the optimizer's state, to NAME.slots.safetensors.")
     ] = False,
     force: Force = False,
 ) -> None:
-    """Turn a TensorFlow or MindSpore checkpoint, or a PyTorch state dict, into a safetensors file with our names."""
+    """Convert a TensorFlow or MindSpore checkpoint, or a PyTorch state dict, to safetensors with viaduct's names."""
     from viaduct.weights.exporting import import_file, refuse_overwriting, slots_beside
     from viaduct.weights.stored import holds_torch_names
 
@@ -88,12 +88,11 @@ def import_weights(
         written = import_file(checkpoint, out, model=model, classes=classes or 0, ema=ema, slots=slots)
     if written.recognised:
         print_note(f"{checkpoint} looks like {written.model}.")
-    done = written.done
-    for note in done.notes if done else []:
-        print_note(f"Note: {note}.")
-    step = f", step {done.global_step:,}" if done and done.global_step is not None else ""
-    print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors{step}", end="")
-    print(f"; {len(done.skipped):,} more skipped" if done and done.skipped else "")
+    imported = written.done
+    print_notes(f"Note: {note}." for note in (imported.notes if imported else ()))
+    step = f", step {imported.global_step:,}" if imported and imported.global_step is not None else ""
+    skipped = f"; {len(imported.skipped):,} more skipped" if imported and imported.skipped else ""
+    print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors{step}{skipped}")
 
 
 @app.command("export")
@@ -104,25 +103,25 @@ def export_weights(
     ],
     form: Annotated[
         Literal["tf-checkpoint", "safetensors", "mindspore", "torchvision", "pytorch"],
-        typer.Option("--format", "--to", help="What to write."),
+        typer.Option("--format", "--to", help="Format to write."),
     ] = "tf-checkpoint",
     model: Model = "",
     layout: Annotated[
         Literal["a", "b", "zoo", "mindcv", "own"] | None,
         typer.Option(
             help="TensorFlow, grouped kernels: a, one variable each; b, one for each group. "
-            "MindSpore, whose names: zoo, mindcv, own.",
-            show_default="b; of the network that computes the same",
+            "MindSpore: names of its model zoo, of MindCV, or our own.",
+            show_default="b; MindSpore: of the network that computes the same",
         ),
     ] = None,
     ema: Annotated[
-        bool, typer.Option("--ema", help="The run's averaged weights: beside the others in TensorFlow's form.")
+        bool, typer.Option("--ema", help="Export the run's averaged weights; in TensorFlow's format beside the others.")
     ] = False,
     force: Force = False,
 ) -> None:
-    """Write weights as a TensorFlow V2 checkpoint that its Saver restores, a MindSpore one, a state dict, safetensors.
+    """Write weights as a TensorFlow V2 checkpoint, a MindSpore checkpoint, a PyTorch state dict or safetensors.
 
-    `--to torchvision` has torchvision's names for the network, `--to pytorch` the network's own; both are .pth files.
+    `--to torchvision` uses torchvision's names, `--to pytorch` the network's own; both are .pth files.
     """
     from contextlib import ExitStack
 
@@ -135,7 +134,7 @@ def export_weights(
     from viaduct.weights.stored import open_weights
 
     if (form == "safetensors") != (out.suffix == ".safetensors"):
-        raise BadValue(f"--out {out} does not go with --format {form}.", "A .safetensors file is the other's form.")
+        raise BadValue(f"--out {out} does not go with --format {form}.", ".safetensors is for --format safetensors.")
     if form == "mindspore" and out.suffix != ".ckpt":
         raise BadValue(f"--out {out} should end in .ckpt: MindSpore's load_checkpoint reads no other name.")
     if form in ("torchvision", "pytorch") and out.suffix not in (".pth", ".pt"):
@@ -174,15 +173,15 @@ def refuse_foreign(stored: Any) -> None:
 
 
 def build_summary(stored: Any, pattern: str) -> dict[str, Any]:
-    """Return names, shapes and types that match a pattern."""
+    """Return what `weights show` prints: the tensors whose names match a pattern, totals, and the network they fit."""
     from fnmatch import fnmatchcase
 
-    chosen = {name: info for name, info in stored.infos.items() if fnmatchcase(name, pattern)}
-    if not chosen:
-        shown = ", ".join(list(stored.infos)[:3])
-        raise BadValue(f"no name matches --filter {pattern!r}.", f"There are {len(stored.infos):,}: {shown} …")
+    selected = {name: info for name, info in stored.infos.items() if fnmatchcase(name, pattern)}
+    if not selected:
+        examples = ", ".join(list(stored.infos)[:3])
+        raise BadValue(f"no name matches --filter {pattern!r}.", f"There are {len(stored.infos):,}: {examples} …")
     likely = [] if stored.facts.model else find_likely_models(stored)
-    rows = [{"name": name, "shape": list(info.shape), "dtype": info.dtype} for name, info in chosen.items()]
+    rows = [{"name": name, "shape": list(info.shape), "dtype": info.dtype} for name, info in selected.items()]
     return {
         "path": str(stored.path),
         "kind": stored.kind,
@@ -194,14 +193,17 @@ def build_summary(stored: Any, pattern: str) -> dict[str, Any]:
         "tensors": rows,
         "totals": {
             "tensors": len(rows),
-            "values": sum(info.values for info in chosen.values()),
-            "bytes": sum(info.size for info in chosen.values()),
+            "values": sum(info.values for info in selected.values()),
+            "bytes": sum(info.size for info in selected.values()),
         },
     }
 
 
 def find_likely_models(stored: Any) -> list[tuple[str, int, float]]:
-    """Return the networks that the weights are of; those that only nearly fit are looked for where torch is."""
+    """Return (model, classes, share of tensors that fit) of networks that the weights fit completely, or else nearly.
+
+    Searching for networks that nearly fit needs torch; without it a note says so.
+    """
     try:
         return list(stored.likely_models())
     except ModuleNotFoundError as error:
@@ -229,8 +231,8 @@ def print_summary(summary: dict[str, Any]) -> None:
     if summary["model"]:
         print(f"It is {summary['model']} with {summary['classes']} classes.")
     elif summary["looks_like"]:
-        found = " or ".join(guess["model"] for guess in summary["looks_like"])
-        print(f"It looks like {found} with {summary['looks_like'][0]['classes']} classes.")
+        models = " or ".join(guess["model"] for guess in summary["looks_like"])
+        print(f"It looks like {models} with {summary['looks_like'][0]['classes']} classes.")
 
 
 def printable(name: str) -> str:

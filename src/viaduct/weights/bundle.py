@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, BinaryIO
 from viaduct.atomic_files import replace_file
 from viaduct.data.example import BYTES, FIXED32, VARINT, field, fields, pack_varint, varint
 from viaduct.data.tfrecord import masked_crc32c
-from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
+from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.weights.locate import find_prefix, name_latest
 from viaduct.weights.table import read_table, write_table
+from viaduct.weights.tensor_bytes import as_tensor, count_bytes, dtype_of, explain_write_errors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -41,18 +42,7 @@ MAX_AXES = 254  # TensorFlow's own limit
 VERSION = 1
 
 # TensorFlow's dtype numbers that are read, with torch's names. Variables of OTHER_DTYPES are listed but cannot be read.
-# torch is imported only where values become tensors; names and shapes do not need it.
-DTYPES = {
-    1: "float32",
-    2: "float64",
-    3: "int32",
-    4: "uint8",
-    9: "int64",
-    10: "bool",
-    14: "bfloat16",
-    19: "float16",
-}
-SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "uint8": 1, "bool": 1}
+DTYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 9: "int64", 10: "bool", 14: "bfloat16", 19: "float16"}
 OTHER_DTYPES = {
     5: "int16",
     6: "int8",
@@ -72,7 +62,7 @@ NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
 
 @dataclass(frozen=True)
-class Stored:
+class Variable:
     """Index entry of one variable."""
 
     dtype: str
@@ -86,10 +76,7 @@ class Stored:
 
     @property
     def count(self) -> int:
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        return math.prod(self.shape)
 
 
 class Bundle:
@@ -99,9 +86,9 @@ class Bundle:
         self.prefix = find_prefix(Path(path))
         self.index = self.prefix.with_name(self.prefix.name + ".index")
         self.shards = 0
-        self.entries: dict[str, Stored] = {}
+        self.entries: dict[str, Variable] = {}
         self._open: dict[int, BufferedReader] = {}
-        with self.name_damaged_index():
+        with self._name_damaged_index():
             self._read_index()
 
     def __enter__(self) -> Bundle:
@@ -118,7 +105,7 @@ class Bundle:
     def read(self, name: str) -> Tensor:
         """Return the values of one variable after its checksum was verified."""
         content = self.content(name)
-        return as_tensor(content, self.entries[name])
+        return as_tensor(content, self.entries[name].dtype, self.entries[name].shape)
 
     def content(self, name: str) -> bytearray:
         """Return the bytes of one variable after its checksum was verified."""
@@ -148,6 +135,7 @@ class Bundle:
 
     @property
     def step(self) -> int | None:
+        """Step of training at which it was saved; None if it does not say."""
         return self.scalar("global_step")
 
     def slot_names(self, slot: str, variable: str) -> list[str]:
@@ -182,7 +170,7 @@ class Bundle:
                 yield f"{path} was cut short ({length}): {lost:,} of its {len(needed):,} variables cannot be read"
 
     @contextlib.contextmanager
-    def name_damaged_index(self) -> Iterator[None]:
+    def _name_damaged_index(self) -> Iterator[None]:
         """Add the index file's name to errors about its content."""
         try:
             yield
@@ -197,7 +185,7 @@ class Bundle:
         for number, (key, value) in enumerate(read_table(self.index.read_bytes())):
             if number > MAX_VARIABLES:
                 raise BadData(f"it names more than {MAX_VARIABLES:,} variables.")
-            if number == 0:
+            if number == 0:  # the header has the empty name, which sorts first
                 if key != b"":
                     raise BadData("it has no header.")
                 self.shards = read_header(value)
@@ -216,15 +204,15 @@ class Bundle:
             if shard == other and begin < offset + size:
                 raise BadData(f"{name} and {second} share the bytes from {begin:,} of shard {shard}.")
 
-    def _refuse_unreadable(self, name: str, stored: Stored) -> None:
+    def _refuse_unreadable(self, name: str, stored: Variable) -> None:
         if stored.sliced:
             raise BadData(f"{self.prefix}: {name} is partitioned; its slices are not put together here.")
         if stored.number not in DTYPES:
-            known = ", ".join(sorted(dtype_name(number) for number in DTYPES))
+            known = ", ".join(sorted(DTYPES.values()))
             raise BadData(
                 f"{self.prefix}: {name} holds {stored.dtype} values, which cannot be read.", f"Read: {known}."
             )
-        expected = stored.count * SIZES[DTYPES[stored.number]]
+        expected = stored.count * count_bytes(DTYPES[stored.number])
         if expected != stored.size:
             what = f"{name} of shape {stored.shape} and type {stored.dtype} has {stored.size:,} bytes"
             raise BadData(f"{self.index}: {what}, expected {expected:,}.")
@@ -245,29 +233,9 @@ def shard_name(prefix: str, number: int, count: int) -> str:
     return f"{prefix}.data-{number:05d}-of-{count:05d}"
 
 
-def as_tensor(content: bytearray, stored: Stored) -> Tensor:
-    """Return bytes as a tensor of the dtype and shape that the index states."""
-    import torch
-
-    dtype = getattr(torch, DTYPES[stored.number])
-    if not content:
-        if math.prod(extent for extent in stored.shape if extent) >= 1 << 62:
-            raise BadData(f"a variable has an impossible shape: {stored.shape}.")
-        return torch.empty(stored.shape, dtype=dtype)
-    if dtype is torch.bool:  # bytes other than 0 and 1 become True; torch would keep them as invalid bools
-        return torch.frombuffer(content, dtype=torch.uint8).ne(0).reshape(stored.shape)
-    return torch.frombuffer(content, dtype=dtype).reshape(stored.shape)
-
-
-def type_of(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-def dtype_name(number: int) -> str:
+def name_dtype(number: int) -> str:
     """Return the name of a TensorFlow dtype number, known or not."""
-    if number in DTYPES:
-        return DTYPES[number]
-    return OTHER_DTYPES.get(number, f"type {number}")
+    return {**DTYPES, **OTHER_DTYPES}.get(number, f"type {number}")
 
 
 def read_header(value: memoryview) -> int:
@@ -279,7 +247,7 @@ def read_header(value: memoryview) -> int:
         elif (number, wire) == (2, VARINT):
             endianness = varint(value, begin, end)[0]
         elif (number, wire) == (3, BYTES):
-            oldest_reader = number_in(value[begin:end], 2)
+            oldest_reader = read_number(value[begin:end], 2)
     if endianness:
         raise BadData("its values are big-endian.", "Save the checkpoint again on a little-endian machine.")
     if oldest_reader > VERSION:
@@ -289,7 +257,7 @@ def read_header(value: memoryview) -> int:
     return shards
 
 
-def number_in(message: memoryview, wanted: int) -> int:
+def read_number(message: memoryview, wanted: int) -> int:
     """Return the varint of field `wanted` in a protobuf message; 0 if it is not there."""
     found = 0
     for number, wire, begin, end in fields(message, 0, len(message)):
@@ -298,9 +266,9 @@ def number_in(message: memoryview, wanted: int) -> int:
     return found
 
 
-def read_entry(value: memoryview) -> Stored:
+def read_entry(value: memoryview) -> Variable:
     """Parse the BundleEntryProto of one variable."""
-    numbers = dict.fromkeys((1, 3, 4, 5), 0)
+    numbers = dict.fromkeys((1, 3, 4, 5), 0)  # by field: dtype, shard, offset, size
     shape: tuple[int, ...] = ()
     checksum, sliced = 0, False
     for number, wire, begin, end in fields(value, 0, len(value)):
@@ -312,15 +280,16 @@ def read_entry(value: memoryview) -> Stored:
             (checksum,) = struct.unpack_from("<I", value, begin)
         elif number == 7:
             sliced = True
-    kind = numbers[1]
-    return Stored(dtype_name(kind), shape, kind, numbers[3], numbers[4], numbers[5], checksum, sliced)
+    dtype, shard, offset, size = numbers.values()
+    return Variable(name_dtype(dtype), shape, dtype, shard, offset, size, checksum, sliced)
 
 
 def read_shape(message: memoryview) -> tuple[int, ...]:
+    """Parse a TensorShapeProto: the extents in order."""
     shape = []
     for number, wire, begin, end in fields(message, 0, len(message)):
         if (number, wire) == (2, BYTES):
-            shape.append(number_in(message[begin:end], 1))
+            shape.append(read_number(message[begin:end], 1))
     if len(shape) > MAX_AXES or any(extent >> 63 for extent in shape):
         raise BadData(f"a variable has an impossible shape of {len(shape)} axes.")
     return tuple(shape)
@@ -336,18 +305,15 @@ def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
     """
     prefix = Path(path)
     for name, tensor in tensors.items():
-        if type_of(tensor) not in NUMBERS:
+        if dtype_of(tensor) not in NUMBERS:
             raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a TensorFlow checkpoint.")
     order = sorted(tensors, key=lambda name: name.encode())
-    try:
-        prefix.parent.mkdir(parents=True, exist_ok=True)
+    with explain_write_errors(prefix, "the checkpoint "):
         with replace_file(prefix.with_name(shard_name(prefix.name, 0, 1))) as file:
             pairs = list(write_values(file, ((name, tensors[name]) for name in order)))
         with replace_file(prefix.with_name(prefix.name + ".index")) as file:
-            file.write(write_table([(b"", header()), *pairs]))
+            file.write(write_table([(b"", encode_header()), *pairs]))
         name_latest(prefix)
-    except OSError as error:
-        raise DiskFull(f"cannot write the checkpoint {prefix}: {error.strerror}.") from None
     return prefix
 
 
@@ -359,20 +325,20 @@ def write_values(file: BinaryIO, tensors: Iterable[tuple[str, Tensor]]) -> Itera
     for name, tensor in tensors:
         content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         file.write(content)
-        yield name.encode(), entry(tensor, offset, content)
+        yield name.encode(), encode_entry(tensor, offset, content)
         offset += len(content)
 
 
-def header() -> bytes:
+def encode_header() -> bytes:
     """Return the BundleHeaderProto of a checkpoint with one shard."""
     version = pack_varint(1 << 3) + pack_varint(VERSION)
     return pack_varint(1 << 3) + pack_varint(1) + field(3, version)
 
 
-def entry(tensor: Tensor, offset: int, content: bytes) -> bytes:
+def encode_entry(tensor: Tensor, offset: int, content: bytes) -> bytes:
     """Return the BundleEntryProto of one variable."""
     shape = b"".join(field(2, pack_varint(1 << 3) + pack_varint(extent)) for extent in tensor.shape)
-    message = pack_varint(1 << 3) + pack_varint(NUMBERS[type_of(tensor)]) + field(2, shape)
+    message = pack_varint(1 << 3) + pack_varint(NUMBERS[dtype_of(tensor)]) + field(2, shape)
     if offset:
         message += pack_varint(4 << 3) + pack_varint(offset)
     message += pack_varint(5 << 3) + pack_varint(len(content))

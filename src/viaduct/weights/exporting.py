@@ -18,16 +18,17 @@ from safetensors.torch import save as pack
 from torch import Tensor, nn
 
 from viaduct.atomic_files import replace_file
-from viaduct.errors import BadData, BadValue, DiskFull
+from viaduct.errors import BadData, BadValue
 from viaduct.models import sources
 from viaduct.weights import recognise
 from viaduct.weights.bundle import write_bundle
-from viaduct.weights.importing import SHADOW, STEP, Checkpoint, Imported, Values, read_values, some
+from viaduct.weights.importing import SHADOW, STEP, Checkpoint, Imported, join_some, read_values
 from viaduct.weights.locate import has_index
 from viaduct.weights.maps import Link, find_names, layouts_of, mindspore
 from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import Stored, open_foreign
+from viaduct.weights.tensor_bytes import explain_write_errors
 
 MAX_STEP = (1 << 31) - 1  # MindSpore counts in int32
 
@@ -38,10 +39,10 @@ class Converted:
 
     model: str
     classes: int
-    tensors: int
-    recognised: bool  # the network was not named, but found by names and shapes
-    done: Imported | None = None
-    step: int | None = None  # after which the weights were saved
+    tensors: int  # their number
+    recognised: bool  # True: the network was not named, but found by names and shapes
+    done: Imported | None = None  # of an import
+    step: int | None = None  # of an export: the step after which the weights were saved
     notes: tuple[str, ...] = ()
 
 
@@ -54,14 +55,16 @@ def import_file(
     """Write a TensorFlow or MindSpore checkpoint as a safetensors file; find network and classes if not given."""
     with open_foreign(source) as checkpoint:
         guess = choose_network(model, classes, checkpoint)
-        network = network_of(guess, checkpoint.prefix)
+        network = build_network(guess, checkpoint.prefix)
         values = read_values(network, checkpoint, ema=ema, slots=slots)
         if slots and not values.done.slots:
             raise BadData(f"{checkpoint.prefix} holds no optimizer slots.", "Leave out --slots.")
-        metadata = describe(guess, values.done.global_step, str(source), ema=ema)
-    write_safetensors(out, add_counters(network, values), metadata)
+        metadata = build_metadata(guess, values.done.global_step, str(source), ema=ema)
+    write_safetensors(out, add_counters(network, values.tensors), metadata)
     if slots:
-        tensors = {f"{slot}/{name}": value for slot, held in values.done.slots.items() for name, value in held.items()}
+        tensors = {
+            f"{slot}/{name}": value for slot, state in values.done.slots.items() for name, value in state.items()
+        }
         write_safetensors(slots_beside(out), tensors, metadata)
     return Converted(guess.model, guess.classes, len(values.tensors), not model, values.done)
 
@@ -70,7 +73,7 @@ def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
     """Return the requested network and number of classes, or those that the checkpoint implies."""
     guesses = checkpoint.guesses()
     if not model:
-        if not guesses or not guesses[0].certain:
+        if not guesses or not guesses[0].is_certain:
             raise BadData(
                 f"{checkpoint.prefix} looks like none of our networks"
                 + (f"; it comes closest to {guesses[0]}." if guesses else "."),
@@ -82,14 +85,14 @@ def choose_network(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
     return Guess(model, classes or found.classes, found.share, found.layout, found.options)
 
 
-def add_counters(network: nn.Module, values: Values) -> dict[str, Tensor]:
-    """Return the tensors with num_batches_tracked of each batch norm, which TensorFlow does not have."""
-    counters = {name for name, _ in network.named_buffers() if name.endswith("num_batches_tracked")}
-    present = {name for name in counters if name.replace("num_batches_tracked", "running_mean") in values.tensors}
-    return {**values.tensors, **{name: torch.tensor(0) for name in present}}
+def add_counters(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors with num_batches_tracked of each batch norm, which other frameworks and old files lack."""
+    counters = [name for name in network.state_dict() if not recognise.is_weight(name) and name not in tensors]
+    needed = [name for name in counters if name.replace("num_batches_tracked", "running_mean") in tensors]
+    return {**tensors, **{name: torch.tensor(0) for name in needed}}
 
 
-def describe(guess: Guess, step: int | None, source: str, **more: Any) -> dict[str, str]:
+def build_metadata(guess: Guess, step: int | None, source: str, **more: Any) -> dict[str, str]:
     """Return the metadata of a safetensors file; all values are strings."""
     facts = {"model": guess.model, "classes": guess.classes, STEP: step, "source": source, **more}
     strings = {name: str(value) for name, value in facts.items() if value not in (None, False)}
@@ -104,22 +107,18 @@ def slots_beside(file: Path) -> Path:
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(path) as file:
-            file.write(pack({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
-    except OSError as error:
-        raise DiskFull(f"cannot write {path}: {error.strerror}.") from None
+    with explain_write_errors(path), replace_file(path) as file:
+        file.write(pack({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
 
 
-# Out of ours
+# From our weights
 
 
 def export_safetensors(stored: Stored, out: Path, model: str = "") -> Converted:
     """Write our weights as one safetensors file with the network's own names."""
-    guess = named_network(stored, model)
+    guess = identify_network(stored, model)
     tensors = {name: stored.read(name) for name in stored.infos}
-    write_safetensors(out, tensors, describe(guess, stored.facts.step, str(stored.path), **stored.facts.trained))
+    write_safetensors(out, tensors, build_metadata(guess, stored.facts.step, str(stored.path), **stored.facts.trained))
     return Converted(guess.model, guess.classes, len(tensors), is_recognised(stored, model), step=stored.facts.step)
 
 
@@ -127,29 +126,29 @@ def export_tf_checkpoint(
     stored: Stored, prefix: Path, *, model: str = "", layout: str = "", averages: Stored | None = None
 ) -> Converted:
     """Write our weights under the reference's names, for TensorFlow's Saver; `averages` become its shadow variables."""
-    guess = named_network(stored, model)
-    network = network_of(guess, stored.path)
+    guess = identify_network(stored, model)
+    network = build_network(guess, stored.path)
     links = select_links(network, layout, guess.model)
     refuse_another_network(network, stored, guess)
-    variables = variables_from(stored, links)
+    variables = convert_tensors(stored, links)
     if averages is not None:
-        variables |= {name + SHADOW: value for name, value in variables_from(averages, links).items()}
-    step = stored.facts.step if stored.facts.step is not None else step_in_name(prefix)
+        variables |= {name + SHADOW: value for name, value in convert_tensors(averages, links).items()}
+    step = stored.facts.step if stored.facts.step is not None else parse_step(prefix)
     write_bundle(prefix, {**variables, STEP: torch.tensor(step, dtype=torch.int64)})
     return Converted(guess.model, guess.classes, len(variables) + 1, is_recognised(stored, model), step=step)
 
 
 def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str = "") -> Converted:
     """Write our weights under the names of the network in MindSpore, for its load_checkpoint."""
-    guess = named_network(stored, model)
-    network = network_of(guess, stored.path)
+    guess = identify_network(stored, model)
+    network = build_network(guess, stored.path)
     layouts = mindspore.layouts(network)
     layout = layout or mindspore.export_layout(network)
     if layout not in layouts:
         known = ", ".join(layouts)
         raise BadValue(f"{guess.model} has no layout {layout!r} in MindSpore.", f"It has: --layout {known}.")
     refuse_another_network(network, stored, guess)
-    parameters = variables_from(stored, layouts[layout])
+    parameters = convert_tensors(stored, layouts[layout])
     step = stored.facts.step
     if step is not None:  # the optimizer's counter in MindSpore
         parameters["global_step"] = torch.tensor([min(step, MAX_STEP)], dtype=torch.int32)
@@ -162,7 +161,7 @@ def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str 
     )
 
 
-def named_network(stored: Stored, model: str) -> Guess:
+def identify_network(stored: Stored, model: str) -> Guess:
     """Return the network named by `model` or by the file, or the only one that the tensors fit."""
     name, options = model or stored.facts.model, tuple(stored.facts.options.items())
     if name and sources.is_foreign(name) and stored.facts.classes:
@@ -170,7 +169,7 @@ def named_network(stored: Stored, model: str) -> Guess:
     shape = stored.shapes.get("head.bias")
     if shape and name:
         return Guess(name, shape[0], 1.0, options=options)
-    guesses = [guess for guess in stored.guesses() if guess.certain]
+    guesses = [guess for guess in stored.guesses() if guess.is_certain]
     if len(guesses) == 1:
         return guesses[0]
     candidates = f"It may be {', '.join(guess.model for guess in guesses)}." if guesses else ""
@@ -181,7 +180,7 @@ def named_network(stored: Stored, model: str) -> Guess:
     )
 
 
-def network_of(guess: Guess, where: Path) -> nn.Module:
+def build_network(guess: Guess, where: Path) -> nn.Module:
     """Build the guessed network on the meta device; raise if its options do not fit together."""
     try:
         return recognise.sketch(guess.model, guess.classes, guess.options)
@@ -215,10 +214,10 @@ def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> 
     expected = {name: tuple(t.shape) for name, t in network.state_dict().items() if recognise.is_weight(name)}
     wrong = [name for name, shape in expected.items() if shapes.get(name) != shape]
     if wrong:
-        raise BadData(f"{stored.path} does not hold {guess}: missing or of another shape are {some(wrong)}.")
+        raise BadData(f"{stored.path} does not hold {guess}: missing or of another shape are {join_some(wrong)}.")
 
 
-def variables_from(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
+def convert_tensors(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
     """Return our weights as variables of the reference, in its names and memory layout."""
     variables: dict[str, Tensor] = {}
     for link in links:
@@ -226,7 +225,7 @@ def variables_from(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
     return variables
 
 
-def step_in_name(prefix: Path) -> int:
+def parse_step(prefix: Path) -> int:
     """Return the step in a prefix, such as 601000 of `model.ckpt-601000`; 0 without one."""
     digits = prefix.name.rpartition("-")[2]
     return int(digits) if digits.isdecimal() and len(digits) < 19 else 0

@@ -53,6 +53,7 @@ def without_slots(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
 
 
 def without_counters(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Leave out the batch counters of batch norms, which are no weights."""
     return {name: shape for name, shape in shapes.items() if not name.endswith("num_batches_tracked")}
 
 
@@ -79,23 +80,24 @@ def compute_fingerprints() -> dict[str, Any]:
     """Build every network and digest its tensors, as PyTorch and as TensorFlow call them."""
     from viaduct.weights.maps import list_name_maps
 
-    found: dict[tuple[str, str, tuple[str, ...]], dict[str, list[str]]] = {}
-    for form, name, shapes, heads in tensors_of_networks():
+    # (framework, bias, heads) -> digest -> networks
+    digests_of_heads: dict[tuple[str, str, tuple[str, ...]], dict[str, list[str]]] = {}
+    for framework, network, shapes, heads in list_tensors():
         (bias,) = (head for head in heads if "aux" not in head and len(shapes[head]) == 1)
-        for kept in (True, False):  # with its auxiliary head, and without
-            some = {key: shape for key, shape in shapes.items() if kept or not key.startswith(("aux.", "aux_"))}
-            digests = found.setdefault((form, bias, tuple(sorted(heads))), {})
-            names = digests.setdefault(digest(some, heads, -1 if form == TENSORFLOW else 0), [])
-            if name not in names:
-                names.append(name)
-    rows: dict[str, Any] = {"scopes": [names.scope for names in list_name_maps()], TENSORFLOW: [], TORCH: []}
-    for (form, bias, named), digests in found.items():
-        rows[form].append({"bias": bias, "heads": list(named), "digests": digests})
-    return rows
+        without_auxiliary = {name: shape for name, shape in shapes.items() if not name.startswith(("aux.", "aux_"))}
+        for tensors in (shapes, without_auxiliary):
+            digests = digests_of_heads.setdefault((framework, bias, tuple(sorted(heads))), {})
+            networks = digests.setdefault(digest(tensors, heads, -1 if framework == TENSORFLOW else 0), [])
+            if network not in networks:
+                networks.append(network)
+    table: dict[str, Any] = {"scopes": [names.scope for names in list_name_maps()], TENSORFLOW: [], TORCH: []}
+    for (framework, bias, heads_of_row), digests in digests_of_heads.items():
+        table[framework].append({"bias": bias, "heads": list(heads_of_row), "digests": digests})
+    return table
 
 
-def tensors_of_networks() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
-    """Yield form, network, names with shapes, and which of them have an axis for the classes."""
+def list_tensors() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
+    """Yield framework, network, names with shapes, and those names whose tensors have an axis for the classes."""
     from viaduct import models
     from viaduct.weights import recognise
     from viaduct.weights.maps import find_names, layouts_of

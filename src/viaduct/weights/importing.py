@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,37 +23,15 @@ from viaduct.errors import BadData, BadValue
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.maps import Link
-from viaduct.weights.recognise import Guess
+from viaduct.weights.mindspore import MindsporeNames
 
 SHADOW = "/ExponentialMovingAverage"
 STEP = "global_step"
-# Optimizer state: TensorFlow adds these to a variable's name.
-SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")
-MAX_SHOWN_NAMES = 4  # names in a message
+SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")  # optimizer state: TensorFlow's VARIABLE/Momentum
+MAX_SHOWN_NAMES = 4  # in a message
 
-Slots = dict[str, dict[str, Tensor]]
-
-
-class Shaped(Protocol):
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
-class Checkpoint(Protocol):
-    """Weights under another framework's names: a TensorFlow checkpoint (Bundle), a MindSpore one (MindsporeNames)."""
-
-    prefix: Path
-
-    @property
-    def entries(self) -> Mapping[str, Shaped]: ...
-    @property
-    def step(self) -> int | None: ...
-    def __contains__(self, name: str) -> bool: ...
-    def read(self, name: str) -> Tensor: ...
-    def slot_names(self, slot: str, variable: str) -> list[str]: ...
-    def layouts_of(self, model: nn.Module) -> dict[str, list[Link]]: ...
-    def guesses(self) -> list[Guess]: ...
-    def notes_on(self, model: nn.Module, layout: str) -> list[str]: ...
+Slots = dict[str, dict[str, Tensor]]  # "Momentum" -> parameter -> values
+Checkpoint = Bundle | MindsporeNames  # weights under another framework's names
 
 
 @dataclass(frozen=True)
@@ -90,10 +67,10 @@ def import_tf_checkpoint(
         raise BadValue(f"the checkpoint is {prefix!r}; it must be a path, such as 'train/model.ckpt-601000'.")
     with Bundle(Path(prefix)) as bundle:
         values = read_values(model, bundle, ema=ema, slots=slots, require_aux=require_aux)
-    own = model.state_dict()
+    state = model.state_dict()
     with torch.no_grad():
         for name, value in values.tensors.items():
-            own[name].copy_(value)
+            state[name].copy_(value)
     return values.done
 
 
@@ -107,7 +84,7 @@ def read_values(
     wanted: Callable[[str], bool] = lambda name: True,
 ) -> Values:
     """Return the values of all parameters and buffers whose name is `wanted`; read nothing if one does not fit."""
-    layout, links = fitting_layout(model, checkpoint)
+    layout, links = choose_layout(model, checkpoint)
     links = [link for link in links if wanted(link.target)]
     notes = checkpoint.notes_on(model, layout)
     if not require_aux and lacks_auxiliary(links, checkpoint.entries):
@@ -126,8 +103,8 @@ def read_values(
     return Values(tensors, Imported(mapped, skipped, checkpoint.step, notes, state))
 
 
-def fitting_layout(model: nn.Module, checkpoint: Checkpoint) -> tuple[str, list[Link]]:
-    """Return the layout of which the checkpoint lacks the fewest variables, and its links."""
+def choose_layout(model: nn.Module, checkpoint: Checkpoint) -> tuple[str, list[Link]]:
+    """Return the layout of which the checkpoint lacks the fewest variables (its name), and the links of that layout."""
     layouts = checkpoint.layouts_of(model)
     return min(layouts.items(), key=lambda item: len(find_missing(item[1], checkpoint.entries)))
 
@@ -167,7 +144,7 @@ def refuse_missing(links: list[Link], checkpoint: Checkpoint, kind: str) -> None
         total = sum(len(link.sources) for link in links)
         raise BadData(
             f"{checkpoint.prefix} lacks {len(absent):,} of the {total:,} variables of this network ({kind}): "
-            f"{some(absent)}.",
+            f"{join_some(absent)}.",
             *describe_likely_network(checkpoint),
         )
 
@@ -185,15 +162,15 @@ def refuse_misshaped(links: list[Link], checkpoint: Checkpoint, shapes: Mapping[
     heads = {link.sources[0]: link for link in links if recognise.is_head(link.target)}
     biases = [name for name in wrong if len(checkpoint.entries[name].shape) == 1]
     if biases and wrong.keys() <= heads.keys():
-        raise BadData(*class_mismatch(heads[biases[0]], checkpoint, shapes))
+        raise BadData(*explain_class_mismatch(heads[biases[0]], checkpoint, shapes))
     raise BadData(
         f"{len(wrong):,} variables of {checkpoint.prefix} have other shapes than in this network: "
-        f"{some(list(wrong.values()))}.",
+        f"{join_some(list(wrong.values()))}.",
         *describe_likely_network(checkpoint),
     )
 
 
-def class_mismatch(link: Link, checkpoint: Checkpoint, shapes: Mapping[str, torch.Size]) -> tuple[str, str]:
+def explain_class_mismatch(link: Link, checkpoint: Checkpoint, shapes: Mapping[str, torch.Size]) -> tuple[str, str]:
     """Return message and hint for a checkpoint with another number of classes."""
     stored, here = checkpoint.entries[link.sources[0]].shape[-1], shapes[link.target][0]
     heads = ",".join(f"{module}.*" for module in ("head", "aux.head") if f"{module}.bias" in shapes)
@@ -208,30 +185,30 @@ def describe_likely_network(checkpoint: Checkpoint) -> tuple[str, ...]:
     guesses = checkpoint.guesses()
     if not guesses:
         return ("It looks like none of the networks that `viaduct models` shows.",)
-    words = "It looks like" if guesses[0].share > 0.9 else "It comes closest to"
-    return (f"{words} {guesses[0]}.",)
+    return (f"{'It looks like' if guesses[0].share > 0.9 else 'It comes closest to'} {guesses[0]}.",)
 
 
-def some(names: list[str]) -> str:
+def join_some(names: list[str]) -> str:
     """Return the first few names, and an ellipsis if there are more."""
     return ", ".join(names[:MAX_SHOWN_NAMES]) + (" …" if len(names) > MAX_SHOWN_NAMES else "")
 
 
 def read_slots(links: list[Link], checkpoint: Checkpoint) -> Slots:
     """Return the optimizer state by slot and parameter; a state has the shape of its variable."""
-    found: Slots = {}
+    slots: Slots = {}
     for link in links:
-        bases = [source.removesuffix(SHADOW) for source in link.sources]
+        variables = [source.removesuffix(SHADOW) for source in link.sources]
         for slot in SLOTS if link.trained else ():
-            for names in zip(*(checkpoint.slot_names(slot, base) for base in bases), strict=True):
+            for names in zip(*(checkpoint.slot_names(slot, variable) for variable in variables), strict=True):
                 if all(name in checkpoint for name in names):
-                    refuse_odd_slots(names, bases, checkpoint)
-                    found.setdefault(slot, {})[link.target] = link.to_torch([checkpoint.read(name) for name in names])
-    return found
+                    refuse_misshaped_slots(names, variables, checkpoint)
+                    slots.setdefault(slot, {})[link.target] = link.to_torch([checkpoint.read(name) for name in names])
+    return slots
 
 
-def refuse_odd_slots(names: Sequence[str], bases: Sequence[str], checkpoint: Checkpoint) -> None:
-    for name, base in zip(names, bases, strict=True):
+def refuse_misshaped_slots(names: Sequence[str], variables: Sequence[str], checkpoint: Checkpoint) -> None:
+    for name, variable in zip(names, variables, strict=True):
         shape = checkpoint.entries[name].shape
-        if base in checkpoint and shape != checkpoint.entries[base].shape:
-            raise BadData(f"{checkpoint.prefix}: {name} is {shape}, its variable {checkpoint.entries[base].shape}.")
+        if variable in checkpoint and shape != checkpoint.entries[variable].shape:
+            expected = checkpoint.entries[variable].shape
+            raise BadData(f"{checkpoint.prefix}: {name} is {shape}, its variable {expected}.")

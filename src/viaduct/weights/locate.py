@@ -1,7 +1,8 @@
 """Location of a TensorFlow checkpoint: its prefix from a given path, and the text file that names the latest.
 
-A folder's `checkpoint` file says which prefix is the newest. It is not trusted: it may hold a path of another
-machine or any other path, so only checkpoints in the folder itself are opened.
+The prefix is what the names of a checkpoint's files have in common: `model.ckpt-5` of `model.ckpt-5.index`. A folder's
+`checkpoint` file says which prefix is the newest. It is not trusted: it may hold a path of another machine or any other
+path, so only checkpoints in the folder itself are opened.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from viaduct.errors import BadData
 from viaduct.weights.table import MAGIC
 
 LATEST, INDEX = "checkpoint", ".index"
-ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")  # of a checkpoint's files
+# Lines of the `checkpoint` file: a key and a path in quotes, in which \ escapes the character after it.
 NAMED_PATH = re.compile(
     r'^\s*(all_model_checkpoint_paths|model_checkpoint_path):\s*"((?:[^"\\\n]|\\.)*)"', re.MULTILINE
 )
@@ -87,16 +89,16 @@ def find_prefix_in(folder: Path) -> Path:
     """Return the prefix that the folder's `checkpoint` file names; without that file the only prefix in the folder."""
     if (folder / LATEST).is_file():
         return read_latest(folder)
-    found = prefixes(folder)
+    found = list_prefixes(folder)
     if len(found) == 1:
         return found[0]
     if not found:
-        raise BadData(f"{folder} holds no TensorFlow checkpoint: no file ends in {INDEX}.", *hint_at_run(folder))
+        raise BadData(f"{folder} holds no TensorFlow checkpoint: no file ends in {INDEX}.", *suggest_run_export(folder))
     names = ", ".join(prefix.name for prefix in found[:5]) + (" …" if len(found) > 5 else "")
     raise BadData(f"{folder} holds {len(found)} checkpoints and no file 'checkpoint'.", f"Say which one: {names}.")
 
 
-def hint_at_run(folder: Path) -> tuple[str, ...]:
+def suggest_run_export(folder: Path) -> tuple[str, ...]:
     """Return a hint if the folder is a run or one of its checkpoints, whose weights are in our format already."""
     if not (folder / "recipe.json").is_file() and not (folder / "manifest.json").is_file():
         return ()
@@ -126,13 +128,13 @@ def has_index(prefix: Path) -> bool:
         return False
 
 
-def prefixes(folder: Path) -> list[Path]:
+def list_prefixes(folder: Path) -> list[Path]:
     return sorted(path.with_name(path.name.removesuffix(INDEX)) for path in folder.glob("*" + INDEX) if path.is_file())
 
 
 def list_others(folder: Path) -> tuple[str, ...]:
     """Return a hint that lists the checkpoints in the folder."""
-    found = prefixes(folder) if folder.is_dir() else []
+    found = list_prefixes(folder) if folder.is_dir() else []
     return (f"There is: {', '.join(str(prefix) for prefix in found[:5])}.",) if found else ()
 
 

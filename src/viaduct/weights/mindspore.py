@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from viaduct.atomic_files import replace_file
 from viaduct.data.example import BYTES, VARINT, extent, field, fields, pack_varint, tag, varint
-from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
+from viaduct.errors import BadData, BadValue, UnknownName
 from viaduct.terminal import escape_controls
+from viaduct.weights.tensor_bytes import as_tensor, count_bytes, dtype_of, explain_write_errors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -42,30 +43,10 @@ TRAILER, CRC_LENGTH = b"crc_num", 10
 # Encrypted files begin with the number of their cipher.
 CIPHERS = {0x7F3A5ED8: "AES-GCM", 0x7F3A5ED9: "AES-CBC", 0x7F3A5EDA: "SM4-CBC"}
 
-# MindSpore's type names, and what torch calls the same; other types are listed and cannot be read.
-DTYPES = {
-    "Bool": "bool",
-    "Int8": "int8",
-    "UInt8": "uint8",
-    "Int16": "int16",
-    "UInt16": "uint16",
-    "Int32": "int32",
-    "UInt32": "uint32",
-    "Int64": "int64",
-    "UInt64": "uint64",
-    "Float16": "float16",
-    "BFloat16": "bfloat16",
-    "Float32": "float32",
-    "Float64": "float64",
-}
-SIZES = {
-    **dict.fromkeys(("bool", "int8", "uint8"), 1),
-    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
-    **dict.fromkeys(("int32", "uint32", "float32"), 4),
-    **dict.fromkeys(("int64", "uint64", "float64"), 8),
-}
-TYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
-TEXT, MAP = "str", "map"
+# MindSpore's names of the types that are read; torch's are the same in lower case. Other types are listed only.
+TYPE_NAMES = "Bool Int8 UInt8 Int16 UInt16 Int32 UInt32 Int64 UInt64 Float16 BFloat16 Float32 Float64"
+DTYPES = {name: name.lower() for name in TYPE_NAMES.split()}
+MAP = "map"  # dtype of a parameter that is a map, not a tensor
 STEPS = ("global_step", "step_num")  # the optimizer's counter, and what ModelCheckpoint appends
 SLOTS = {"Momentum": ("moments.", "accum.")}  # state of nn.Momentum and of nn.SGD: before the parameter's name
 
@@ -73,7 +54,7 @@ Span = tuple[int, int]  # where content begins and ends in the file
 
 
 class Header(Protocol):
-    """Interface of a parameter's header, without its values."""
+    """Type and shape of a parameter, without its values."""
 
     @property
     def dtype(self) -> str: ...
@@ -179,22 +160,14 @@ class MindsporeFile(MindsporeNames):
 
     def read(self, name: str) -> Tensor:
         """Return the values of one parameter; the first call compares the file with its checksum, if it has one."""
-        import torch
-
         content = self.content(name)
-        parameter = self.entries[name]
-        dtype = getattr(torch, parameter.dtype)
-        if not content:
-            return torch.empty(parameter.shape, dtype=dtype)
-        if dtype is torch.bool:  # bytes other than 0 and 1 become True; torch would keep them as invalid bools
-            return torch.frombuffer(content, dtype=torch.uint8).ne(0).reshape(parameter.shape)
-        return torch.frombuffer(content, dtype=dtype).reshape(parameter.shape)
+        return as_tensor(content, self.entries[name].dtype, self.entries[name].shape)
 
     def content(self, name: str) -> bytearray:
         if name not in self.entries:
             raise UnknownName(f"parameter in {self.prefix}", name, self.entries)
         parameter = self.entries[name]
-        if parameter.dtype not in SIZES:
+        if parameter.dtype not in DTYPES.values():
             raise BadData(
                 f"{self.prefix}: {escape_controls(name)} holds {escape_controls(parameter.dtype)} values, "
                 "which cannot be read.",
@@ -210,16 +183,16 @@ class MindsporeFile(MindsporeNames):
         end = len(self._data)
         if self._has_checksum():
             end -= len(TRAILER) + CRC_LENGTH
-        position, before = 0, ""
+        position, previous = 0, ""
         while position < end:
             name, parameter, position = self._read_value(position, end)
-            if name == before and name in self.entries:
+            if name == previous and name in self.entries:
                 parameter = self._join(name, self.entries[name], parameter)
             elif name in self.entries:
                 raise self._make_damage_error(f"{escape_controls(name)} is there twice")
             elif len(self.entries) == MAX_PARAMETERS:
                 raise self._make_damage_error(f"it names more than {MAX_PARAMETERS:,} parameters")
-            self.entries[name], before = parameter, name
+            self.entries[name], previous = parameter, name
         for name, parameter in self.entries.items():
             self.entries[name] = self._check_size(name, parameter)
 
@@ -254,9 +227,9 @@ class MindsporeFile(MindsporeNames):
 
     def _check_size(self, name: str, parameter: Parameter) -> Parameter:
         """Return the parameter; raise if its bytes do not fit its shape. Older versions write a scalar's as (0,)."""
-        size = SIZES.get(parameter.dtype)
-        if size is None:
+        if parameter.dtype not in DTYPES.values():
             return parameter
+        size = count_bytes(parameter.dtype)
         if parameter.shape == (0,) and parameter.size == size:
             return replace(parameter, shape=())
         expected = parameter.count * size
@@ -288,6 +261,7 @@ class MindsporeFile(MindsporeNames):
 
 
 def read_value(data: memoryview, position: int, stop: int) -> tuple[str, Parameter]:
+    """Parse a Value message: the name of a parameter, and its header."""
     name: str | None = None
     parameter: Parameter | None = None
     for number, wire, begin, end in fields(data, position, stop):
@@ -305,6 +279,7 @@ def read_value(data: memoryview, position: int, stop: int) -> tuple[str, Paramet
 
 
 def read_tensor(data: memoryview, position: int, stop: int) -> Parameter:
+    """Parse a Tensor message, without its content."""
     shape: list[int] = []
     kind, content = "", (position, position)
     for number, wire, begin, end in fields(data, position, stop):
@@ -335,7 +310,7 @@ def is_mindspore_file(path: Path) -> bool:
             start = memoryview(file.read(MAX_NAME_BYTES + 64))
     except OSError:
         return False
-    return cipher_of(bytes(start[:4])) is not None or begins_with_parameter(start)
+    return find_cipher(bytes(start[:4])) is not None or begins_with_parameter(start)
 
 
 def begins_with_parameter(start: memoryview) -> bool:
@@ -356,12 +331,13 @@ def begins_with_parameter(start: memoryview) -> bool:
     return fits and next_wire == BYTES and next_number in (2, 3)
 
 
-def cipher_of(start: bytes) -> str | None:
+def find_cipher(start: bytes) -> str | None:
+    """Return the cipher of an encrypted file by its first four bytes; None for others."""
     return CIPHERS.get(int.from_bytes(start, "little")) if len(start) == 4 else None
 
 
 def refuse_encrypted(path: Path, start: bytes) -> None:
-    cipher = cipher_of(start)
+    cipher = find_cipher(start)
     if cipher is not None:
         raise BadData(
             f"{path} is an encrypted MindSpore checkpoint ({cipher}); it cannot be read without its key.",
@@ -376,16 +352,11 @@ def refuse_encrypted(path: Path, start: bytes) -> None:
 def write_mindspore(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a checkpoint for mindspore.load_checkpoint; the file is put in place complete or not at all."""
     for name, tensor in tensors.items():
-        if type_of(tensor) not in TYPE_NAMES:
+        if dtype_of(tensor) not in DTYPES.values():
             raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a MindSpore checkpoint.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(path) as file:
-            for name, tensor in tensors.items():
-                for part in encode_parameter(name, tensor):
-                    file.write(part)
-    except OSError as error:
-        raise DiskFull(f"cannot write {path}: {error.strerror}.") from None
+    with explain_write_errors(path), replace_file(path) as file:
+        for name, tensor in tensors.items():
+            file.writelines(encode_parameter(name, tensor))
 
 
 def encode_parameter(name: str, tensor: Tensor, slice_size: int = SLICE_BYTES) -> Iterator[bytes]:
@@ -394,11 +365,8 @@ def encode_parameter(name: str, tensor: Tensor, slice_size: int = SLICE_BYTES) -
 
     content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     dims = b"".join(pack_varint(1 << 3) + pack_varint(axis) for axis in tensor.shape)
+    type_name = next(name for name, dtype in DTYPES.items() if dtype == dtype_of(tensor))
     for begin in range(0, max(len(content), 1), slice_size):
         part = content[begin : begin + slice_size].tobytes()
-        message = dims + field(2, TYPE_NAMES[type_of(tensor)].encode()) + field(3, part)
+        message = dims + field(2, type_name.encode()) + field(3, part)
         yield field(1, field(1, name.encode()) + field(2, message))
-
-
-def type_of(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

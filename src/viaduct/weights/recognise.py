@@ -1,4 +1,4 @@
-"""Which of our networks a file of weights belongs to, by the names and shapes in it."""
+"""Recognition of the network that a file of weights belongs to, by the names and shapes in the file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Guess:
     options: Options = ()  # with which the network is built
 
     @property
-    def certain(self) -> bool:
+    def is_certain(self) -> bool:
         return self.share == 1
 
     def __str__(self) -> str:
@@ -43,14 +43,15 @@ def in_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
     guesses: list[Guess] = []
     for names in list_name_maps():
         if any(variable.startswith(names.scope) for variable in shapes):
-            networks = networks_of(names)
+            networks = list_networks(names)
             options = find_options(names, networks, shapes)
             for name in networks:
-                guesses += guesses_of(name, options, shapes)
-    return best(guesses)
+                guesses += guess_networks(name, options, shapes)
+    return select_best(guesses)
 
 
-def guesses_of(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iterator[Guess]:
+def guess_networks(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iterator[Guess]:
+    """Yield a guess for each layout of one network in which the checkpoint has its classifier."""
     model = sketch(name, 1, options)
     for layout, links in layouts_of(model).items():
         heads = {link.target: link.sources[0] for link in links if is_head(link.target)}
@@ -59,7 +60,7 @@ def guesses_of(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iter
             expected = expected_variables(model, layout)
             # The sketch has one class; where TensorFlow has classes, they are the last axis.
             expected |= {source: (*expected[source][:-1], stored[-1]) for source in heads.values()}
-            yield Guess(name, stored[-1], agreement(expected, shapes), layout, options)
+            yield Guess(name, stored[-1], compute_share(expected, shapes), layout, options)
 
 
 def in_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
@@ -75,15 +76,15 @@ def in_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
             sources = {link.target: link.sources[0] for link in links}
             stored = shapes.get(sources["head.bias"])
             if stored and len(stored) == 1:
-                own = model.state_dict()
-                expected = {source: tuple(own[target].shape) for target, source in sources.items()}
+                state = model.state_dict()
+                expected = {source: tuple(state[target].shape) for target, source in sources.items()}
                 heads = [source for target, source in sources.items() if is_head(target)]
                 expected |= {source: (stored[0], *expected[source][1:]) for source in heads}
-                guess = Guess(name, stored[0], agreement(expected, shapes), layout)
+                guess = Guess(name, stored[0], compute_share(expected, shapes), layout)
                 guesses.append(guess)
                 if mindspore.is_faithful(model, layout):
                     faithful.add(guess)
-    leading = best(guesses)
+    leading = select_best(guesses)
     return [guess for guess in leading if guess in faithful] or leading
 
 
@@ -104,11 +105,11 @@ def in_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
         return []
     classes, guesses = shapes["head.bias"][0], []
     for name in models.names():
-        own = sketch(name, 1).state_dict()
-        expected = {key: tuple(value.shape) for key, value in own.items() if is_weight(key)}
+        state = sketch(name, 1).state_dict()
+        expected = {key: tuple(value.shape) for key, value in state.items() if is_weight(key)}
         expected |= {key: (classes, *shape[1:]) for key, shape in expected.items() if is_head(key)}
-        guesses.append(Guess(name, classes, agreement(expected, shapes)))
-    return best(guesses)
+        guesses.append(Guess(name, classes, compute_share(expected, shapes)))
+    return select_best(guesses)
 
 
 def is_head(name: str) -> bool:
@@ -116,28 +117,27 @@ def is_head(name: str) -> bool:
     return name.startswith(("head.", "aux.head."))
 
 
-def agreement(expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> float:
+def compute_share(expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> float:
     """Return the share of expected tensors that are found; an auxiliary head is expected only if `found` has one."""
-    wanted = {name: shape for name, shape in expected.items() if not is_auxiliary(name)}
-    if any(is_auxiliary(name) for name in found):
-        wanted = dict(expected)
-    return sum(found.get(name) == shape for name, shape in wanted.items()) / len(wanted)
+    if not any(is_auxiliary(name) for name in found):
+        expected = {name: shape for name, shape in expected.items() if not is_auxiliary(name)}
+    return sum(found.get(name) == shape for name, shape in expected.items()) / len(expected)
 
 
 def is_auxiliary(name: str) -> bool:
     return name.startswith(("aux.", "aux_"))
 
 
-def best(guesses: list[Guess]) -> list[Guess]:
+def select_best(guesses: list[Guess]) -> list[Guess]:
     """Return the guesses with the highest share and, of these, the most parameters; none below MIN_SHARE."""
     highest = max((guess.share for guess in guesses), default=0.0)
     leading = [guess for guess in guesses if guess.share == highest and highest >= MIN_SHARE]
-    most = max((size_of(guess.model) for guess in leading), default=0)
-    return [guess for guess in leading if size_of(guess.model) == most]
+    most = max((count_parameters(guess.model) for guess in leading), default=0)
+    return [guess for guess in leading if count_parameters(guess.model) == most]
 
 
 @cache
-def size_of(name: str) -> int:
+def count_parameters(name: str) -> int:
     return sum(parameter.numel() for parameter in sketch(name, 1).parameters())
 
 
@@ -148,7 +148,7 @@ def sketch(name: str, classes: int, options: Options = ()) -> nn.Module:
         return models.build(name, classes, **dict(options))
 
 
-def networks_of(names: TensorflowNames) -> list[str]:
+def list_networks(names: TensorflowNames) -> list[str]:
     """Return the networks that a name map is for."""
     variants = (name for family in models.families().values() if family.tensorflow is names for name in family.variants)
     return [name for name in variants if names.claims(sketch(name, 1))]

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,8 +25,9 @@ from viaduct.errors import BadData, BadRun
 from viaduct.run_files import MANIFEST, read_json_object, read_manifest, step_folders
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.fingerprints import may_be_ours, recognise_exactly
-from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, prefixes, suggest_instead
+from viaduct.weights.locate import LATEST, explain_nothing_at, is_tf_checkpoint, list_prefixes, suggest_instead
 from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, is_mindspore_file
+from viaduct.weights.tensor_bytes import count_bytes, dtype_of
 from viaduct.weights.torch_files import ENDINGS, is_torch_file, read_torch_file
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 MODEL, EMA = "model.safetensors", "ema.safetensors"
 STEP = "global_step"
 MAX_OPTION_VALUE, MAX_OPTIONS = 4096, 32  # of a network, in metadata that may come from anywhere
+
+# Names in safetensors files, with torch's; other names are shown in lower case.
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
 
 Kind = Literal["TensorFlow checkpoint", "MindSpore checkpoint", "safetensors file", "PyTorch file", "run"]
 
@@ -50,6 +55,8 @@ class Info(NamedTuple):
 
 
 class Reader(Protocol):
+    """Source of the values of tensors by name."""
+
     def read(self, name: str) -> Tensor: ...
 
 
@@ -110,12 +117,13 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
     `ema` takes the averaged weights of a run or a PyTorch file; for other kinds it has no effect.
     """
     if (path / "recipe.json").is_file() or (path / MANIFEST).is_file():
-        folder, skipped = only_checkpoint(path) if (path / MANIFEST).is_file() else newest_checkpoint(path)
-        with open_safetensors(choose_file(folder, ema), run_facts(folder), "run") as stored:
+        folder, skipped = require_intact(path) if (path / MANIFEST).is_file() else find_newest_checkpoint(path)
+        with open_safetensors(choose_file(folder, ema), read_run_facts(folder), "run") as stored:
             yield replace(stored, warnings=skipped)
     elif path.is_file() and path.suffix == ".safetensors":
         with open_safetensors(path, None, "safetensors file") as stored:
-            yield as_mindspore(stored) if has_mindspore_names(stored.infos) else stored
+            has_mindspore_names = any(name.endswith(".moving_mean") for name in stored.infos)  # of batch norms
+            yield as_mindspore(stored) if has_mindspore_names else stored
     elif path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path):
         with MindsporeFile(path) as file:
             infos = {
@@ -134,7 +142,7 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
             f"and {path}.index is not there."
         )
         raise BadData(what, *suggest_instead(path))
-    elif path.is_dir() and not (path / LATEST).is_file() and not prefixes(path):
+    elif path.is_dir() and not (path / LATEST).is_file() and not list_prefixes(path):
         raise explain_no_weights(path)
     else:
         with Bundle(path) as bundle:
@@ -170,6 +178,7 @@ def holds_torch_names(path: Path) -> bool:
 
 
 def explain_no_weights(folder: Path) -> BadData:
+    """Return the error for a folder that is no run and no TensorFlow checkpoint."""
     if (folder / "checkpoints").is_dir():
         example = folder / "checkpoints" / "step-N"
         return BadData(
@@ -183,7 +192,10 @@ def explain_no_weights(folder: Path) -> BadData:
 
 
 class SafetensorsReader:
-    """Reader of one tensor at a time; torch is imported for the first one."""
+    """Reader of one tensor at a time; torch is imported for the first one.
+
+    `opened` closes the file that is opened then.
+    """
 
     def __init__(self, path: Path, opened: ExitStack) -> None:
         self.path, self.opened = path, opened
@@ -208,9 +220,7 @@ def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[St
     with opened as file, ExitStack() as more:
         # `keys` is a method of an open file, which is no mapping.
         infos = {name: read_info(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118
-        yield Stored(
-            path, kind, infos, SafetensorsReader(path, more), facts or facts_in_metadata(file.metadata() or {})
-        )
+        yield Stored(path, kind, infos, SafetensorsReader(path, more), facts or parse_metadata(file.metadata() or {}))
 
 
 class MindsporeTensors(MindsporeNames):
@@ -230,19 +240,15 @@ class MindsporeTensors(MindsporeNames):
             raise BadData(f"{self.prefix}: {name} cannot be read: {error}") from None
 
 
-def has_mindspore_names(names: Iterable[str]) -> bool:
-    """Return True if batch norms have MindSpore's names."""
-    return any(name.endswith(".moving_mean") for name in names)
-
-
 def as_mindspore(stored: Stored) -> Stored:
+    """Return a safetensors file with MindSpore's names as a MindSpore checkpoint, with the step that it states."""
     tensors = MindsporeTensors(stored)
     facts = replace(stored.facts, step=stored.facts.step if tensors.step is None else tensors.step)
     return replace(stored, kind="MindSpore checkpoint", reader=tensors, facts=facts)
 
 
 class TorchReader:
-    """The tensors of a file that torch.save wrote, all of them in memory."""
+    """Tensors of a file that torch.save wrote, all of them in memory."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self.tensors = tensors
@@ -254,36 +260,25 @@ class TorchReader:
 def open_torch_file(path: Path, ema: bool) -> Stored:
     tensors, step = read_torch_file(path, ema)
     infos = {
-        name: Info(tuple(value.shape), str(value.dtype).removeprefix("torch."), value.numel(), value.nbytes)
-        for name, value in tensors.items()
+        name: Info(tuple(tensor.shape), dtype_of(tensor), tensor.numel(), tensor.nbytes)
+        for name, tensor in tensors.items()
     }
     return Stored(path, "PyTorch file", infos, TorchReader(tensors), Facts(step=step))
 
 
 def read_info(tensor_slice: Any) -> Info:
-    """Return the header of a tensor from a slice of safetensors."""
-    names = {
-        "F64": "float64",
-        "F32": "float32",
-        "F16": "float16",
-        "BF16": "bfloat16",
-        "I64": "int64",
-        "I32": "int32",
-    }
-    sizes = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
-    shape, kind = tuple(tensor_slice.get_shape()), str(tensor_slice.get_dtype())
-    count = 1
-    for extent in shape:
-        count *= extent
-    return Info(shape, names.get(kind, kind.lower()), count, count * sizes.get(kind, 1))
+    """Return the header of a tensor from a slice of safetensors, whose dtypes are F32, BF16, I64, U8, BOOL …"""
+    shape, dtype = tuple(tensor_slice.get_shape()), str(tensor_slice.get_dtype())
+    count = math.prod(shape)
+    return Info(shape, DTYPES.get(dtype, dtype.lower()), count, count * count_bytes(dtype))
 
 
-def facts_in_metadata(metadata: dict[str, str]) -> Facts:
+def parse_metadata(metadata: dict[str, str]) -> Facts:
     """Return the facts that `viaduct weights import` and `export` write; other metadata are ignored."""
     return Facts(
         model=metadata.get("model"),
-        classes=whole_number(metadata.get("classes")),
-        step=whole_number(metadata.get(STEP)),
+        classes=parse_number(metadata.get("classes")),
+        step=parse_number(metadata.get(STEP)),
         options=parse_options(metadata.get("options", "{}")),
         trained={name: metadata[name] for name in ("global_batch", "precision") if name in metadata},
     )
@@ -303,7 +298,7 @@ def parse_options(text: str) -> dict[str, Any]:
     return frozen if small and len(items) <= MAX_OPTIONS else {}
 
 
-def whole_number(text: str | None) -> int | None:
+def parse_number(text: str | None) -> int | None:
     """Return a non-negative integer in decimal digits; None for anything else."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
 
@@ -311,7 +306,7 @@ def whole_number(text: str | None) -> int | None:
 # Runs
 
 
-def newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
+def find_newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
     """Return the folder of a run's newest intact checkpoint; the run itself if it only has its final model.
 
     Return also a warning for each newer checkpoint that is damaged.
@@ -328,7 +323,7 @@ def newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
     return run, ()
 
 
-def only_checkpoint(folder: Path) -> tuple[Path, tuple[str, ...]]:
+def require_intact(folder: Path) -> tuple[Path, tuple[str, ...]]:
     """Return the checkpoint that was named; raise if it is damaged, because no other can replace it."""
     damage = find_damage(folder)
     if damage is not None:
@@ -347,19 +342,19 @@ def find_damage(folder: Path) -> str | None:
     expected = {name: files[name]["sha256"] for name in (MODEL, EMA) if name in files}
     for name, checksum in expected.items():
         try:
-            if digest(folder / name) != checksum:
+            if compute_checksum(folder / name) != checksum:
                 return f"{folder / name} does not hold the bytes that were written (checksum)"
         except OSError as error:
             return f"{folder / name} cannot be read: {error.strerror}"
     return None
 
 
-def digest(path: Path) -> str:
-    hashed = hashlib.sha256()
+def compute_checksum(path: Path) -> str:
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
-            hashed.update(block)
-    return hashed.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def choose_file(folder: Path, ema: bool) -> Path:
@@ -369,37 +364,35 @@ def choose_file(folder: Path, ema: bool) -> Path:
     return folder / (EMA if ema else MODEL)
 
 
-def run_facts(folder: Path) -> Facts:
+def read_run_facts(folder: Path) -> Facts:
     """Return the facts in a run's recipe and summary, and in the checkpoint's manifest."""
     manifest = read_json_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     run = folder.parent.parent if manifest else folder
-    recipe = part(read_json_object(run / "recipe.json"), "recipe") if (run / "recipe.json").is_file() else {}
+    recipe = get_object(read_json_object(run / "recipe.json"), "recipe") if (run / "recipe.json").is_file() else {}
     model = recipe.get("model", manifest.get("model"))
-    data, precision = part(recipe, "data"), part(recipe, "precision")
+    data, precision = get_object(recipe, "data"), get_object(recipe, "precision")
+    classes = data.get("classes", manifest.get("classes"))
     trained = {"global_batch": data.get("global_batch"), "precision": precision.get("compute")}
     summary = read_json_object(run / "summary.json") if (run / "summary.json").is_file() else {}
+    step = manifest.get("step", summary.get("steps"))
     return Facts(
         model=model if isinstance(model, str) else None,
-        classes=number_or_none(data.get("classes", manifest.get("classes"))),
-        step=number_or_none(manifest.get("step", summary.get("steps"))),
-        options=network_options(model, recipe),
+        classes=classes if isinstance(classes, int) else None,
+        step=step if isinstance(step, int) else None,
+        options=read_network_options(model, recipe),
         trained={name: str(value) for name, value in trained.items() if value is not None},
     )
 
 
-def part(record: dict[str, Any], name: str) -> dict[str, Any]:
+def get_object(record: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a nested object of a JSON record; empty if there is none."""
-    found = record.get(name)
-    return found if isinstance(found, dict) else {}
+    value = record.get(name)
+    return value if isinstance(value, dict) else {}
 
 
-def number_or_none(value: object) -> int | None:
-    return value if isinstance(value, int) else None
-
-
-def network_options(model: object, recipe: dict[str, Any]) -> dict[str, Any]:
-    """Return AmoebaNet's options: its recipes may change it, and it is built for an image size."""
+def read_network_options(model: object, recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of an AmoebaNet, from the recipe's `network` and image size; other networks have none."""
     if not str(model).startswith("amoebanet"):
         return {}
-    changed = {name: value for name, value in part(recipe, "network").items() if name != "is"}
-    return parse_options(json.dumps({**changed, "image": part(recipe, "data").get("size", 224)}))
+    changed = {name: value for name, value in get_object(recipe, "network").items() if name != "is"}
+    return parse_options(json.dumps({**changed, "image": get_object(recipe, "data").get("size", 224)}))

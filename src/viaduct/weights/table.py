@@ -29,8 +29,8 @@ RESTART_EVERY = 16  # entries; the key of every 16th is written in full, as Tens
 WORD = struct.Struct("<I")
 COMPRESSIONS = {1: "snappy", 2: "zlib", 4: "zstd"}
 
-Handle = tuple[int, int]
-Entry = tuple[bytes, memoryview]
+Handle = tuple[int, int]  # offset and size of a block
+Entry = tuple[bytes, memoryview]  # key and value
 
 
 # Reading
@@ -39,20 +39,21 @@ Entry = tuple[bytes, memoryview]
 def read_table(data: bytes) -> Iterator[Entry]:
     """Yield every key and value in order; any damage raises `BadData`."""
     view = memoryview(data)
-    budget = MAX_EXPANSION * len(data)
-    before, free = None, 0
-    for _, value in entries(read_block(view, read_index_handle(view))):
+    budget = MAX_EXPANSION * len(data)  # bytes that the keys still to come may have
+    previous, end = None, 0  # the key, and the end of the block, before this one
+    for _, value in parse_entries(read_block(view, read_index_handle(view))):
         handle, _ = read_handle(value, 0)
-        if handle[0] < free:
-            raise BadData(f"two blocks share byte {handle[0]:,}.")
-        free = handle[0] + handle[1] + TRAILER
-        for key, content in entries(read_block(view, handle)):
-            if before is not None and key <= before:
-                raise BadData(f"the name {key!r} comes after {before!r}, but names must rise.")
+        offset, size = handle
+        if offset < end:
+            raise BadData(f"two blocks share byte {offset:,}.")
+        end = offset + size + TRAILER
+        for key, content in parse_entries(read_block(view, handle)):
+            if previous is not None and key <= previous:
+                raise BadData(f"the name {key!r} comes after {previous!r}, but names must rise.")
             budget -= len(key)
             if budget < 0:
                 raise BadData("its names unfold to many times the size of the file.")
-            before = key
+            previous = key
             yield key, content
 
 
@@ -92,7 +93,7 @@ def read_block(view: memoryview, handle: Handle) -> memoryview:
     return checked[:end]
 
 
-def entries(block: memoryview) -> Iterator[Entry]:
+def parse_entries(block: memoryview) -> Iterator[Entry]:
     """Yield key and value of each entry of a block."""
     position, key, stop = 0, b"", len(block)
     while position < stop:
@@ -138,15 +139,15 @@ def group_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[byt
 
 def append_block(table: bytearray, pairs: list[tuple[bytes, bytes]], restart_every: int = RESTART_EVERY) -> bytes:
     """Append a block to the table; return its handle."""
-    offset, content, restarts, before = len(table), bytearray(), [0], b""
+    offset, content, restarts, previous = len(table), bytearray(), [0], b""
     for number, (key, value) in enumerate(pairs):
         shared = 0
         if number % restart_every:
-            shared = common_prefix(before, key)
+            shared = count_shared(previous, key)
         elif number:
             restarts.append(len(content))
         content += pack_varint(shared) + pack_varint(len(key) - shared) + pack_varint(len(value)) + key[shared:] + value
-        before = key
+        previous = key
     content += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
     handle = pack_varint(offset) + pack_varint(len(content))
     content.append(0)  # uncompressed
@@ -154,7 +155,7 @@ def append_block(table: bytearray, pairs: list[tuple[bytes, bytes]], restart_eve
     return handle
 
 
-def common_prefix(first: bytes, second: bytes) -> int:
+def count_shared(first: bytes, second: bytes) -> int:
     """Return the number of leading bytes that both keys share."""
     limit = min(len(first), len(second))
     return next((index for index in range(limit) if first[index] != second[index]), limit)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ENDINGS = (".pt", ".pth", ".bin", ".tar")
-ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # first bytes of torch.save's files
 PICKLE = b"\x80"  # what every pickle of protocol 2 or later begins with, LEGACY among them
-AGAIN = "Copy or download it again."
+COPY_AGAIN = "Copy or download it again."
+# Keys under which checkpoints of trainings hold the network's state dict, its averages and the step.
 HOLDERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights")
 AVERAGES = ("state_dict_ema", "model_ema", "ema_state_dict", "ema")
 STEPS = ("global_step", "step", "iteration")
@@ -33,25 +34,25 @@ def read_torch_file(path: Path, ema: bool = False) -> tuple[dict[str, Tensor], i
 
     Raise `BadData` if the file cannot be read, or holds no such weights.
     """
-    held = load_plain(path)
-    found = find_state(held, AVERAGES if ema else HOLDERS)
-    if not found and ema and find_state(held, HOLDERS):
+    content = load_plain(path)
+    tensors = find_state(content, AVERAGES if ema else HOLDERS)
+    if not tensors and ema and find_state(content, HOLDERS):
         raise BadData(
             f"{path} holds one set of weights, no averages beside them: no entry {', '.join(AVERAGES)}.",
             "Leave out --ema.",
         )
-    if not found:
+    if not tensors:
         what = "averaged weights" if ema else "weights"
-        raise BadData(f"{path} holds no {what}: no tensors by name.", f"It holds {describe_content(held)}.")
-    step = next((held[name] for name in STEPS if isinstance(held, Mapping) and type(held.get(name)) is int), None)
-    return strip_wrappers(found), step
+        raise BadData(f"{path} holds no {what}: no tensors by name.", f"It holds {describe_content(content)}.")
+    steps = [content[name] for name in STEPS if isinstance(content, Mapping) and type(content.get(name)) is int]
+    return strip_wrappers(tensors), next(iter(steps), None)
 
 
 def find_averages(path: Path) -> str:
     """Return the key under which a file has averaged weights beside the others; empty if it has none."""
-    held = load_plain(path)
-    keys = [key for key in AVERAGES if isinstance(held, Mapping) and key in held]
-    return next((key for key in keys if find_state(held[key], HOLDERS)), "")
+    content = load_plain(path)
+    keys = [key for key in AVERAGES if isinstance(content, Mapping) and key in content]
+    return next((key for key in keys if find_state(content[key], HOLDERS)), "")
 
 
 def is_torch_file(path: Path) -> bool:
@@ -84,7 +85,7 @@ def load_plain(path: Path) -> Any:
         raise BadData(
             f"{path} is cut short or damaged: it begins as torch.save's files do, and its "
             f"{path.stat().st_size:,} bytes cannot be read to the end.",
-            f"{AGAIN} Compare the size with the original's.",
+            f"{COPY_AGAIN} Compare the size with the original's.",
         ) from None
 
 
@@ -93,7 +94,7 @@ def refuse_other_files(path: Path) -> None:
     with path.open("rb") as file:
         beginning = file.read(20)
     if not beginning:
-        raise BadData(f"{path} is empty.", AGAIN) from None
+        raise BadData(f"{path} is empty.", COPY_AGAIN) from None
     if not beginning.startswith((ZIP, PICKLE)):
         raise BadData(
             f"{path} is not a file of torch.save: it begins with {beginning!r}.",
@@ -101,18 +102,18 @@ def refuse_other_files(path: Path) -> None:
         ) from None
 
 
-def find_state(held: Any, names: tuple[str, ...], depth: int = 0) -> dict[str, Tensor]:
-    """Return the tensors of the first of `names` that holds a state dict, else the tensors of `held` itself.
+def find_state(content: Any, keys: tuple[str, ...], depth: int = 0) -> dict[str, Tensor]:
+    """Return the tensors of the first of `keys` that holds a state dict; empty if there is none.
 
-    The averages have to be under one of their names; `held` itself is not taken for them. Empty if nothing is found.
+    With HOLDERS for `keys`, `content` may also be a state dict itself. Averages must be under one of their keys.
     """
     import torch
 
-    if not isinstance(held, Mapping) or depth > MAX_NESTING:
+    if not isinstance(content, Mapping) or depth > MAX_NESTING:
         return {}
-    tensors = {str(name): value for name, value in held.items() if isinstance(value, torch.Tensor)}
-    inner = (find_state(held[name], HOLDERS, depth + 1) for name in names if name in held)
-    return next((found for found in inner if found), {}) or (tensors if names is HOLDERS else {})
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
+    inner = (find_state(content[key], HOLDERS, depth + 1) for key in keys if key in content)
+    return next((state for state in inner if state), {}) or (tensors if keys is HOLDERS else {})
 
 
 def strip_wrappers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -123,10 +124,10 @@ def strip_wrappers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-def describe_content(held: Any) -> str:
+def describe_content(content: Any) -> str:
     """Say what a file holds instead of weights."""
-    if not isinstance(held, Mapping):
-        return f"a {type(held).__name__}"
-    names = [str(name) for name in held]
+    if not isinstance(content, Mapping):
+        return f"a {type(content).__name__}"
+    names = [str(name) for name in content]
     more = " …" if len(names) > 8 else ""
     return f"{len(names):,} named values: {', '.join(names[:8])}{more}" if names else "nothing"

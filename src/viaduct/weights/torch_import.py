@@ -15,15 +15,16 @@ from torch import Tensor, nn
 
 from viaduct import models
 from viaduct.atomic_files import replace_file
-from viaduct.errors import BadData, BadValue, DiskFull
+from viaduct.errors import BadData, BadValue
 from viaduct.models import sources
 from viaduct.weights import recognise, torch_names
 from viaduct.weights.exporting import (
     Converted,
-    describe,
+    add_counters,
+    build_metadata,
+    build_network,
+    identify_network,
     is_recognised,
-    named_network,
-    network_of,
     refuse_another_network,
     write_safetensors,
 )
@@ -31,6 +32,7 @@ from viaduct.weights.importing import Imported
 from viaduct.weights.locate import suggest_instead
 from viaduct.weights.recognise import Guess
 from viaduct.weights.stored import Stored, open_weights
+from viaduct.weights.tensor_bytes import explain_write_errors
 from viaduct.weights.torch_names import Match, describe_differences, describe_tensors, match_tensors, torchvision_names
 
 MIN_SHARE = 0.5  # of a network's tensors that must fit before a file's tensors are renamed
@@ -57,10 +59,10 @@ def import_torch_file(source: Path, out: Path, *, model: str = "", classes: int 
                 *found.match.report(),
                 *describe_likely_network(stored, model),
             )
-        network = network_of(found.guess, stored.path)
+        network = build_network(found.guess, stored.path)
         tensors = {target: stored.read(name) for target, name in found.match.sources.items()}
         step = stored.facts.step
-    write_safetensors(out, add_counters(network, tensors), describe(found.guess, step, str(source), ema=ema))
+    write_safetensors(out, add_counters(network, tensors), build_metadata(found.guess, step, str(source), ema=ema))
     notes = describe_differences(network) if found.match.names == torch_names.TORCHVISION else []
     mapped = {name: target for target, name in found.match.sources.items()}
     done = Imported(mapped, list(found.match.unused), step, [*found.match.report()[:1], *notes])
@@ -169,27 +171,16 @@ def has_own_names(match: Match) -> bool:
     return all(target == name for target, name in match.sources.items())
 
 
-def add_counters(network: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors with the counters of batch norms, which old files do not have."""
-    counters = [name for name in network.state_dict() if name.endswith(torch_names.COUNTER) and name not in tensors]
-    return {**tensors, **{name: torch.tensor(0) for name in counters}}
-
-
 def export_torch_file(stored: Stored, out: Path, *, model: str = "", to: str) -> Converted:
     """Write weights as a state dict: `torchvision`, under its names for the network; `pytorch`, under their own."""
-    guess = named_network(stored, model)
-    network = network_of(guess, stored.path)
+    guess = identify_network(stored, model)
+    network = build_network(guess, stored.path)
     refuse_another_network(network, stored, guess)
     names, notes = choose_names(guess, network, to)
-    held = {name: stored.read(name) for name in stored.infos if name in names}
-    tensors = add_counters(network, held)
+    tensors = add_counters(network, {name: stored.read(name) for name in stored.infos if name in names})
     state = OrderedDict((names[name], tensors[name].contiguous()) for name in names if name in tensors)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(out) as file:
-            torch.save(state, file)
-    except OSError as error:
-        raise DiskFull(f"cannot write {out}: {error.strerror}.") from None
+    with explain_write_errors(out), replace_file(out) as file:
+        torch.save(state, file)
     step = stored.facts.step
     return Converted(
         guess.model, guess.classes, len(state), is_recognised(stored, model), step=step, notes=tuple(notes)

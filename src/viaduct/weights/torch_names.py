@@ -18,7 +18,7 @@ from torch import nn
 from viaduct import models
 from viaduct.models.padding import SameConv2d
 from viaduct.models.resnet import ResNet
-from viaduct.weights.importing import some
+from viaduct.weights.importing import join_some
 
 Shape = tuple[int, ...]
 PREFIXES = ("", "module.", "model.", "backbone.", "encoder.", "net.", "network.", "_orig_mod.", "ema.", "student.")
@@ -57,7 +57,7 @@ class Match:
             ("not in this network", self.unused),
         ):
             if names:
-                lines.append(f"{title}, {len(names):,}: {some(list(names))}")
+                lines.append(f"{title}, {len(names):,}: {join_some(list(names))}")
         return lines
 
 

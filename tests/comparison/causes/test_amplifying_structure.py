@@ -83,7 +83,8 @@ def test_an_operator_that_enlarges_what_came_in_is_told(name: str) -> None:
     assert "times as" in cause.evidence
 
 
-def test_a_norm_that_enlarges_the_rounding_of_its_own_mean_is_told_and_no_matter_of_mode() -> None:
+def steep_norm_story() -> Story:
+    """A norm over channels whose mean is far above their deviation; the two sides round that mean differently."""
     story = Story()
     x = (np.float32(3) + np.float32(1e-4) * story.normal(8, 8, 12, 12)).astype(np.float32)
     sides = []
@@ -94,9 +95,29 @@ def test_a_norm_that_enlarges_the_rounding_of_its_own_mean_is_told_and_no_matter
     sides[0] = sides[0] + np.float32(3 * 2**-22) / np.float32(1e-4)  # four roundings of the mean
     story.tell("norm", x, x, "input", op_type="BatchNorm2d")
     story.tell("norm", *sides, op_type="BatchNorm2d")
-    cause = story.causes()[0]
+    return story
+
+
+def test_a_norm_that_enlarges_the_rounding_of_its_own_mean_is_told_and_no_matter_of_mode() -> None:
+    cause = steep_norm_story().causes()[0]
     assert cause.name == AMPLIFYING
     assert "rounding of a mean" in cause.evidence
+
+
+@pytest.mark.parametrize(("left", "is_amplifying"), [(1.0, False), (0.0, True)])
+def test_an_input_that_is_zero_on_the_right_alone_counts_as_different(left: float, is_amplifying: bool) -> None:
+    story = steep_norm_story()
+    zeros = np.zeros(4, np.float32)
+    story.tell("norm", zeros + np.float32(left), zeros, "input", index=1, op_type="BatchNorm2d")
+    assert (AMPLIFYING in [cause.name for cause in story.causes(1)]) == is_amplifying
+
+
+def test_a_constant_output_against_zeros_is_not_explained_by_a_slope_of_zero() -> None:
+    story = Story()
+    x = story.normal(4, 8, 6, 6)
+    story.tell("op", add_jitter(x), x, "input")
+    story.tell("op", np.ones_like(x), np.zeros_like(x))
+    assert AMPLIFYING not in [cause.name for cause in story.causes()]
 
 
 def test_a_norm_in_another_mode_over_such_channels_is_still_that() -> None:

@@ -17,6 +17,14 @@ def test_an_epsilon_is_found_without_the_parameters_too() -> None:
     assert make_norm_story(1e-5, 1e-3, gammas=False).cause() == "batch norm epsilon"
 
 
+def test_running_statistics_are_not_taken_for_gamma_and_beta() -> None:
+    story = make_norm_story(1e-3, 1e-5, gammas=False)
+    for index, name in enumerate(("running_mean", "running_var")):
+        statistics = story.normal(16) + 4
+        story.tell("norm", statistics, statistics, "parameter", index=index, parameter=name, op_type="BatchNorm2d")
+    assert story.cause(place=1) == "batch norm epsilon"
+
+
 def test_running_against_batch_statistics_is_a_matter_of_mode() -> None:
     story = Story()
     x = story.normal(8, 16, 6, 6) * np.linspace(0.5, 3, 16, dtype=np.float32)[:, None, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from comparison.scenes import Array, Layer, Story
 
@@ -50,3 +51,13 @@ def test_a_weight_is_never_a_reduction() -> None:
     story.tell("fc", x.astype(np.float16), x.astype(np.float16), "input")
     story.tell("fc", weight + 1e-3 * story.normal(32, 64), weight, "parameter", parameter="weight")
     assert "half-precision reduction" not in [cause.name for cause in story.causes(kind="parameter")]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_number_that_is_finite_on_the_left_only_is_no_other_order(value: float) -> None:
+    layer = Layer()
+    right = layer.right()
+    left = right.copy()
+    right[0, 0, 0, 0] = value
+    layer.story.tell("conv", left, right, op_type="Conv2d")
+    assert "different reduction order" not in [cause.name for cause in layer.story.causes()]

@@ -53,8 +53,7 @@ def encode_odd_images() -> dict[str, bytes]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("recipe", ["resnet18_imagenet", "resnext50_imagenet"])
 def test_odd_images_are_decoded_as_evaluation_does(recipe: str, tmp_path: Path) -> None:
-    from families import build_classifier, write_photos
-
+    from handover.exporting.export_families import build_classifier, write_photos
     from viaduct.handover.exporting.checking import compute_expected
     from viaduct.handover.exporting.savedmodel import open_runner
 
@@ -62,7 +61,7 @@ def test_odd_images_are_decoded_as_evaluation_does(recipe: str, tmp_path: Path) 
     classifier = build_classifier("resnet18_v1", recipe, {}, tmp_path / "photos")
     request = Request(form="savedmodel", out=tmp_path / "served", input="image-bytes", check=False)
     export(classifier, request)
-    runner = open_runner(tmp_path / "served", classifier, request)
+    runner = open_runner(tmp_path / "served", classifier)
     for name, encoded in encode_odd_images().items():
         probabilities, _ = runner.run([encoded])
         assert np.abs(probabilities - compute_expected(classifier, [encoded])).max() <= 1e-5, name

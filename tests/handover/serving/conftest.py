@@ -5,17 +5,17 @@ from __future__ import annotations
 import io
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from viaduct.handover.classifier import Classifier, open_run
+from viaduct.handover.classifier import Classifier
 from viaduct.handover.serving.batching import Run
 from viaduct.handover.serving.limits import Limits
 
@@ -58,7 +58,8 @@ def read_all(link: socket.socket) -> bytes:
 
 @contextmanager
 def running(classifier: Classifier, limits: Limits | None = None, run: Run | None = None) -> Iterator[Running]:
-    import httpx
+    httpx = pytest.importorskip("httpx", reason="the tests of serve need httpx")
+    pytest.importorskip("uvicorn", reason="pip install 'viaduct[serve]'")
 
     from viaduct.handover.serving.server import Address, bind_socket, build_server
 
@@ -81,13 +82,7 @@ def running(classifier: Classifier, limits: Limits | None = None, run: Run | Non
 
 
 @pytest.fixture(scope="session")
-def classifier(shapes_run: Path) -> Classifier:
-    return open_run(shapes_run)
-
-
-@pytest.fixture(scope="session")
 def served(classifier: Classifier) -> Iterator[Running]:
-    pytest.importorskip("uvicorn", reason="pip install 'viaduct[serve]'")
     with running(classifier) as server:
         yield server
 
@@ -101,3 +96,14 @@ def encode(image: Any, format: str = "PNG", **options: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format, **options)
     return buffer.getvalue()
+
+
+def predict(served: Running, content: bytes, query: str = "", kind: str = "image/jpeg") -> Any:
+    return served.client.post(f"/predict{query}", content=content, headers={"Content-Type": kind})
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -10,51 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-httpx = pytest.importorskip("httpx", reason="the tests of serve need httpx")
+from viaduct.data.png import encode_png
 
-from viaduct.data.png import encode_png  # noqa: E402
-from viaduct.handover.serving import intake  # noqa: E402
-from viaduct.handover.serving.limits import Limits, Refusal  # noqa: E402
-
-from .conftest import Running, draw, encode, read_all  # noqa: E402
-
-
-def predict(served: Running, content: bytes, query: str = "", kind: str = "image/jpeg") -> httpx.Response:
-    return served.client.post(f"/predict{query}", content=content, headers={"Content-Type": kind})
-
-
-def deep_png(pixels: np.ndarray) -> bytes:  # type: ignore[type-arg]
-    """Return a PNG of 16 bits a channel."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    height, width = pixels.shape[:2]
-    rows = b"".join(b"\0" + (row.astype(">u2") * 257).tobytes() for row in pixels)
-    head = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-
-
-def animated_gif() -> bytes:
-    frames = [Image.fromarray(draw(40, 40, seed)).quantize(64) for seed in range(3)]
-    return encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
-
-
-IMAGES = {
-    "JPEG": encode(draw(90, 120), "JPEG"),
-    "CMYK JPEG": encode(Image.fromarray(draw(60, 40)).convert("CMYK"), "JPEG"),
-    "grey JPEG": encode(Image.fromarray(draw(60, 40)).convert("L"), "JPEG"),
-    "progressive JPEG": encode(draw(60, 40), "JPEG", progressive=True),
-    "16-bit PNG": deep_png(draw(40, 40)),
-    "PNG with transparency": encode(Image.fromarray(draw(40, 40)).convert("RGBA")),
-    "palette PNG": encode(Image.fromarray(draw(40, 40)).quantize(16)),
-    "animated GIF": animated_gif(),
-    "BMP": encode(draw(40, 40), "BMP"),
-    "WebP": encode(draw(40, 40), "WEBP"),
-    "TIFF": encode(draw(40, 40), "TIFF"),
-    "1x1": encode(draw(1, 1)),
-    "1 x 3000": encode(draw(1, 3000)),
-}
+from .conftest import Running, encode, predict, read_all
+from .sample_images import IMAGES
 
 
 @pytest.mark.parametrize("kind", IMAGES)
@@ -91,20 +50,6 @@ def test_five_predictions_are_given_unless_another_number_is_asked_for(served: R
 @pytest.mark.parametrize("kind", ["application/octet-stream", "image/png", "image/x-anything; a=b"])
 def test_what_the_image_calls_itself_does_not_matter(kind: str, served: Running) -> None:
     assert predict(served, IMAGES["JPEG"], kind=kind).status_code == 200
-
-
-def test_a_form_with_a_file_is_taken(served: Running) -> None:
-    plain = predict(served, IMAGES["JPEG"]).json()
-    form = served.client.post(
-        "/predict", files={"other": b"x", "file": ("../../etc/passwd", IMAGES["JPEG"])}, data={"a": "b"}
-    )
-    assert form.json() == plain
-
-
-def test_a_form_with_two_files_is_refused(served: Running) -> None:
-    form = served.client.post("/predict", files=[("file", ("a", IMAGES["JPEG"])), ("file", ("b", IMAGES["1x1"]))])
-    assert form.status_code == 400
-    assert "has 2 parts called 'file'" in form.json()["error"]
 
 
 def test_an_image_of_too_many_pixels_is_refused_with_the_limit(served: Running) -> None:
@@ -167,47 +112,6 @@ def test_a_decompression_bomb_is_refused_by_its_header(served: Running) -> None:
     assert "pixels" in response.json()["error"]
 
 
-def test_an_image_above_the_limit_is_refused_without_decoding_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viaduct.data.png.decode", lambda data: pytest.fail("it was decoded"))
-    images = [encode(draw(40, 40)), encode(draw(40, 40))]
-    intake.check_sizes(images, Limits(max_pixels=3200))
-    with pytest.raises(Refusal, match="3,200 pixels or more; at most 3,199") as caught:
-        intake.check_sizes(images, Limits(max_pixels=3199))
-    assert caught.value.status == 413
-
-
-def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served: Running) -> None:
-    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\nContent-Length: 999999999999\r\n\r\n"
-    with served.connect() as link:
-        link.sendall(head)
-        answer = link.recv(10_000) + link.recv(10_000)
-    assert answer.startswith(b"HTTP/1.1 413")
-    assert b'{"error": "the body has more than 33,554,432 bytes."}' in answer
-
-
-def test_a_body_without_a_length_is_refused_while_it_is_read(served: Running) -> None:
-    piece = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
-    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Type: image/png\r\n\r\n"
-    answer = served.exchange(head + 40 * piece + b"0\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 413")
-
-
-def test_an_upload_that_breaks_off_leaves_nothing_behind(served: Running) -> None:
-    service = served.server.service
-    for _ in range(3):
-        with served.connect() as link:
-            link.sendall(
-                b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 5000\r\n\r\n"
-            )
-            link.sendall(bytes(1000))
-    assert predict(served, IMAGES["JPEG"]).status_code == 200
-    for _ in range(100):
-        if (service.uploads.used, service.in_flight) == (0, 0):
-            break
-        served.client.get("/v2")
-    assert (service.uploads.used, service.in_flight) == (0, 0)
-
-
 @pytest.mark.parametrize(
     "request_bytes", [b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00", b"A" * 100_000, b"GET / HTTP/1.1\r\n\r\n"]
 )
@@ -245,27 +149,3 @@ def test_a_client_that_asks_before_it_sends_is_told_to_go_on(served: Running) ->
 
 def test_an_http_1_0_client_is_answered(served: Running) -> None:
     assert served.exchange(b"GET /v2/health/live HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
-
-
-def test_the_metrics_count_what_was_answered(served: Running) -> None:
-    def read() -> dict[str, float]:
-        text = served.client.get("/metrics").text
-        rows = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-        return {name: float(value) for name, value in rows}
-
-    before = read()
-    predict(served, IMAGES["JPEG"])
-    predict(served, b"hello")
-    after = read()
-
-    def added(name: str) -> float:
-        return after[name] - before.get(name, 0.0)
-
-    assert added('viaduct_responses_total{code="200",route="/predict"}') == 1
-    assert added('viaduct_responses_total{code="400",route="/predict"}') == 1
-    for stage in ("preprocess", "queue", "network"):
-        assert added(f"viaduct_{stage}_seconds_count") == 1
-    assert added("viaduct_request_seconds_count") == 2
-    assert added("viaduct_batch_images_sum") == 1
-    assert after["viaduct_queue_images"] == 0
-    assert after["viaduct_connections"] >= 1

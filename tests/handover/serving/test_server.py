@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -13,25 +12,24 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
-from command import viaduct
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.serving.limits import Limits
 
-from .conftest import draw, encode, read_all, running
+from .conftest import running, wait_until
+from .sample_images import IMAGE
 
 httpx = pytest.importorskip("httpx", reason="the tests of serve need httpx")
 pytest.importorskip("uvicorn", reason="pip install 'viaduct[serve]'")
 
 from viaduct.handover.serving.server import Address, bind_socket  # noqa: E402
 
-IMAGE = encode(draw())
 TRANSPORT_ERRORS = {"ConnectError", "ReadError", "RemoteProtocolError", "WriteError"}
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -48,13 +46,6 @@ class SlowNetwork:
         self.gate.wait(30)
         logits: torch.Tensor = self.network(inputs)
         return logits
-
-
-def wait_until(condition: object, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_full_queue_is_refused_and_says_when_to_come_back(classifier: Classifier) -> None:
@@ -93,50 +84,6 @@ def is_listening(port: int) -> bool:
     return True
 
 
-def test_slow_clients_make_room_for_others(classifier: Classifier) -> None:
-    with running(classifier, Limits(connections=20)) as served:
-        slow = [served.connect() for _ in range(60)]
-        try:
-            for number, link in enumerate(slow):
-                head = b"POST /predict HTTP/1.1\r\nHost: x\r\n"
-                with suppress(OSError):  # some have had to make room
-                    link.sendall(head if number % 2 else head + b"Content-Length: 9\r\n\r\n")
-            for _ in range(5):
-                with httpx.Client(base_url=served.url, verify=False, trust_env=False, timeout=20) as client:
-                    assert client.post("/predict", content=IMAGE).status_code == 200
-            assert len(served.server.guard.open) <= 21
-        finally:
-            for link in slow:
-                link.close()
-
-
-def test_clients_that_dawdle_are_dropped(classifier: Classifier) -> None:
-    limits = Limits(head_seconds=0.2, idle_seconds=0.3, upload_grace=0.3, upload_rate=1 << 30)
-    with running(classifier, limits) as served, ExitStack() as links:
-        silent, half, upload, idle = (links.enter_context(served.connect()) for _ in range(4))
-        half.sendall(b"GET /v2 HTTP/1.1\r\nHost:")
-        upload.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\nabc")
-        idle.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert read_all(silent) == b""
-        assert read_all(half) == b""
-        assert read_all(upload).startswith(b"HTTP/1.1 408")
-        assert read_all(idle).startswith(b"HTTP/1.1 200")
-        wait_until(lambda: not served.server.guard.open)
-
-
-def test_uploads_share_a_bounded_memory(classifier: Classifier) -> None:
-    with running(classifier) as served:
-        uploads = served.server.service.uploads
-        uploads.limit = 100_000
-        with served.connect() as link:
-            link.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 95000\r\n\r\n" + bytes(90_000))
-            wait_until(lambda: uploads.used == 90_000)
-            refused = served.client.post("/predict", content=bytes(20_000))
-            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-        wait_until(lambda: uploads.used == 0)
-        assert served.client.post("/predict", content=IMAGE).status_code == 200
-
-
 def test_what_clients_send_wrong_does_not_fill_stderr(
     classifier: Classifier, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,19 +92,6 @@ def test_what_clients_send_wrong_does_not_fill_stderr(
         assert served.client.post("/predict", content=b"--b\r\n", headers=form).status_code == 400
         assert served.exchange(b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400")
     assert capfd.readouterr().err == ""
-
-
-def test_each_request_is_a_line_of_json_in_the_log(classifier: Classifier) -> None:
-    with running(classifier) as served:
-        served.client.post("/predict?top=1", content=IMAGE)
-        served.client.get("/%1b[31mred%0a")
-    lines = [json.loads(line) for line in served.log.getvalue().splitlines()]
-    assert [(line["method"], line["status"]) for line in lines] == [("POST", 200), ("GET", 404)]
-    assert lines[0]["images"] == lines[0]["batch"] == 1
-    assert lines[0]["bytes_in"] == len(IMAGE)
-    assert lines[0]["total_ms"] >= lines[0]["network_ms"] > 0
-    assert served.log.getvalue().isascii()
-    assert "\x1b" not in served.log.getvalue()
 
 
 @contextmanager
@@ -241,22 +175,3 @@ def test_a_port_in_use_is_named() -> None:
 def test_an_address_that_is_not_here_is_named(host: str) -> None:
     with pytest.raises(BadValue, match="--host"):
         bind_socket(Address(host, 0))
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--port", "70000"], "70000"),
-        (["--max-batch", "0"], "--max-batch"),
-        (["--latency-budget", "nan"], "finite"),
-        (["--quiet", "--access-log", "x"], "--quiet"),
-        (["--name", "a/b"], "--name 'a/b'"),
-        (["--access-log", "/no/a.log"], "--access-log /no/a.log cannot be written: there is no folder /no."),
-        (["--recipe", "nothing"], "nothing"),
-    ],
-)
-def test_wrong_flags_are_refused(flags: list[str], said: str, shapes_run: Path) -> None:
-    done = viaduct("serve", str(shapes_run), "--port", "0", *flags)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr

@@ -44,11 +44,11 @@ def test_what_is_wrong_with_options_is_said_with_what_to_write(monkeypatch: pyte
 
 
 def test_visible_devices_must_ascend() -> None:
-    from viaduct.rehearsal.tf1_stage.options import ascending
+    from viaduct.rehearsal.tf1_stage.options import is_ascending
 
-    assert ascending([0, 1, 3])
-    assert not ascending([1, 0])
-    assert not ascending([1, 1])
+    assert is_ascending([0, 1, 3])
+    assert not is_ascending([1, 0])
+    assert not is_ascending([1, 1])
 
 
 def test_reads_that_have_no_order_with_a_write_are_the_same_in_every_run(tmp_path: Path) -> None:

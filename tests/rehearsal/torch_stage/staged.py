@@ -11,7 +11,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from command import started
+from viaduct.rehearsal import limits
 
 
 def on(stage: str, **environment: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -45,3 +48,8 @@ def perform(stage: str, module: str, test: str, fixtures: dict[str, Any], enviro
     except BaseException:
         traceback.print_exc()
         raise SystemExit(1) from None
+
+
+def refused(name: str) -> pytest.RaisesExc[limits.CardRefuses]:
+    """Expect that the card refuses what the block does, by this limit."""
+    return pytest.raises(limits.CardRefuses, match=rf"\[{name}\]")

@@ -9,12 +9,8 @@ import pytest
 import torch
 
 from rehearsal.torch_stage.networks import make_perceptron
-from rehearsal.torch_stage.staged import on
+from rehearsal.torch_stage.staged import on, refused
 from viaduct.rehearsal import limits
-
-
-def refused(name: str) -> pytest.RaisesExc[limits.CardRefuses]:
-    return pytest.raises(limits.CardRefuses, match=rf"\[{name}\]")
 
 
 def cuda_file(path: Path) -> Path:
@@ -24,38 +20,6 @@ def cuda_file(path: Path) -> Path:
     torch.save({"weight": torch.ones(2)}, path)
     torch.serialization._package_registry.pop(0)
     return path
-
-
-@on("npu")
-def test_nothing_is_said_of_a_script_that_keeps_to_the_limits() -> None:
-    x = torch.ones(2, device="npu", requires_grad=True)
-    scaler = torch.amp.GradScaler("npu")
-    optimizer = torch.optim.SGD([x], 0.1)
-    scaler.scale(x.sum()).backward()  # inverts its scale in float64: PyTorch's own business
-    scaler.step(optimizer)
-    assert "device='npu:0'" in repr(x)  # so does printing
-    assert torch.ones(2, dtype=torch.float64).sum() == 2  # the host has float64
-    assert x.item if x.numel() == 1 else x.tolist()
-    assert limits.hits == []
-
-
-@on("npu")
-def test_float64_on_the_card_is_refused_however_it_comes_there() -> None:
-    x = torch.ones(2, device="npu")
-    with refused("float64"):
-        torch.ones(2, dtype=torch.float64, device="npu")
-    with refused("float64"):
-        x.double()
-    with refused("float64"):
-        torch.ones(2, dtype=torch.float64).npu()
-    with refused("float64"):
-        torch.nn.Linear(2, 2).double().npu()
-    for wide in (lambda: torch.zeros(2, dtype=torch.complex128, device="npu"), lambda: x.to(torch.complex128)):
-        with refused("float64"):
-            wide()
-    line = limits.hits[0].place
-    assert line is not None
-    assert "dtype=torch.float64" in line.text
 
 
 @on("npu")
@@ -144,14 +108,6 @@ def test_an_npu_refuses_data_parallel_capability_and_foreign_compilers() -> None
     compiled = torch.compile(model, backend="npu")
     assert list(compiled.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
     assert torch.equal(compiled(torch.ones(1, 2).npu()), model(torch.ones(1, 2).npu()))
-
-
-@on("mlu")
-def test_an_mlu_takes_a_number_for_a_card() -> None:
-    assert torch.ones(1).to(3).device == torch.device("mlu", 3)
-    assert torch.nn.Linear(1, 1).to(1).weight.device == torch.device("mlu", 1)
-    assert torch.mlu.get_device_capability()[0] > 0
-    assert limits.hits == []
 
 
 @on("npu", VIADUCT_LIMITS="off")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reporting.browser import needs_browser, open_page
-from runs.search.test_report import make_findings
+from runs.search.recorded_findings import make_findings
 from viaduct.runs.search.importance import measure_importance
 from viaduct.runs.search.report import write_search_report
 

@@ -9,7 +9,8 @@ import pytest
 from viaduct import devices
 from viaduct.errors import MissingDevice
 from viaduct.runs.search.study_folder import StudyFolder
-from viaduct.runs.search.trial_process import TrainLauncher, divide_machine, find_reason, is_locked
+from viaduct.runs.search.trial_process import TrainLauncher, divide_machine, find_reason
+from viaduct.runs.state import is_locked
 
 
 class TwoCards:
@@ -66,9 +67,9 @@ def test_the_reason_of_a_failure_is_the_message_or_the_last_line(tmp_path: Path)
 def test_a_run_that_another_process_writes_is_recognised(tmp_path: Path) -> None:
     import fcntl
 
-    assert not is_locked(tmp_path)
+    assert not is_locked(str(tmp_path))
     with (tmp_path / ".lock").open("w") as lock:
-        assert not is_locked(tmp_path)
+        assert not is_locked(str(tmp_path))
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert is_locked(tmp_path)
-    assert not is_locked(tmp_path)
+        assert is_locked(str(tmp_path))
+    assert not is_locked(str(tmp_path))

@@ -6,15 +6,10 @@ import statistics
 
 import pytest
 
-from tuning.recorded_space import TABLE, RecordedSpace, read_recorded_space
+from tuning.recorded_space import TABLE, RecordedSpace
 
 SEEDS = range(5)  # the methods were developed with others
 MEASUREMENTS = 200
-
-
-@pytest.fixture(scope="module")
-def recorded() -> RecordedSpace:
-    return read_recorded_space()
 
 
 def test_the_record_is_a_real_space_of_2000_points_and_small(recorded: RecordedSpace) -> None:
@@ -38,7 +33,3 @@ def test_guided_search_needs_fewer_measurements_than_random_search(recorded: Rec
     guided = [recorded.replay(mode, seed, 50) for seed in range(9)]
     at_random = [recorded.replay("random", seed, 50) for seed in range(40)]
     assert statistics.median(guided) < statistics.median(at_random), (guided, at_random)
-
-
-def test_exhaustive_search_finds_the_best(recorded: RecordedSpace) -> None:
-    assert recorded.replay("exhaustive", 0, recorded.space.size) == 0

@@ -10,29 +10,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from viaduct.errors import BadValue, UnknownName
+from tuning.search.small_spaces import DEFAULT, PARAMETERS, SMALL, SPACE
+from viaduct.errors import UnknownName
+from viaduct.search_space import Code, Point, Space
 from viaduct.tuning.search import MODES, make_searcher
-from viaduct.tuning.space import Code, Parameter, Point, Space
 
 Landscape = Callable[[Code], float | None]
-PARAMETERS = [
-    *(
-        Parameter("rows", (1, 2, 4, 8, 16, 32)),
-        Parameter("columns", (1, 2, 4, 8, 16)),
-        Parameter("unroll", (1, 2, 3, 4)),
-    ),
-    *(Parameter("order", ("ij", "ji", "k")), Parameter("prefetch", (False, True)), Parameter("stages", (1, 2, 3))),
-]
-DEFAULT = {"rows": 1, "columns": 1, "unroll": 1, "order": "ij", "prefetch": False, "stages": 1}
-SMALL = Space([Parameter("a", (1, 2, 3)), Parameter("b", (1, 2))], default={"a": 2, "b": 1})
-
-
-def spill_registers(point: Point) -> str | None:
-    count = int(point["rows"]) * int(point["columns"])
-    return f"{count} registers are more than 128" if count > 128 else None
-
-
-SPACE = Space(PARAMETERS, [spill_registers], default=DEFAULT)  # 1,944 valid points
 
 
 def make_separable(seed: int) -> Landscape:
@@ -83,16 +66,6 @@ def test_guided_search_is_within_3_percent_of_the_best(mode: str, make_landscape
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_point_is_asked_twice_and_all_are_reached(mode: str) -> None:
-    searcher = make_searcher(mode, SMALL, seed=0)
-    asked = []
-    while (point := searcher.ask()) is not None:
-        asked.append(tuple(point.items()))
-        searcher.tell(point, None if point["a"] == 3 else 5.0)
-    assert len(asked) == len(set(asked)) == SMALL.size
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_the_budget_is_kept_and_only_valid_points_are_asked_for(mode: str) -> None:
     asked = search(mode, make_separable(5), 5, 50)
     assert len(asked) == 50
@@ -117,28 +90,6 @@ def test_a_search_repeats_for_its_seed_and_resumes_from_its_journal(mode: str) -
     assert search(mode, landscape, 8, 90) != whole
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_points_told_without_being_asked_for_are_not_measured_again(mode: str) -> None:
-    searcher = make_searcher(mode, SMALL, seed=0)
-    searcher.tell({"a": 1, "b": 1}, 3.0)
-    asked = []
-    while (point := searcher.ask()) is not None:
-        asked.append(point)
-    assert {"a": 1, "b": 1} not in asked
-    assert len(asked) == SMALL.size - 1  # none of them was told: points under way are not given out again
-    assert searcher.best == ({"a": 1, "b": 1}, 3.0)
-
-
-@pytest.mark.parametrize("mode", ["GA", "RL", "RL,GA"])
-def test_hints_and_neighbours_are_measured_first(mode: str) -> None:
-    hint = DEFAULT | {"rows": 8}
-    space = Space(PARAMETERS, [spill_registers], default=DEFAULT, hints=(hint,))
-    neighbours = [{"rows": 7, "columns": 4}, {"rows": "none"}, DEFAULT]
-    searcher = make_searcher(mode, space, 3, 20, neighbours)
-    first = [searcher.ask() for _ in range(3)]
-    assert first == [DEFAULT, hint, DEFAULT | {"rows": 8, "columns": 4}]
-
-
 @pytest.mark.parametrize("mode", ["GA", "RL", "RL,GA"])
 def test_a_space_where_everything_fails_ends(mode: str) -> None:
     searcher = make_searcher(mode, SPACE, 1, 60)
@@ -148,28 +99,11 @@ def test_a_space_where_everything_fails_ends(mode: str) -> None:
     assert len(searcher.asked) == 60
 
 
-def test_a_second_time_replaces_the_first() -> None:
-    searcher = make_searcher("GA", SMALL, seed=0)
-    searcher.tell({"a": 1, "b": 1}, 3.0)
-    searcher.tell({"a": 1, "b": 1}, 4.0)
-    assert searcher.best == ({"a": 1, "b": 1}, 4.0)
-
-
 def test_modes_are_spelled_as_in_the_book_and_others_are_refused() -> None:
     assert type(make_searcher("ga", SMALL, 0)) is MODES["GA"]
     assert type(make_searcher("GA|RL", SMALL, 0)) is type(make_searcher("RL, GA", SMALL, 0)) is MODES["RL,GA"]
     with pytest.raises(UnknownName, match="no search mode called 'annealing'"):
         make_searcher("annealing", SMALL, 0)
-
-
-def test_bad_measurements_are_refused() -> None:
-    searcher = make_searcher("GA", SMALL, 0)
-    with pytest.raises(BadValue, match="not a measurement"):
-        searcher.tell({"a": 1, "b": 1}, float("nan"))
-    with pytest.raises(BadValue, match="not a point"):
-        searcher.tell({"a": 1, "b": 9}, 1.0)
-    with pytest.raises(BadValue, match="0 measurements"):
-        make_searcher("GA", SMALL, 0, budget_measurements=0)
 
 
 @pytest.mark.process

@@ -37,5 +37,4 @@ def ask_cause(name: str, scene: Scene) -> Cause | None:
 
 
 def list_causes() -> list[str]:
-    """Return the names of the cause modules, sorted."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))

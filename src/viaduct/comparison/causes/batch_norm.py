@@ -2,21 +2,20 @@
 
 A norm is y = s x + t in every channel, with s = gamma / sqrt(variance + epsilon). Both s are fitted from the dumped
 input and output; the difference of gamma^2 / s^2 between the sides is then the difference of the two epsilons, the same
-in all channels, whatever the variance is.
+in all channels, whatever the variance is. Suffixes name axes: C is the channel, N everything else.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained_share, rms
+from viaduct.comparison.scene import Both, Scene, explained_share, flatten_channels, rms
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
 NAME = "batch norm epsilon"
 MODE = "batch norm mode"
 ADVICE = (
@@ -24,9 +23,11 @@ ADVICE = (
     "MindSpore's 1e-5 (1e-4 in its model zoo)."
 )
 MODE_ADVICE = "Put both networks into the same mode: model.train() or model.eval(), training=True, is_training."
-OWN = 5e-3  # relative error up to which a norm goes by the batch's own statistics
+BY_BATCH = 5e-3  # relative error up to which a norm counts as using the statistics of the batch
 PLAUSIBLE = 0.1  # a larger epsilon is hardly ever meant: it must explain nearly all
 LINEAR = 1e-3  # relative error up to which an output counts as s x + t of its input
+
+RUNNING = re.compile("running_|moving_")  # names of running statistics in PyTorch, and in TensorFlow and MindSpore
 
 
 @dataclass(frozen=True)
@@ -41,34 +42,21 @@ class Affine:
 
 def find_cause(scene: Scene) -> Cause | None:
     """Report a batch norm with another epsilon or mode."""
-    bad, source = scene.load_origin(), next(iter(scene.find_rows("input", 0)), None)
-    inputs = scene.load_row(source)
-    if (
-        scene.role != "output"
-        or bad is None
-        or inputs is None
-        or bad.left.shape != inputs.left.shape
-        or bad.left.ndim < 2
-    ):
+    outputs, inputs = scene.load_origin(), scene.load_row(scene.find_row("input", 0))
+    if scene.role != "output" or outputs is None or inputs is None:
         return None
-    left, right = fit_affine(inputs.left, bad.left), fit_affine(inputs.right, bad.right)
+    if outputs.left.shape != inputs.left.shape or outputs.left.ndim < 2:
+        return None
+    x_CN, y_CN = Both(*map(flatten_channels, inputs)), Both(*map(flatten_channels, outputs))
+    left, right = fit_affine(x_CN.left, y_CN.left), fit_affine(x_CN.right, y_CN.right)
     if left is None or right is None:
         return None
-    gamma, beta = parameters(scene, len(left.slope))
-    outputs = Both(flatten_channels(bad.left), flatten_channels(bad.right))
-    return explain_epsilon(left, right, gamma, beta, outputs, flatten_channels(inputs.right)) or explain_mode(
-        left, right, gamma, beta
-    )
+    gamma, beta = load_gamma_and_beta(scene, len(left.slope))
+    return explain_epsilon(left, right, gamma, beta, y_CN, x_CN.right) or explain_mode(left, right, gamma, beta)
 
 
-def flatten_channels(values: Array) -> Array:
-    """Return the values as (channel, everything else)."""
-    return np.moveaxis(values, 1, 0).reshape(values.shape[1], -1)
-
-
-def fit_affine(x: Array, y: Array) -> Affine | None:
-    """y = slope x + offset in every channel; None if it is not."""
-    x_CN, y_CN = flatten_channels(x), flatten_channels(y)
+def fit_affine(x_CN: Array, y_CN: Array) -> Affine | None:
+    """Return slope and offset with y = slope x + offset in every channel; None if no such line fits y."""
     if x_CN.shape[1] < 2 or not (np.isfinite(x_CN).all() and np.isfinite(y_CN).all()):
         return None
     mean, centre = x_CN.mean(1), y_CN.mean(1)
@@ -80,45 +68,54 @@ def fit_affine(x: Array, y: Array) -> Affine | None:
     return Affine(slope, offset, mean, variance) if residual <= LINEAR * max(rms(y_CN), 1e-30) else None
 
 
-def parameters(scene: Scene, channels: int) -> tuple[Array, Array]:
-    """gamma and beta, where they were dumped: the first and second parameter with one number a channel."""
-    found = [both.right for row in scene.find_rows("parameter") if (both := scene.load_row(row)) is not None]
-    vectors = [values for values in found if values.shape == (channels,)]
+def load_gamma_and_beta(scene: Scene, channels: int) -> tuple[Array, Array]:
+    """Return the first and the second dumped parameter with one number a channel; ones and zeros where there is none.
+
+    Running statistics are dumped as parameters too, and are passed over.
+    """
+    rows = [row for row in scene.find_rows("parameter") if not RUNNING.match(row.stored.parameter)]
+    loaded = [both.right for row in rows if (both := scene.load_row(row)) is not None]
+    vectors = [values for values in loaded if values.shape == (channels,)]
     gamma = vectors[0] if vectors else np.ones(channels)
     return gamma, vectors[1] if len(vectors) > 1 else np.zeros(channels)
 
 
 def explain_epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outputs: Both, x_CN: Array) -> Cause | None:
-    """Report a single change of epsilon that explains the difference in all channels."""
-    used = (left.slope != 0) & (right.slope != 0) & (gamma != 0)
-    if not used.any():
+    """Report a single change of epsilon that explains the difference in all channels.
+
+    gamma^2 / slope^2 is variance + epsilon. Its difference between the sides is averaged over the channels.
+    """
+    fitted = (left.slope != 0) & (right.slope != 0) & (gamma != 0)
+    if not fitted.any():
         return None
-    spread_left, spread_right = (np.square(gamma[used] / side.slope[used]) for side in (left, right))
-    weight = 1 / np.square(spread_right)  # the fit is as exact as the spread is small
-    difference = float(np.sum(weight * (spread_left - spread_right)) / weight.sum())
-    if np.any(spread_right + difference <= 0):
+    sum_left, sum_right = (np.square(gamma[fitted] / side.slope[fitted]) for side in (left, right))
+    weight = 1 / np.square(sum_right)  # the error of a fitted value grows with it
+    difference = float(np.sum(weight * (sum_left - sum_right)) / weight.sum())
+    if np.any(sum_right + difference <= 0):
         return None
     slope, mean = right.slope.copy(), right.mean.copy()
-    slope[used] = np.sign(slope[used]) * np.abs(gamma[used]) / np.sqrt(spread_right + difference)
-    mean[used] = (beta[used] - right.offset[used]) / right.slope[used]
-    prediction = np.where(used[:, None], slope[:, None] * (x_CN - mean[:, None]) + beta[:, None], outputs.right)
+    slope[fitted] = np.sign(slope[fitted]) * np.abs(gamma[fitted]) / np.sqrt(sum_right + difference)
+    mean[fitted] = (beta[fitted] - right.offset[fitted]) / right.slope[fitted]
+    prediction = np.where(fitted[:, None], slope[:, None] * (x_CN - mean[:, None]) + beta[:, None], outputs.right)
     share = explained_share(prediction, outputs)
     if share < (0.7 if abs(difference) <= PLAUSIBLE else 0.99):
         return None
-    own = float(np.sum(weight * (spread_right - right.variance[used])) / weight.sum())
-    change = f"one change of epsilon by {difference:+.2e} in all {used.sum()} channels"
+    epsilon = float(np.sum(weight * (sum_right - right.variance[fitted])) / weight.sum())  # of the right side
+    change = f"one change of epsilon by {difference:+.2e} in all {fitted.sum()} channels"
     evidence = f"{change} explains {share:.0%} of the difference"
-    solved = f"; solved from the batch's variance: {own + difference:.1e} on the left, {own:.1e} on the right"
-    return Cause(NAME, 0.6 + 0.38 * share, evidence + (solved if 0 < own < 1 and own + difference > 0 else ""), ADVICE)
+    solved = f"; solved from the batch's variance: {epsilon + difference:.1e} on the left, {epsilon:.1e} on the right"
+    return Cause(
+        NAME, 0.6 + 0.38 * share, evidence + (solved if 0 < epsilon < 1 and epsilon + difference > 0 else ""), ADVICE
+    )
 
 
 def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Cause | None:
     """Report one side normalising with batch statistics and the other with running statistics."""
-    by_batch = [bool(np.median(deviation_from_batch(side, gamma, beta)) < OWN) for side in (left, right)]
+    by_batch = [bool(np.median(deviation_from_batch(side, gamma, beta)) < BY_BATCH) for side in (left, right)]
     if by_batch[0] == by_batch[1]:
         return None
-    which = ("left", "right") if by_batch[0] else ("right", "left")
-    evidence = f"the {which[0]} side normalises by the batch's own mean and variance, the {which[1]} side does not"
+    batch, running = ("left", "right") if by_batch[0] else ("right", "left")
+    evidence = f"the {batch} side normalises by the batch's own mean and variance, the {running} side does not"
     return Cause(MODE, 0.85, evidence, MODE_ADVICE)
 
 

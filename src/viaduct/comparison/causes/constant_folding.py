@@ -1,41 +1,37 @@
-"""The left side worked out a constant when the graph was compiled, the right works it out as it runs.
+"""The left side computed a constant when its graph was compiled, the right computes it at every run.
 
-The right side has the constant as a tensor of its own, made of weights alone, and the left has not. What the left used
-in its place is solved for: a factor or an addend of the input, or the weight of a convolution or linear layer. It must
-be the right side's constant but for the rounding that the shorter way saves, or adds.
+The right side has a tensor that depends on weights alone, and the left has none in its place. The constant that the
+left used is solved for, as a factor or an addend of the input or as the weight of a convolution or linear layer. It
+must equal the right side's tensor up to rounding.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from viaduct.comparison.judge import rounding
-from viaduct.comparison.replay import apply_kernels, as_convolution, gather_windows, solve_geometry
+from viaduct.comparison.replay import apply_kernels, as_convolution, gather_windows, sample_outputs, solve_geometry
 from viaduct.comparison.rows import Cause, Row
 from viaduct.comparison.scene import Both, Scene, explained_share, rms
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
 NAME = "constant folding"
 ADVICE = (
     "Nothing to mend if the difference is rounding: a folded constant is computed once, in the compiler's precision. "
     "To compare without it, leave constant folding off on the left, or store the constant in the checkpoint."
 )
 ROUNDINGS = 64.0  # a constant may be the result of several operators
-ENOUGH = 0.9
-MOST_UNKNOWN = 1024
+ENOUGH = 0.9  # share of the difference that the solved constant must explain
+MOST_UNKNOWN = 1024  # weights of one output channel that are solved for
 NEAR = 12  # places in the order before the origin
 
 
 def find_cause(scene: Scene) -> Cause | None:
     """Report a constant that the left side folded at compile time."""
-    both = scene.load_origin()
-    source = next(iter(scene.find_rows("input", 0)), None)
-    x = scene.load_row(source)
-    if scene.role != "output" or both is None or x is None or both.left.dtype.kind != "f":
+    both, x = scene.load_float_origin(), scene.load_row(scene.find_row("input", 0))
+    if scene.role != "output" or both is None or x is None:
         return None
     if not (np.isfinite(both.left).all() and np.isfinite(both.right).all()):
         return None
@@ -47,12 +43,12 @@ def find_cause(scene: Scene) -> Cause | None:
         if solution is None:
             continue
         used, share, what = solution
-        apart = rms(used - constant) / (rms(constant) or 1.0)
+        error = rms(used - constant) / (rms(constant) or 1.0)
         unit = max(rounding(row), rounding(scene.row))
-        if share > ENOUGH and 0 < apart <= ROUNDINGS * unit:
+        if share > ENOUGH and 0 < error <= ROUNDINGS * unit:
             evidence = (
                 f"{row.op} of the right side depends on weights alone and has no partner on the left; with a {what} "
-                f"that is {apart / unit:.2g} roundings from it, {share:.0%} of the difference is gone"
+                f"that is {error / unit:.2g} roundings from it, {share:.0%} of the difference is gone"
             )
             return Cause(NAME, 0.95, evidence, ADVICE)
     return None
@@ -60,31 +56,33 @@ def find_cause(scene: Scene) -> Cause | None:
 
 def find_constants(scene: Scene) -> list[Row]:
     """Return right-only outputs that depend on weights alone, nearest first."""
-    here = scene.row.stored
-    found = [
+    constants = [
         row
-        for row in scene.rows
+        for row in scene.step_rows
         if row.pair.left is None and row.pair.right is not None and row.stored.role == "output"
-        if (row.stored.step, row.stored.rank) == (here.step, here.rank) and 0 < here.order - row.stored.order <= NEAR
-        if is_constant(scene, row)
+        if 0 < scene.row.stored.order - row.stored.order <= NEAR and is_constant(scene, row)
     ]
-    return sorted(found, key=lambda row: -row.stored.order)
+    return sorted(constants, key=lambda row: -row.stored.order)
 
 
 def is_constant(scene: Scene, row: Row) -> bool:
-    """Return True if all that the operator reads are weights, or what was made of them; or if it never changes."""
+    """Return True if an operator's output depends on weights alone.
+
+    Its dumped inputs must equal parameters or other constants. Without dumped inputs its output must be equal in all
+    dumped steps; with one step alone, an operator that has parameters counts.
+    """
     inputs = scene.find_rows("input", op=row.op)
     if inputs:
         return all(is_known_constant(scene, other) for other in inputs)
-    steps = [
+    others = [
         values
         for other in scene.rows
         if other.op == row.op and other.stored.role == "output" and other.stored.step != row.stored.step
         if (values := scene.load_golden(other)) is not None
     ]
-    mine = scene.load_golden(row)
-    if steps and mine is not None:
-        return all(np.array_equal(values, mine) for values in steps)
+    values_here = scene.load_golden(row)
+    if others and values_here is not None:
+        return all(np.array_equal(values, values_here) for values in others)
     return bool(scene.find_rows("parameter", op=row.op))
 
 
@@ -94,13 +92,14 @@ def is_known_constant(scene: Scene, row: Row) -> bool:
     if values is None:
         return False
     for other in scene.rows:
-        before = other.stored.order < row.stored.order or other.stored.role == "parameter"
-        made = other.stored.role == "parameter" or (other.stored.role == "output" and other.pair.left is None)
-        if other is row or not (before and made) or other.stored.shape != row.stored.shape:
+        is_parameter = other.stored.role == "parameter"
+        is_right_only = other.stored.role == "output" and other.pair.left is None
+        can_be_source = is_parameter or (is_right_only and other.stored.order < row.stored.order)
+        if other is row or not can_be_source or other.stored.shape != row.stored.shape:
             continue
-        theirs = scene.load_golden(other)
-        if theirs is not None and np.array_equal(theirs, values):
-            return other.stored.role == "parameter" or is_constant(scene, other)
+        source = scene.load_golden(other)
+        if source is not None and np.array_equal(source, values):
+            return is_parameter or is_constant(scene, other)
     return False
 
 
@@ -132,7 +131,7 @@ def solve_elementwise(x: Both, y: Both, constant: Array) -> tuple[Array, float, 
 def broadcast(constant: Array, shape: tuple[int, ...]) -> Array | None:
     """Return the constant with the output's number of axes, broadcast or by channel; None if neither fits."""
     trailing = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
-    if all(mine in (1, theirs) for mine, theirs in zip(trailing.shape, shape, strict=True)):
+    if all(size in (1, wanted) for size, wanted in zip(trailing.shape, shape, strict=True)):
         return trailing
     if constant.ndim == 1 and len(shape) > 2 and constant.shape[0] == shape[1]:
         return constant.reshape(1, -1, *[1] * (len(shape) - 2))
@@ -154,9 +153,9 @@ def solve_layer(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] |
     examples, rows, columns = outputs.left.shape[0], *outputs.left.shape[2:]
     positions = (draw.integers(0, examples, count), draw.integers(0, rows, count), draw.integers(0, columns, count))
     patches = gather_windows(x_NCHW, weight.shape[2:], positions, replay.geometry)
-    there = Both(*(side[positions[0], :, positions[1], positions[2]] for side in outputs))
-    used, _, rank, _ = np.linalg.lstsq(patches.reshape(count, -1), there.left, rcond=None)
+    sampled = sample_outputs(outputs, positions)
+    solution, _, rank, _ = np.linalg.lstsq(patches.reshape(count, -1), sampled.left, rcond=None)
     if rank < unknown or count < 1.5 * unknown:
         return None
-    found = used.T.reshape(weight.shape)
-    return found.reshape(constant.shape), explained_share(apply_kernels(patches, found), there), "weight"
+    used = solution.T.reshape(weight.shape)
+    return used.reshape(constant.shape), explained_share(apply_kernels(patches, used), sampled), "weight"

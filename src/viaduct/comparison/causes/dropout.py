@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Both, Scene, explained_share
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
 NAME = "dropout"
 ADVICE = (
     "Switch it off on both sides while comparing: model.eval() for the dropout layers, p = 0, keep_prob = 1, no drop "
@@ -49,9 +46,9 @@ def explain_one_side(both: Both, side: str) -> Cause | None:
     return Cause(NAME, 0.97 if fits else 0.75, evidence, ADVICE)
 
 
-def is_relu(gone: Array, kept: Array) -> bool:
-    """Return True if exactly the negative values are gone, as after a ReLU."""
-    return bool((gone < 0).all() and (kept > 0).all())
+def is_relu(zeroed: Array, others: Array) -> bool:
+    """Return True if exactly the values that are negative on the other side are zero, as after a ReLU."""
+    return bool((zeroed < 0).all() and (others > 0).all())
 
 
 def explain_both_sides(both: Both) -> Cause | None:

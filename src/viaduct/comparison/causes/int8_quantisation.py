@@ -1,24 +1,21 @@
 """The operator computed, or stored its result, in 8-bit integers.
 
-Two signs: the left side has at most 256 levels of equal distance, one grid for all or one a channel, and lies within a
-few of its steps of the right; or the layer computed again from quantised inputs and weights gives the left side.
+Two signs: the left side's values are at most 256 levels of equal distance (one grid for all, or one a channel) and lie
+within a few steps of the right's; or the layer computed again from quantised inputs and weights gives the left side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from viaduct.comparison.grids import HALVES, is_one_rounding
+from viaduct.comparison.grids import HALVES, Uniform, find_uniform, is_one_rounding
 from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, rms
-from viaduct.comparison.uniform import Uniform, find_uniform
+from viaduct.comparison.scene import Both, Scene, flatten_channels, rms
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
 NAME = "int8 quantisation"
 ADVICE = (
     "If 8 bits are meant, calibrate again with more images, quantise weights by channel, and keep the first and last "
@@ -26,33 +23,37 @@ ADVICE = (
 )
 LEVELS = 256
 FAR = 3.0  # steps between the sides, root mean square; sums of quantised numbers miss by more than one rounding
-ENOUGH = 0.7
-LEAST = 32  # values of a tensor, or of a channel
+ENOUGH = 0.7  # share of the difference that a replay must explain
+LEAST = 32  # values of a tensor, or of a channel, from which a grid is looked for
 
 
 def find_cause(scene: Scene) -> Cause | None:
     """Report 8-bit quantisation of the result, the input or the weight."""
-    both = scene.load_origin()
-    if both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
+    both = scene.load_float_origin()
+    if both is None or not np.isfinite(both.left).all():
         return None
     if any(is_one_rounding(both.left, both.right, grid) for grid in HALVES):
         return None  # a narrow range of half-precision numbers has equal steps too
-    found = describe_levels(both, 0 if scene.role in ("parameter", "gradient", "update") else 1)
-    if found:
-        return Cause(NAME, 0.92, found, ADVICE)
+    if evidence := describe_levels(both, 0 if scene.is_weight else 1):
+        return Cause(NAME, 0.92, evidence, ADVICE)
     replay = replay_origin(scene)
     return None if replay is None else explain_by_replay(replay)
 
 
 def describe_levels(both: Both, axis: int) -> str:
-    """Describe the grid on which the left side lies and the right does not; nothing if there is none."""
+    """Describe the grid on which the left side lies and the right does not; empty if there is none.
+
+    `axis`: the channels, each of which may have a grid of its own.
+    """
     grid = find_grid(both.left.ravel(), both.right.ravel())
     if grid is not None:
-        levels = f"every value on the left is one of {grid.levels} levels, {grid.step:.4g} apart"
-        return levels + describe_distance(both, grid.step)
+        return (
+            f"every value on the left is one of {grid.levels} levels, {grid.step:.4g} apart; the sides are "
+            f"{rms(both.left - both.right) / grid.step:.2g} of such steps apart, where one rounding costs 0.29"
+        )
     if both.left.ndim < 2 or both.left.shape[axis] < 2:
         return ""
-    left, right = (np.moveaxis(side, axis, 0).reshape(side.shape[axis], -1) for side in both)
+    left, right = (flatten_channels(side, axis) for side in both)
     grids = [find_grid(*channel) for channel in zip(left, right, strict=True)]
     steps = [grid.step for grid in grids if grid is not None]
     if len(steps) < max(2, 0.9 * len(grids)):
@@ -72,25 +73,18 @@ def find_grid(left: Array, right: Array) -> Uniform | None:
     return grid if differs.size and float(np.mean(grid.on_grid(differs))) < 0.5 else None
 
 
-def describe_distance(both: Both, step: float) -> str:
-    """Describe the distance between the sides in grid steps."""
-    return (
-        f"; the sides are {rms(both.left - both.right) / step:.2g} of such steps apart, where one rounding costs 0.29"
-    )
-
-
 def explain_by_replay(replay: Replay) -> Cause | None:
     """Report quantised inputs or weights that give the left side's output."""
-    for words, x, weight in iterate_quantised(replay):
+    for operands, x, weight in iterate_quantised(replay):
         share = replay.explains(replay.predict(x=x, weight=weight))
         if share > ENOUGH:
-            evidence = f"computed again with {words} in 8 bits, {share:.0%} of the difference is gone"
+            evidence = f"computed again with {operands} in 8 bits, {share:.0%} of the difference is gone"
             return Cause(NAME, 0.8 + 0.1 * share, evidence, ADVICE)
     return None
 
 
 def iterate_quantised(replay: Replay) -> Iterator[tuple[str, Array, Array]]:
-    """Yield the usual ways to quantise input and weight."""
+    """Yield the usual ways to quantise input and weight: a description, and both of them quantised."""
     inputs = {
         "": replay.x_NCHW,
         "the input": quantise_symmetric(replay.x_NCHW),

@@ -7,15 +7,13 @@ labels can be read off both sides even where only the network was dumped.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Both, Scene
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
 NAME = "label offset"
 LABELS = re.compile("label|target|loss|entropy|criterion", re.IGNORECASE)
 OTHER = "different labels"

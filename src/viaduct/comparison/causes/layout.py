@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Both, Scene, explained_share
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
 NAME = "wrong layout"
 ADVICE = (
     "Look at where this tensor changes hands: a weight import that skips a transpose (TensorFlow keeps HWIO, PyTorch "
@@ -45,24 +43,24 @@ def find_arrangement(both: Both, kind: str) -> str | None:
     """Return the change of layout that turns the right side into the left; None if there is none."""
     sample = np.random.default_rng(2).integers(0, both.left.size, min(SAMPLE, both.left.size))
     wanted = Both(both.left.reshape(-1)[sample], both.right.reshape(-1)[sample])
-    for view, words in iterate_arrangements(both.right, axis_names(both.right.ndim, kind)):
+    for view, description in iterate_arrangements(both.right, axis_names(both.right.ndim, kind)):
         there = view[np.unravel_index(sample, view.shape)]
         if explained_share(there, wanted) > ENOUGH and explained_share(view.reshape(both.left.shape), both) > ENOUGH:
-            return words
+            return description
     return None
 
 
 def explain_weight_layout(replay: Replay) -> Cause | None:
     """Report a change of the weight's layout that gives the left side's output."""
-    best, words = 0.0, ""
-    for view, how in iterate_arrangements(replay.weight_OIHW, "OIHW"):
+    best, description = 0.0, ""
+    for view, arrangement in iterate_arrangements(replay.weight_OIHW, "OIHW"):
         weight = np.ascontiguousarray(view).reshape(replay.weight_OIHW.shape)
         share = replay.explains(replay.predict(weight=weight))
         if share > best:
-            best, words = share, how
+            best, description = share, arrangement
     if best < ENOUGH:
         return None
-    evidence = f"computed again with the weight {words}, {best:.0%} of the difference is gone"
+    evidence = f"computed again with the weight {description}, {best:.0%} of the difference is gone"
     return Cause(NAME, 0.97 * best, evidence, ADVICE)
 
 

@@ -1,48 +1,40 @@
-"""A sum lacks one of its parts: a residual connection that is not added, or one that is added twice.
+"""A sum lacks an operand, such as a residual connection, or adds it twice.
 
-What is missing is looked for among the tensors of the same shape that both sides agree about. Behind a ReLU only what
-is not clipped tells: where the right side is above zero, the left must be the right less the operand, clipped again.
+The operand is looked for among the tensors of the same shape in which the sides agree. Behind a ReLU only elements
+above zero on the right are compared: there the left must be the right minus the operand, clipped at zero again.
 """
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Both, Scene, explained_share
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
 NAME = "missing residual add"
 ADVICE = (
     "Look at this block's addition: a shortcut that was dropped in the rewrite, an in-place addition on a copy, a "
     "fused operator that lost its second operand, or drop path left on."
 )
-SAMPLE = 8192
-MOST_CANDIDATES = 60
-ENOUGH = 0.9
+SAMPLE = 8192  # elements on which an operand is tried before the whole tensor
+MOST_CANDIDATES = 60  # tensors that are tried as the operand
+ENOUGH = 0.9  # share of the difference that the operand must explain
 
 
 def find_cause(scene: Scene) -> Cause | None:
     """Report a sum that lacks an operand, or has it twice."""
-    both = scene.load_origin()
-    if (
-        both is None
-        or both.left.dtype.kind != "f"
-        or scene.role not in ("output", "input", "grad_input", "grad_output")
-    ):
+    both = scene.load_float_origin()
+    if both is None or scene.is_weight:
         return None
     sample = np.random.default_rng(3).integers(0, both.left.size, min(SAMPLE, both.left.size))
-    there = Both(both.left.reshape(-1)[sample], both.right.reshape(-1)[sample])
-    for row in itertools.islice(scene.iterate_similar(scene.row), MOST_CANDIDATES):
+    sampled = Both(both.left.reshape(-1)[sample], both.right.reshape(-1)[sample])
+    for row in scene.find_similar()[:MOST_CANDIDATES]:
         operand = scene.load_golden(row)
         if operand is not None and operand.shape == both.right.shape:
-            words = describe_relation(there, operand.reshape(-1)[sample]) and describe_relation(both, operand)
-            if words:
-                return Cause(NAME, 0.95, f"the left side is the right side {words} {row.tensor_index}", ADVICE)
+            relation = describe_relation(sampled, operand.reshape(-1)[sample]) and describe_relation(both, operand)
+            if relation:
+                return Cause(NAME, 0.95, f"the left side is the right side {relation} {row.tensor_index}", ADVICE)
     return None
 
 
@@ -50,17 +42,16 @@ def describe_relation(both: Both, operand: Array) -> str:
     """Return "without" if the operand is missing on the left, "plus another" if it is there twice, else ""."""
     if not np.any(operand):
         return ""
-    clipped = bool(np.min(both.right) == 0 == np.min(both.left))
-    if fits_left(both, both.right - operand, both.right, clipped):
+    if fits_left(both, both.right - operand):
         return "without"
-    return "plus another" if fits_left(both, both.right + operand, both.right, clipped) else ""
+    return "plus another" if fits_left(both, both.right + operand) else ""
 
 
-def fits_left(both: Both, prediction: Array, seen: Array, clipped: bool) -> bool:
-    """Return True if the prediction explains 90 % of the difference, behind a ReLU where it is open."""
-    if not clipped:
+def fits_left(both: Both, prediction: Array) -> bool:
+    """Return True if the prediction explains 90 % of the difference; behind a ReLU, where the right is above zero."""
+    if not np.min(both.right) == 0 == np.min(both.left):
         return explained_share(prediction, both) > ENOUGH
-    open_ = seen > 0
-    if open_.mean() < 0.05:
+    positive = both.right > 0
+    if positive.mean() < 0.05:
         return False
-    return explained_share(np.maximum(prediction[open_], 0), Both(both.left[open_], both.right[open_])) > ENOUGH
+    return explained_share(np.maximum(prediction[positive], 0), Both(*(side[positive] for side in both))) > ENOUGH

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from viaduct.comparison.replay import Geometry, Replay, replay_origin
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Both, Scene, explained_share
 
-Array = NDArray[Any]
 NAME = "wrong padding"
 ADVICE = (
     "Compare the two definitions: TensorFlow's SAME pads (0, 1) where PyTorch's padding=1 pads (1, 1) at stride 2; a "

@@ -1,24 +1,21 @@
 """A sum was taken in half precision, or in another order.
 
-Rounding a result once costs half a step of its format; summing n products in that format costs about sqrt(n) such
-roundings, more where the parts drown in the sum. In float32 the same holds with steps 8,000 times smaller: that is
-another order of summation, which is no mistake.
+Rounding a result once costs at most half a step of its format. Summing n products in that format costs about sqrt(n)
+such roundings, and more where the terms are much smaller than the sum. In float32 the same holds with steps 8,000 times
+smaller than float16's: such a difference comes from another order of summation, which is no mistake.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from viaduct.comparison.grids import FLOAT32, HALVES, Grid
+from viaduct.comparison.grids import FLOAT32, HALVES, Grid, find_uniform
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, correlation, rms
-from viaduct.comparison.uniform import find_uniform
+from viaduct.comparison.scene import Both, Scene, correlation, has_finite_floats, relative_error
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
 NAME = "half-precision reduction"
 ORDER = "different reduction order"
 ADVICE = (
@@ -31,7 +28,7 @@ ORDER_ADVICE = "Nothing to mend: float32 sums in another order. Compare with a w
 def find_cause(scene: Scene) -> Cause | None:
     """Report a sum in half precision or in another order."""
     both = scene.load_origin()
-    if both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
+    if both is None or not has_finite_floats(both):
         return None
     if scene.role in ("parameter", "update"):
         return None  # neither is a sum of products
@@ -45,14 +42,9 @@ def find_cause(scene: Scene) -> Cause | None:
 
 
 def has_half_precision(scene: Scene) -> bool:
-    """Return True if any tensor of the step is in half precision."""
     names = {grid.name for grid in HALVES}
-    return any(
-        stored is not None and stored.dtype in names
-        for row in scene.rows
-        if (row.stored.step, row.stored.rank) == (scene.origin.step, scene.origin.rank)
-        for stored in (row.pair.left, row.pair.right)
-    )
+    sides = (stored for row in scene.step_rows for stored in (row.pair.left, row.pair.right))
+    return any(stored is not None and stored.dtype in names for stored in sides)
 
 
 def explain_on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause | None:
@@ -70,16 +62,16 @@ def explain_on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause |
 
 
 def is_fixed_point(values: Array, grid: Grid) -> bool:
-    """Return True for values in equal steps much coarser than the format's: rounded by something else than it."""
+    """Return True for values in equal steps much coarser than the format's: something else has rounded them."""
     uniform = find_uniform(values)
     return uniform is not None and uniform.step >= 4 * float(np.median(grid.spacing(values[values != 0])))
 
 
 def explain_off_grid(both: Both, terms: int, error: float) -> Cause | None:
     """Report noise of the size of half-precision sums in a result that is stored wider."""
-    linked = abs(correlation(both.left - both.right, both.right))
+    link = abs(correlation(both.left - both.right, both.right))
     for grid in reversed(HALVES):
-        if 0.5 * grid.epsilon < error < 2 * grid.epsilon * math.sqrt(max(terms, 4)) and linked < 0.3 and terms > 1:
+        if 0.5 * grid.epsilon < error < 2 * grid.epsilon * math.sqrt(max(terms, 4)) and link < 0.3 and terms > 1:
             evidence = (
                 f"the error looks like noise of {error / grid.epsilon:.1f} {grid.name} roundings, of {terms:,} terms"
             )
@@ -89,24 +81,18 @@ def explain_off_grid(both: Both, terms: int, error: float) -> Cause | None:
 
 def explain_other_order(terms: int, error: float) -> Cause | None:
     """Report an error as small as float32 sums in another order give."""
-    if terms > 1 and error <= 8 * FLOAT32.epsilon * math.sqrt(terms):
+    if terms > 1 and 0 < error <= 8 * FLOAT32.epsilon * math.sqrt(terms):
         evidence = f"relative error {error:.1e}, what float32 sums of {terms:,} terms differ by"
         return Cause(ORDER, 0.8, evidence, ORDER_ADVICE)
     return None
 
 
 def count_terms(scene: Scene, both: Both) -> int:
-    """Return the number of terms in one sum."""
+    """Return how many terms an element is summed from: those of the weight, of a norm's channel, or of a reduction."""
     weight = scene.find_weight()
     if weight is not None and len(weight.stored.shape) > 1:
         return math.prod(weight.stored.shape[1:])
-    sources = scene.find_rows("input", 0)
-    size = math.prod(sources[0].stored.shape) if sources else both.left.size
+    source = scene.find_row("input", 0)
+    size = math.prod(source.stored.shape) if source is not None else both.left.size
     channels = both.left.shape[1] if both.left.ndim > 1 else 1
     return max(1, size // both.left.size, size // channels if "norm" in scene.op_type.lower() else 1)
-
-
-def relative_error(both: Both) -> float:
-    """Return the RMS difference relative to the right side."""
-    scale = rms(both.right)
-    return rms(both.left - both.right) / scale if scale else math.inf

@@ -1,16 +1,15 @@
-"""One factor between the sides, or one factor and offset a channel: images normalised differently, sums for means."""
+"""One factor between the sides, as of a sum and a mean; or a factor and an offset in each channel, as of images that
+are normalised differently.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene, explained_share
+from viaduct.comparison.scene import Both, Scene, explained_share, flatten_channels
+from viaduct.comparison.tensors import Array
 
-Array = NDArray[Any]
 NAME = "wrong scale"
 ADVICE = {
     "input": "Compare the preprocessing: division by 255, mean and standard deviation, and in which order they come.",
@@ -19,20 +18,16 @@ ADVICE = {
     "update": "Compare learning rate, weight decay and the optimizer's bias correction at this step.",
     "output": "Compare the operator's constants: a mean in place of a sum, a temperature, a missing division.",
 }
-ENOUGH = 0.98
+ENOUGH = 0.98  # share of the difference that the factors must explain
 
 
 def find_cause(scene: Scene) -> Cause | None:
     """Report a constant factor, or a factor and offset per channel."""
-    both = scene.load_origin()
-    if (
-        both is None
-        or both.left.dtype.kind != "f"
-        or not (np.isfinite(both.left).all() and np.isfinite(both.right).all())
-    ):
+    both = scene.load_float_origin()
+    if both is None or not (np.isfinite(both.left).all() and np.isfinite(both.right).all()):
         return None
-    kind = "gradient" if scene.role in ("grad_input", "grad_output", "gradient") else scene.role
-    advice = ADVICE["input" if scene.origin.kind == "input" and kind == "output" else kind]
+    role = "gradient" if scene.role in ("grad_input", "grad_output", "gradient") else scene.role
+    advice = ADVICE["input" if scene.origin.kind == "input" and role == "output" else role]
     energy = float(np.vdot(both.right, both.right))
     factor = float(np.vdot(both.left, both.right)) / energy if energy else 0.0
     if factor and (share := explained_share(factor * both.right, both)) > ENOUGH:
@@ -43,7 +38,7 @@ def find_cause(scene: Scene) -> Cause | None:
 
 def explain_by_channel(both: Both, advice: str) -> Cause | None:
     """Report an affine relation with its own factor and offset in every channel."""
-    left, right = (np.moveaxis(side, 1, 0).reshape(side.shape[1], -1) for side in both)
+    left, right = map(flatten_channels, both)
     centred = right - right.mean(1, keepdims=True)
     energy = np.square(centred).sum(1)
     slope = (centred * left).sum(1) / np.where(energy > 0, energy, 1.0)
@@ -57,5 +52,4 @@ def explain_by_channel(both: Both, advice: str) -> Cause | None:
 
 
 def describe_range(values: Array) -> str:
-    """Return the smallest and largest value."""
     return f"{values.min():.4g} … {values.max():.4g}"

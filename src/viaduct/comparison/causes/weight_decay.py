@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Array, Scene, explained_share, rms
-from viaduct.comparison.tensors import Role
+from viaduct.comparison.scene import Scene, explained_share, rms
+from viaduct.comparison.tensors import Array, Role
 
 NAME = "weight decay"
 ADVICE = (

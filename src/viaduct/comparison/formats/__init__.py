@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
-
-Array = NDArray[Any]
 
 BFLOAT16 = "bfloat16"  # numpy has no such type: the bits are handed out as uint16
 SMALL = 1 << 16  # up to so many bytes reading is cheaper than mapping
@@ -35,7 +33,7 @@ class Header(NamedTuple):
     dtype: str  # float32, bfloat16 …
     shape: tuple[int, ...]
     stored: str  # numpy's name of the type as it is in the file: <f4, >i8, |b1
-    offset: int  # where they begin, from the start of the file or of the unpacked member
+    offset: int  # where the elements begin, from the start of the file or of the unpacked member
     fortran: bool = False
 
     @property
@@ -126,10 +124,8 @@ def stamp(path: Path) -> tuple[int, int]:
 
 
 def truncated_error(path: Path, needed: int, found: int) -> BadData:
-    """Return the error for a file that is shorter than its header says."""
     return BadData(f"{path.name} is cut short: its header speaks of {needed:,} bytes, the file has {found:,}.")
 
 
 def unreadable_error(path: Path, error: OSError) -> BadData:
-    """Return the error for a file that the system cannot read."""
     return BadData(f"{path.name} cannot be read: {error.strerror or error}.")

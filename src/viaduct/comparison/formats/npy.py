@@ -13,7 +13,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from viaduct.comparison.formats import Array, Header, Members, dtype_name, map_array, truncated_error, unreadable_error
+from viaduct.comparison.formats import Header, Members, dtype_name, map_array, truncated_error, unreadable_error
+from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
 
 MAGIC = b"\x93NUMPY"
@@ -27,12 +28,10 @@ _USUAL = re.compile(
 
 
 def read_headers(path: Path) -> Members:
-    """Return the header of the file's only array."""
     return {"": read_header(path)}
 
 
 def open_array(path: Path, member: str = "") -> Array:
-    """Map the file's only array."""
     return map_array(path, read_header(path))
 
 
@@ -64,7 +63,7 @@ def header_end(start: bytes, path: Path) -> int:
     prefix, width = (10, 2) if start[6] == 1 else (12, 4)
     end = prefix + int.from_bytes(start[8 : 8 + width], "little")
     if start[6] not in (1, 2, 3) or end > LONGEST:
-        raise BadData(f"{path.name}: a .npy header of version {start[6]} and {end:,} bytes; numpy writes no such.")
+        raise BadData(f"{path.name}: a .npy header of version {start[6]} and {end:,} bytes, which is not numpy's.")
     return end
 
 
@@ -79,10 +78,10 @@ def parse_header(start: bytes, path: Path) -> Header:
         return _check_header(
             descr, fortran == "True", tuple(int(dim) for dim in dims.split(",") if dim.strip()), end, path
         )
-    return _check_header(*_literal(text, path), end, path)
+    return _check_header(*_parse_literal(text, path), end, path)
 
 
-def _literal(text: str, path: Path) -> tuple[Any, bool, tuple[int, ...]]:
+def _parse_literal(text: str, path: Path) -> tuple[Any, bool, tuple[int, ...]]:
     try:
         fields = ast.literal_eval(text.strip())
         descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]

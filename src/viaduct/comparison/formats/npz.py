@@ -1,7 +1,7 @@
 """Several arrays as numpy.savez writes them: a zip archive of .npy files.
 
 A member that is stored uncompressed is mapped where it lies; a deflated one is unpacked, once its header has said that
-it is as large as the archive claims, and if it does not unfold to far more than the archive has bytes.
+it is as large as the archive claims, and only if it is not far larger than its packed bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from viaduct.comparison.formats import (
-    Array,
     Header,
     Members,
     from_bytes,
@@ -24,11 +23,13 @@ from viaduct.comparison.formats import (
     truncated_error,
     unreadable_error,
 )
+from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData, ViaductError
 
 MOST_MEMBERS = 1_000_000
 SUFFIX = ".npy"
-UNFOLDED, UNFOLDING = 1 << 26, 200  # bytes that any deflated member may have; beyond, times its packed size
+UNPACKED_LIMIT = 1 << 26  # bytes that any deflated member may have
+UNPACKED_RATIO = 200  # a larger one: times its packed size
 # What the standard library raises over a damaged archive.
 UNPACKING = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError,
@@ -49,16 +50,16 @@ def open_array(path: Path, member: str = "") -> Array:
     if info.compress_type == zipfile.ZIP_STORED:
         header = _header(path, info)
         return map_array(path, header, data_offset(path, info))
-    if info.file_size > max(UNFOLDED, UNFOLDING * info.compress_size):
+    if info.file_size > max(UNPACKED_LIMIT, UNPACKED_RATIO * info.compress_size):
         raise BadData(
-            f"{path.name}[{info.filename}] is not read: {info.compress_size:,} bytes unfold to {info.file_size:,}.",
+            f"{path.name}[{info.filename}] is not read: {info.compress_size:,} bytes unpack to {info.file_size:,}.",
             "If it is yours, save it uncompressed: numpy.savez.",
         )
     return from_bytes(unpack_member(path, info), _header(path, info))
 
 
 def read_archive(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """The archive's own list of what it holds, read once while the file does not change."""
+    """Return the archive's members by name; they are read again only after the file has changed."""
     return _archive(path, stamp(path))
 
 
@@ -106,9 +107,10 @@ def _beginning(path: Path, info: zipfile.ZipInfo) -> bytes:
 
 def unpack_member(path: Path, info: zipfile.ZipInfo, most: int | None = None) -> bytes:
     """Unpack a member, or its first bytes; sizes are checked before."""
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # LZMA states how much memory it wants
+    # Of LZMA the file itself says how much memory is taken.
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise BadData(f"{path.name}[{info.filename}] is neither stored nor deflated.", "numpy.savez writes no other.")
-    if info.header_offset + info.compress_size > (size := stamp(path)[0]):  # zipfile would make room for it
+    if info.header_offset + info.compress_size > (size := stamp(path)[0]):  # zipfile would allocate that much
         raise truncated_error(path, info.header_offset + info.compress_size, size)
     try:
         with zipfile.ZipFile(path) as opened_archive, opened_archive.open(info) as member:

@@ -22,14 +22,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from viaduct.comparison.formats import Array, Header, Members, dtype_name, map_array, stamp, unreadable_error
+from viaduct.comparison.formats import Header, Members, dtype_name, map_array, stamp, unreadable_error
 from viaduct.comparison.formats.npz import data_offset, read_archive, unpack_member
+from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData, ViaductError
 
 LONGEST = 1 << 16  # bytes of pickle; one tensor takes 150
 LONGEST_FOR_TORCH = 1 << 18  # the same where torch reads it: a subclass of Tensor with attributes of its own
-LEGACY = 0x1950A86A20F9469CFC6C  # with which torch.save began a file before 2020, pickled
-LEGACY_PICKLES = 5  # that number, the protocol, facts of the system, the object, the keys of its storages
+LEGACY = 0x1950A86A20F9469CFC6C  # pickled, it begins every file that torch.save wrote before 2020
+LEGACY_PICKLES = 5  # LEGACY, the protocol, facts of the system, the object, the keys of its storages
 # What torch.save makes of a tensor, and nothing that could repeat, multiply or nest what it has.
 OPCODES = frozenset({
     "PROTO", "GLOBAL", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "MARK", "BINUNICODE", "BININT", "BININT1",
@@ -37,7 +38,7 @@ OPCODES = frozenset({
     "EMPTY_DICT", "BINPERSID", "REDUCE", "STOP",
 })  # fmt: skip
 MOST_REPEATED = 1 << 28  # values of a tensor that repeats its storage by strides of zero
-AGAIN = "Save the tensor alone, with torch.save(tensor.detach().cpu(), FILE)."
+HINT = "Save the tensor alone, with torch.save(tensor.detach().cpu(), FILE)."
 STORAGES = {
     "DoubleStorage": "<f8", "FloatStorage": "<f4", "HalfStorage": "<f2", "BFloat16Storage": "<V2",
     "LongStorage": "<i8", "IntStorage": "<i4", "ShortStorage": "<i2", "CharStorage": "|i1", "ByteStorage": "|u1",
@@ -59,7 +60,7 @@ class Tensor(NamedTuple):
 
 
 class Unusual(Exception):
-    """Not what this reader knows; torch may still know it."""
+    """A file that this reader does not know; torch may read it."""
 
 
 def read_headers(path: Path) -> Members:
@@ -76,7 +77,7 @@ def open_array(path: Path, member: str = "") -> Array:
     """Map the file's tensor, or load it through torch where it is unusual."""
     try:
         tensor = _describe_tensor(path)
-        return _apply_strides(_flat(path, tensor.storage), tensor, path)
+        return _apply_strides(_map_storage(path, tensor.storage), tensor, path)
     except Unusual:
         return _through_torch(path)[0]
 
@@ -116,7 +117,7 @@ def _check_opcodes(content: bytes) -> None:
             raise Unusual("a memo that is larger than the pickle")
 
 
-def _flat(path: Path, storage: Storage) -> Array:
+def _map_storage(path: Path, storage: Storage) -> Array:
     infos = read_archive(path)
     info = next((info for name, info in infos.items() if name.endswith(f"/data/{storage.key}")), None)
     header = Header("", (storage.values,), storage.descr, 0)
@@ -138,7 +139,7 @@ def _apply_strides(flat: Array, tensor: Tensor, path: Path) -> Array:
 
 
 def _rebuild_tensor(storage: object, offset: object, shape: object, strides: object, *_: object) -> Tensor:
-    """Stands where torch._utils._rebuild_tensor_v2 stood; checks what the pickle hands over."""
+    """Replace torch._utils._rebuild_tensor_v2; refuse arguments that describe no tensor."""
     numbers = (offset, *shape, *strides) if isinstance(shape, tuple) and isinstance(strides, tuple) else (None,)
     if not isinstance(storage, Storage) or not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers):
         raise Unusual("not a tensor")
@@ -150,11 +151,11 @@ def _return_tensor(tensor: object, *_: object) -> object:
 
 
 def _empty() -> None:
-    """Stands for the hooks of a tensor, of which a saved one has none."""
+    """Replace OrderedDict(), the hooks of a saved tensor, which are always empty."""
 
 
 class _Reader(pickle.Unpickler):
-    """Knows the names that a saved tensor or parameter speaks of. No other is ever imported or called."""
+    """Unpickler for the names in a saved tensor or parameter; no other name is imported or called."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
@@ -188,7 +189,7 @@ def _through_torch(path: Path) -> tuple[Array, str]:
         array = (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
     except ViaductError:
         raise
-    except Exception as error:  # torch's reader, too, raises whatever it stumbles over
+    except Exception as error:  # on a damaged file torch may raise anything
         raise BadData(f"{path.name} cannot be read as a tensor: {_explain_error(error)}") from None
     array.flags.writeable = False
     return array, str(tensor.dtype).removeprefix("torch.")
@@ -206,13 +207,13 @@ def _check_for_torch(path: Path) -> None:
 def _check_archive(path: Path) -> None:
     for name, info in read_archive(path).items():
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-            raise BadData(f"{path.name}[{name}] is compressed, which torch.save never does.", AGAIN)
+            raise BadData(f"{path.name}[{name}] is compressed, which torch.save never does.", HINT)
         if name.endswith("/data.pkl") and info.file_size > LONGEST_FOR_TORCH:
-            raise BadData(f"{path.name} describes far more than one tensor: {info.file_size:,} bytes of pickle.", AGAIN)
+            raise BadData(f"{path.name} describes far more than one tensor: {info.file_size:,} bytes of pickle.", HINT)
 
 
 def _check_legacy(path: Path, start: bytes) -> None:
-    """The pickles at the beginning of the file, each of them short; the storages come after them."""
+    """Refuse a file of the old format whose pickles, which come before the storages, are long."""
     content = io.BytesIO(start)
     try:
         if LEGACY not in [argument for _, argument, _ in pickletools.genops(content.read(64))]:
@@ -222,7 +223,7 @@ def _check_legacy(path: Path, start: bytes) -> None:
             begin = content.tell()
             for _ in pickletools.genops(content):
                 if content.tell() - begin > LONGEST_FOR_TORCH:
-                    raise BadData(f"{path.name} describes far more than one tensor.", AGAIN)
+                    raise BadData(f"{path.name} describes far more than one tensor.", HINT)
     except ValueError:  # the message of pickletools does not help the user
         why = _explain_error(RuntimeError())
         raise BadData(f"{path.name} cannot be read as a tensor: {why}") from None
@@ -238,10 +239,10 @@ def _load_with_torch(path: Path) -> Any:
 
 
 def _explain_error(error: Exception) -> str:
-    """Not in torch's own: it advises to switch off what keeps a file from running code."""
+    """Explain why torch did not load a file; its own message advises weights_only=False, which may run code."""
     if isinstance(error, pickle.UnpicklingError) and "unsupported" in str(error).lower():
         damaged = "it is damaged, or " if "operand" in str(error) else "it "
-        return f"{damaged}holds Python objects, which are not opened, since that could run code. {AGAIN}"
+        return f"{damaged}holds Python objects, which are not opened, since that could run code. {HINT}"
     if isinstance(error, TypeError):
-        return f"it is sparse, or of a type that NumPy does not have. {AGAIN}"
-    return f"it is damaged, or no file of torch.save. Copy it again. {AGAIN}"
+        return f"it is sparse, or of a type that NumPy does not have. {HINT}"
+    return f"it is damaged, or no file of torch.save. Copy it again. {HINT}"

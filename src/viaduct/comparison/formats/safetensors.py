@@ -1,6 +1,6 @@
-"""Several tensors in one file: eight bytes of length, a JSON header, the tensors one behind the other.
+"""Several tensors in one file: eight bytes of length, a JSON header, then the tensors one after the other.
 
-Read here rather than through the library, which wants PyTorch or copies the tensor, and has no bfloat16 for numpy.
+Read here rather than through the library, which needs PyTorch or copies the tensor, and has no bfloat16 for numpy.
 """
 
 from __future__ import annotations
@@ -11,16 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from viaduct.comparison.formats import (
-    Array,
-    Header,
-    Members,
-    dtype_name,
-    map_array,
-    stamp,
-    truncated_error,
-    unreadable_error,
-)
+from viaduct.comparison.formats import Header, Members, dtype_name, map_array, stamp, truncated_error, unreadable_error
+from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
 
 LONGEST = 100_000_000  # the library's own limit on a header
@@ -72,7 +64,7 @@ def _entries(path: Path, size: int) -> tuple[int, dict[str, Any]]:
 
 
 def _header(label: str, entry: Any, start: int, size: int) -> Header | str:
-    """Or why not: one tensor with a bad entry leaves the others readable."""
+    """Return a tensor's header, or why it cannot be read; the other tensors stay readable."""
     try:
         dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
         if not all(type(number) is int and 0 <= number < 1 << 62 for number in (*shape, begin, end)):

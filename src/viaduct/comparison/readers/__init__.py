@@ -1,9 +1,9 @@
-"""Dumps of any kind become a side: one file a kind, the same functions in each.
+"""Readers of dumps: one file for each kind of dump, the same functions in each.
 
-    recognise(path) -> bool       by names and first bytes, never by opening tensors
-    read(path)      -> Side       headers only; a file that cannot be read is a tensor with a fault
+    recognise(path) -> bool       by names and first bytes, without opening tensors
+    read(path)      -> Side       from headers; a file that cannot be read becomes a tensor with a fault
 
-`read` below finds out what a directory is, and says so in the side's kind.
+`read` below finds the reader for a path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Reader(NamedTuple):
     read: Callable[[Path], Side]
 
 
-# The most particular first.
+# The first that recognises a path reads it: those with the most distinctive files come first.
 READERS = tuple(Reader(kind.recognise, kind.read) for kind in (viaduct, rehearsal, msprobe, npu, tfdbg, folder))
 
 KINDS = {
@@ -50,17 +50,12 @@ def read(path: Path) -> Side:
             return reader.read(path)
     raise BadData(
         f"{str(path)!r} holds no dump that can be read.",
-        f"It holds: {_contents(path)}.",
+        f"It holds: {_list_contents(path)}.",
         f"Known are: {', '.join(KINDS.values())}; files end in .npy, .npz, .safetensors or .pt.",
     )
 
 
-def holds_dump(path: Path) -> bool:
-    """Return True if `read` would find a dump."""
-    return path.exists() and any(reader.recognise(path) for reader in READERS)
-
-
-def _contents(path: Path) -> str:
+def _list_contents(path: Path) -> str:
     if not path.is_dir():
         return "it is a file of another kind"
     return join_some(list_files(path).files) or "nothing"
@@ -70,8 +65,8 @@ def looks_swapped(left: Side, right: Side) -> str | None:
     """Return a warning if left and right seem to be exchanged; None otherwise."""
     if left.kind == "tfdbg" and right.kind == "npu":
         what = f"the left side is {KINDS['tfdbg']}, the right one {KINDS['npu']}"
-    elif _device(left) == "cpu" and _device(right) in ACCELERATORS:
-        what = f"the left side was dumped on the cpu, the right one on the {_device(right)}"
+    elif _device_of(left) == "cpu" and _device_of(right) in ACCELERATORS:
+        what = f"the left side was dumped on the cpu, the right one on the {_device_of(right)}"
     else:
         return None
     return (
@@ -80,5 +75,5 @@ def looks_swapped(left: Side, right: Side) -> str | None:
     )
 
 
-def _device(side: Side) -> str:
+def _device_of(side: Side) -> str:
     return side.settings.get("device", "").lower().split(":")[0].split(" ")[0]

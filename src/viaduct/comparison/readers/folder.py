@@ -36,36 +36,36 @@ def recognise(path: Path) -> bool:
 
 def read(path: Path) -> Side:
     """Read all tensors of a folder, or of one file."""
-    found = list_files(path) if path.is_dir() else None
-    names = [name for name in found.files if name.endswith(SUFFIXES)] if found else [path.name]
-    root = path if found else path.parent
-    notes = list(found.notes) if found else []
-    if found and (others := [name for name in found.files if not name.endswith(SUFFIXES)]):
-        notes.append(f"left out, since only {', '.join(SUFFIXES)} are read: {join_some(others)}")
-    containers = [name for name in names if not name.endswith((".npy", ".pt"))]
-    alone = len({_split_path(name)[0] for name in containers}) == 1 == len(containers) or len(names) == 1
-    tensors = [tensor for name in names for tensor in _tensors(root, name, alone)]
-    if not found:
-        tensors = [_as_indexed(tensor, notes) for tensor in tensors]
-    if found:
-        tensors += [_make_refused(name, f"{name}: {why}") for name, why in find_unread(found, SUFFIXES).items()]
+    if not path.is_dir():
+        notes: list[str] = []
+        tensors = [_as_indexed(tensor, notes) for tensor in _read_tensors(path.parent, path.name, alone=True)]
+    else:
+        found = list_files(path)
+        names = [name for name in found.files if name.endswith(SUFFIXES)]
+        notes = list(found.notes)
+        if others := [name for name in found.files if not name.endswith(SUFFIXES)]:
+            notes.append(f"left out, since only {', '.join(SUFFIXES)} are read: {join_some(others)}")
+        alone = len(names) == 1 or sum(not name.endswith((".npy", ".pt")) for name in names) == 1
+        tensors = [tensor for name in names for tensor in _read_tensors(path, name, alone)]
+        tensors += [_make_refused(name, why) for name, why in find_unread(found, SUFFIXES).items()]
     if not tensors:
         raise BadData(f"{str(path)!r} holds no tensors.", f"Looked for files ending in {', '.join(SUFFIXES)}.")
     return Side(path, KIND, tuple(_sort_naturally(tensors)), notes=tuple(notes))
 
 
-def _tensors(root: Path, name: str, alone: bool) -> list[Stored]:
+def _read_tensors(root: Path, name: str, alone: bool) -> list[Stored]:
+    """Return the tensors of one file. `alone`: no other file has keys, so that these are whole names."""
     bare, step, rank = _split_path(name)
     path = root / name
     try:
-        held: Members = read_headers(path) or {"": f"{path.name} holds no tensors."}
+        headers: Members = read_headers(path) or {"": f"{path.name} holds no tensors."}
     except ViaductError as error:
-        held = {"": error.what}
-    made = []
-    for member, header in held.items():
+        headers = {"": error.what}
+    tensors = []
+    for member, header in headers.items():
         full_name = member if alone and member else f"{bare}/{member}" if member else bare
-        made.append(_make_stored(path, member, full_name, header, step, rank))
-    return made
+        tensors.append(_make_stored(path, member, full_name, header, step, rank))
+    return tensors
 
 
 def _as_indexed(tensor: Stored, notes: list[str]) -> Stored:
@@ -100,15 +100,17 @@ def _split_path(name: str) -> tuple[str, int, int]:
 
 def _make_stored(path: Path, member: str, name: str, header: Header | str, step: int, rank: int) -> Stored:
     op, role, index, parameter = parse_name(name)
+    tensor = Stored(op, "", role, index, 0, step, rank, member=member, parameter=parameter)
     if isinstance(header, str):
-        return Stored(op, "", role, index, 0, step, rank, "", (), None, member, fault=header, parameter=parameter)
-    return Stored(
-        op, "", role, index, 0, step, rank, header.dtype, header.shape, path, member, parameter=parameter
-    )  # fmt: skip
+        return replace(tensor, fault=header)
+    return replace(tensor, dtype=header.dtype, shape=header.shape, path=path)
 
 
 def parse_name(name: str) -> tuple[str, Role, int, str]:
-    """Return operator, role, number and parameter that a name states."""
+    """Return operator, role, number and parameter that a name states, such as `conv.output.0` or `conv.weight`.
+
+    A name that states no role is that of an output, or of a parameter if it ends as PyTorch's parameters do.
+    """
     if match := _ROLE.fullmatch(name):
         op, role, index = match[1], _ROLES[match[2]], int(match[3] or 0)
     else:
@@ -118,10 +120,9 @@ def parse_name(name: str) -> tuple[str, Role, int, str]:
     return op, role, index, ""
 
 
-def _make_refused(name: str, fault: str) -> Stored:
+def _make_refused(name: str, why: str) -> Stored:
     bare, step, rank = _split_path(name)
-    op, role, index, parameter = parse_name(bare)
-    return Stored(op, "", role, index, 0, step, rank, "", (), None, fault=fault, parameter=parameter)
+    return _make_stored(Path(name), "", bare, f"{name}: {why}", step, rank)
 
 
 def _sort_naturally(tensors: list[Stored]) -> list[Stored]:

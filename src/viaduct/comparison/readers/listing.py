@@ -11,12 +11,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from viaduct.comparison.storage import describe
-from viaduct.comparison.tensors import Role, Stored
+from viaduct.comparison.tensors import Stored
 from viaduct.errors import BadData, ViaductError
 
 MOST_FILES = 1_000_000
@@ -27,12 +27,12 @@ _NUMBERS = re.compile(r"(\d+)")
 
 @dataclass
 class Listing:
-    """The files below a folder, by folder, and what was left out."""
+    """The files below a folder, by folder, and everything that was left out."""
 
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)  # folder, relative ("" is the root) -> names of files
-    leaving: list[str] = field(default_factory=list)  # links that lead out of the folder
-    special: dict[str, str] = field(default_factory=dict)  # what is neither file nor folder, or cannot be read: why
+    outward_links: list[str] = field(default_factory=list)  # links that lead out of the folder
+    special: dict[str, str] = field(default_factory=dict)  # path of what is no readable file or folder -> why
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -43,7 +43,7 @@ class Listing:
 
 
 def list_files(root: Path) -> Listing:
-    """List the files below a folder; for a file, itself and the mapping.csv that may name it."""
+    """List the files below a folder; for a file, itself and a mapping.csv beside it (see readers/npu.py)."""
     if not root.is_dir():
         beside = [name for name in ("mapping.csv",) if (root.parent / name).is_file()]
         return Listing(root.parent, {"": [root.name, *beside]})
@@ -52,15 +52,15 @@ def list_files(root: Path) -> Listing:
         _list(found, os.path.realpath(root), "", DEEPEST)
     except _TooMany:
         found.notes.append(f"only the first {MOST_FILES:,} files were looked at")
-    if found.leaving:
-        found.notes.append(f"links that leave the folder were not followed: {join_some(found.leaving)}")
+    if found.outward_links:
+        found.notes.append(f"links that leave the folder were not followed: {join_some(found.outward_links)}")
     if found.special:
         found.notes.append(f"not read: {join_some(f'{name} ({why})' for name, why in found.special.items())}")
     return found
 
 
 class _TooMany(Exception):
-    pass
+    """More than MOST_FILES files."""
 
 
 def _list(found: Listing, real: str, folder: str, depth: int) -> None:
@@ -72,13 +72,13 @@ def _list(found: Listing, real: str, folder: str, depth: int) -> None:
         return
     for entry in entries:
         if entry.is_symlink() and not _within(entry.path, real):
-            found.leaving.append(f"{folder}/{entry.name}".lstrip("/"))
+            found.outward_links.append(f"{folder}/{entry.name}".lstrip("/"))
         elif entry.is_dir(follow_symlinks=False):
             folders.append(entry.name)
         elif entry.is_file():
             files.append(entry.name)
         elif not entry.is_dir():
-            found.special[f"{folder}/{entry.name}".lstrip("/")] = describe_special(entry)
+            found.special[f"{folder}/{entry.name}".lstrip("/")] = explain_special(entry)
     if files:
         found.folders[folder] = sorted(files, key=natural_key)
     if sum(map(len, found.folders.values())) > MOST_FILES:
@@ -90,7 +90,7 @@ def _list(found: Listing, real: str, folder: str, depth: int) -> None:
         _list(found, real, f"{folder}/{name}" if folder else name, depth - 1)
 
 
-def describe_special(entry: os.DirEntry[str]) -> str:
+def explain_special(entry: os.DirEntry[str]) -> str:
     """Return why an entry is not read: a broken link, a pipe, a socket or a device."""
     if entry.is_symlink():
         return "it is a link that leads nowhere"
@@ -99,17 +99,15 @@ def describe_special(entry: os.DirEntry[str]) -> str:
 
 
 def find_unread(found: Listing, suffixes: tuple[str, ...]) -> dict[str, str]:
-    """Return what may have been a tensor and was not read, with the reason."""
-    leaving = [name for name in found.leaving if name.endswith(suffixes)]
-    return {**dict.fromkeys(leaving, "it is a link that leaves the folder; it was not followed"), **found.special}
+    """Return the paths that may have been tensors and were not read, with the reasons."""
+    links = [name for name in found.outward_links if name.endswith(suffixes)]
+    return {**dict.fromkeys(links, "it is a link that leaves the folder; it was not followed"), **found.special}
 
 
 def refused_tensors(found: Listing, suffixes: tuple[str, ...], order: int) -> list[Stored]:
     """Return unread files as tensors with a fault, under their full names."""
-    return [
-        Stored(name, "", "output", 0, order, 0, 0, "", (), None, fault=f"{name}: {why}")
-        for name, why in find_unread(found, suffixes).items()
-    ]
+    unread = find_unread(found, suffixes)
+    return [Stored(name, order=order, fault=f"{name}: {why}") for name, why in unread.items()]
 
 
 def _within(path: str, real: str) -> bool:
@@ -137,16 +135,14 @@ def load_json(path: Path) -> Any:
         raise BadData(f"{path.name} is not whole JSON: {reason}.") from None
 
 
-def stored_file(
-    path: Path, op: str, op_type: str, role: Role, index: int, *,
-    order: int = 0, step: int = 0, rank: int = 0, call: int = 0, layout: str = "", member: str = "",
-) -> Stored:  # fmt: skip
+def read_header_of(tensor: Stored) -> Stored:
     """Return a tensor with dtype and shape from its file's header; a header that cannot be read becomes its fault."""
+    assert tensor.path is not None
     try:
-        (dtype, shape), fault = describe(path, member), ""
+        dtype, shape = describe(tensor.path, tensor.member)
     except ViaductError as error:
-        dtype, shape, fault = "", (), error.what
-    return Stored(op, op_type, role, index, order, step, rank, dtype, shape, path, member, call, layout, None, fault)
+        return replace(tensor, fault=error.what)
+    return replace(tensor, dtype=dtype, shape=shape)
 
 
 def natural_key(name: str) -> list[tuple[int, str]]:
@@ -155,7 +151,7 @@ def natural_key(name: str) -> list[tuple[int, str]]:
 
 
 def _number(digits: str) -> tuple[int, str]:
-    """Numbers in order; those of more digits than any counter has (and than int() takes) after the others."""
+    """Return a sort key for digits: their number; those of 300 digits or more, which int() may refuse, come last."""
     return (int(digits), "") if len(digits) < 300 else (10**300 + len(digits), digits)
 
 

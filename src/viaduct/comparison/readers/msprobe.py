@@ -1,4 +1,4 @@
-"""Reads what msprobe's PrecisionDebugger leaves behind for PyTorch and MindSpore.
+"""Reads the dumps of msprobe's PrecisionDebugger for PyTorch and MindSpore.
 
     {dump}/step{n}/rank{r}/dump.json, construct.json, dump_tensor_data/*.pt     any level may be pointed at
 
@@ -72,8 +72,8 @@ def recognise(path: Path) -> bool:
 
 
 def find_dumps(path: Path) -> Iterator[tuple[Path, int, int]]:
-    """Every dump.json with its step and rank. Processes without a rank are numbered in order."""
-    candidates = [path] if path.name == DUMP else [path / name for name in _candidates(path)]
+    """Yield every dump.json with its step and rank. Processes without a rank are numbered in order."""
+    candidates = [path] if path.name == DUMP else [path / name for name in _list_candidates(path)]
     processes: dict[int, int] = {}
     for candidate in candidates:
         if not candidate.is_file():
@@ -87,17 +87,15 @@ def find_dumps(path: Path) -> Iterator[tuple[Path, int, int]]:
         yield candidate, step, rank or 0
 
 
-def _candidates(path: Path) -> list[str]:
-    """dump.json here, or below folders named as msprobe names them; nothing else is searched."""
+def _list_candidates(path: Path) -> list[str]:
+    """Return the paths of dump.json here, or else below folders that are named as msprobe names them."""
     if not path.is_dir():
         return []
     if (path / DUMP).is_file():
         return [DUMP]
-    return [name for name in list_files(path).files if name.endswith(f"/{DUMP}") and _by_msprobe(name.split("/")[:-1])]
-
-
-def _by_msprobe(folders: list[str]) -> bool:
-    return all(any(kind.fullmatch(name) for kind in (_STEP, _RANK, _PROCESS)) for name in folders)
+    below = [name.split("/") for name in list_files(path).files if name.endswith(f"/{DUMP}")]
+    kinds = (_STEP, _RANK, _PROCESS)
+    return ["/".join(parts) for parts in below if all(any(k.fullmatch(name) for k in kinds) for name in parts[:-1])]
 
 
 def read(path: Path) -> Side:
@@ -160,53 +158,53 @@ def _read_entry(reading: Reading, name: str, entry: Any, order: int) -> None:
         reading.tensors.append(_make_refused(reading, name, why, order))
         return
     if call.direction == "gradients":
-        for parameter, held in entry.items():
-            _add(reading, call, "gradient", held, order, parameter)
+        for parameter, values in entry.items():
+            _add(reading, call, "gradient", values, order, parameter)
         return
     roles = BACKWARD if call.direction == "backward" else FORWARD
-    for key, held in entry.items():
-        if key == "parameters" and isinstance(held, dict):
-            for parameter, tensor in held.items():
+    for key, values in entry.items():
+        if key == "parameters" and isinstance(values, dict):
+            for parameter, tensor in values.items():
                 _add(reading, call, "parameter", tensor, order, parameter)
         elif key in roles:
-            _add(reading, call, roles[key], held, order)
+            _add(reading, call, roles[key], values, order)
 
 
 def _make_refused(reading: Reading, op: str, why: str, order: int = 0) -> Stored:
     """Return a tensor with a fault: what cannot be understood never counts as equal."""
-    return Stored(op, "", "output", 0, order, reading.step, reading.rank, "", (), None, fault=why)
+    return Stored(op, order=order, step=reading.step, rank=reading.rank, fault=why)
 
 
-def _add(reading: Reading, call: Call, role: Role, held: Any, order: int, parameter: str = "") -> None:
-    for entry in _leaves(held, DEEPEST):
+def _add(reading: Reading, call: Call, role: Role, values: Any, order: int, parameter: str = "") -> None:
+    for entry in _iterate_tensors(values, DEEPEST):
         key = (call.op, call.number if call.direction != "gradients" else -1, role)
         index = reading.counts.get(key, 0)
         reading.counts[key] = index + 1
         if len(reading.tensors) >= MOST_TENSORS:
-            raise BadData(f"{DUMP} speaks of more than {MOST_TENSORS:,} tensors.")
+            raise BadData(f"{DUMP} lists more than {MOST_TENSORS:,} tensors.")
         reading.tensors.append(_make_stored(reading, call, role, index, entry, order, parameter))
 
 
-def _leaves(held: Any, depth: int) -> Iterator[dict[str, Any]]:
-    """The tensors within lists, tuples and keyword arguments, in the order they are written."""
-    if isinstance(held, (list, dict)) and held and not depth:
+def _iterate_tensors(values: Any, depth: int) -> Iterator[dict[str, Any]]:
+    """Yield the records of tensors within lists and keyword arguments, in the order in which they are written."""
+    if isinstance(values, (list, dict)) and values and not depth:
         yield {}  # too deep to follow: a tensor without a shape, which is refused
-    elif isinstance(held, list):
-        for item in held:
-            yield from _leaves(item, depth - 1)
-    elif isinstance(held, dict):
-        if ("shape" in held and "dtype" in held) or "Tensor" in str(held.get("type", "")):
-            yield held
-        elif "type" not in held:
-            for item in held.values():
-                yield from _leaves(item, depth - 1)
+    elif isinstance(values, list):
+        for item in values:
+            yield from _iterate_tensors(item, depth - 1)
+    elif isinstance(values, dict):
+        if ("shape" in values and "dtype" in values) or "Tensor" in str(values.get("type", "")):
+            yield values
+        elif "type" not in values:
+            for item in values.values():
+                yield from _iterate_tensors(item, depth - 1)
 
 
 def _make_stored(
     reading: Reading, call: Call, role: Role, index: int, entry: dict[str, Any], order: int, parameter: str
 ) -> Stored:  # fmt: skip
-    path, fault = _file(reading, entry.get("data_name"))
-    statistics = _statistics(entry)
+    path, fault = _find_file(reading, entry.get("data_name"))
+    statistics = _read_statistics(entry)
     shape, dtype = entry.get("shape"), _dtype(entry.get("dtype", ""))
     if not isinstance(shape, list) or not all(type(dim) is int and 0 <= dim < 1 << 62 for dim in shape):
         shape, fault = [], f"{DUMP} gives it {'no shape' if shape is None else f'the shape {str(shape)[:60]}'}"
@@ -218,8 +216,8 @@ def _make_stored(
     )  # fmt: skip
 
 
-def _file(reading: Reading, name: Any) -> tuple[Path | None, str]:
-    """The tensor's file, or why there is none. No name: only statistics were dumped."""
+def _find_file(reading: Reading, name: Any) -> tuple[Path | None, str]:
+    """Return the tensor's file, or None and why; without a name only statistics were dumped, which is no fault."""
     if name in (None, "", "-1", -1) or reading.present is None:
         return None, "" if name in (None, "", "-1", -1) else f"the folder {TENSORS} is missing beside {DUMP}"
     path = resolve_inside(reading.folder / TENSORS, name)
@@ -228,7 +226,7 @@ def _file(reading: Reading, name: Any) -> tuple[Path | None, str]:
     return (path, "") if name in reading.present else (None, f"{name} is missing")
 
 
-def _statistics(entry: Mapping[str, Any]) -> dict[str, float] | None:
+def _read_statistics(entry: Mapping[str, Any]) -> dict[str, float] | None:
     found = {
         statistic: value for key, statistic in STATISTICS.items() if (value := _number(entry.get(key))) is not None
     }
@@ -250,7 +248,7 @@ def _dtype(name: Any) -> str:
 
 
 def _parents(folder: Path, notes: list[str]) -> dict[str, str]:
-    """operator -> the module that encloses it, from construct.json, which need not be there."""
+    """Return the module that encloses each operator, from construct.json; nothing without that file."""
     path = resolve_inside(folder, CONSTRUCT)
     if path is None or not path.is_file():
         return {}
@@ -265,23 +263,25 @@ def _parents(folder: Path, notes: list[str]) -> dict[str, str]:
 
 
 def _edges(reading: Reading, parents: Mapping[str, str]) -> dict[str, dict[str, None]]:
-    """Return the edges by fingerprint: of operators with the same output the innermost made it."""
-    made: dict[tuple[Any, ...], list[str]] = {}
+    """Return the edges by fingerprint: of operators with the same output the innermost has computed it."""
+    producers: dict[tuple[Any, ...], list[str]] = {}
     edges: dict[str, dict[str, None]] = {}
     for tensor in reading.tensors:
         mark = _fingerprint(tensor)
         if mark is None or tensor.role not in ("input", "output"):
             continue
         if tensor.role == "output":
-            made.setdefault(mark, []).append(tensor.op)
-        elif makers := [op for op in made.get(mark, ()) if op != tensor.op and not _encloses(op, tensor.op, parents)]:
+            producers.setdefault(mark, []).append(tensor.op)
+        elif makers := [
+            op for op in producers.get(mark, ()) if op != tensor.op and not _encloses(op, tensor.op, parents)
+        ]:
             maker = next((op for op in makers if not any(_encloses(op, other, parents) for other in makers)), makers[0])
             edges.setdefault(tensor.op, {})[maker] = None
     return edges
 
 
 def _fingerprint(tensor: Stored) -> tuple[Any, ...] | None:
-    """None where the statistics say too little: absent, or all the same value."""
+    """Return shape and statistics; None if they say too little: some are missing, or all values are the same."""
     found = tensor.statistics
     if found is None or len(found) < 4 or found["max"] == found["min"] or not all(map(math.isfinite, found.values())):
         return None

@@ -16,7 +16,7 @@ import io
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -25,9 +25,9 @@ from viaduct.comparison.readers.listing import (
     join_some,
     list_files,
     natural_key,
+    read_header_of,
     refused_tensors,
     resolve_inside,
-    stored_file,
 )
 from viaduct.comparison.tensors import Side, Stored
 from viaduct.errors import BadData
@@ -94,15 +94,15 @@ def recognise(path: Path) -> bool:
     found = list_files(path)
     named = [split_name(Path(name).name) is not None for name in found.files]
     mapped = any(MAPPING in names and any(map(_is_number, names)) for names in found.folders.values())
-    return mapped or (any(named) and 2 * sum(named) > _comparable(found))
+    return mapped or (any(named) and 2 * sum(named) > _count_tensor_files(found))
 
 
 def _is_number(name: str) -> bool:
     return name.partition(".")[0].isdecimal()
 
 
-def _comparable(found: Listing) -> int:
-    """Files that another reader would take; a number alone may be one of ours, whose mapping was lost."""
+def _count_tensor_files(found: Listing) -> int:
+    """Count the files that another reader would take; a number alone may be an NPU file whose mapping was lost."""
     suffixes = (".npy", ".npz", ".pt", ".safetensors")
     return sum(name.endswith(suffixes) and not _is_number(Path(name).name) for name in found.files)
 
@@ -114,27 +114,28 @@ def read(path: Path) -> Side:
     files: list[Found] = []
     unnamed: list[Path] = []
     for folder, names in found.folders.items():
-        known, odd = _in_folder(found.root, folder, names, notes)
+        known, odd = _read_folder(found.root, folder, names, notes)
         files += known
         unnamed += odd
     files = _select_newest(files, notes)
-    tensors = _tensors(_without_converted_twins(files), notes)
+    tensors = _make_tensors(_drop_converted_raw_files(files), notes)
     odd_tensors = [_make_unnamed(file, len(tensors)) for file in unnamed if file.suffix == ".npy"]
     odd_tensors += refused_tensors(found, (".npy",), len(tensors) + 1)
-    _note_unnamed(unnamed, found.root, notes)
+    if unnamed:
+        notes.append(f"not named as NPU dumps are: {join_some(str(file.relative_to(found.root)) for file in unnamed)}")
     if not tensors and not odd_tensors:
         raise BadData(f"{str(path)!r} holds no tensors of an NPU dump.", *notes)
     return Side(path, KIND, tuple(tensors + odd_tensors), notes=tuple(notes), settings=_settings(files))
 
 
-def _in_folder(root: Path, folder: str, names: list[str], notes: list[str]) -> tuple[list[Found], list[Path]]:
-    """The folder's files by name; how many numbers end a name is learned from all of them together."""
-    mapping = _mapping(root / folder, notes) if MAPPING in names else {}
+def _read_folder(root: Path, folder: str, names: list[str], notes: list[str]) -> tuple[list[Found], list[Path]]:
+    """Return the folder's files that are named as NPU dumps are, and the paths of the others."""
+    mapping = _read_mapping(root / folder, notes) if MAPPING in names else {}
     identity = identify_folder(root, folder)
     split: list[tuple[Path, FileName]] = []
     unnamed: list[Path] = []
     for name in names:
-        understood = split_name(_original(name, mapping))
+        understood = split_name(_find_original_name(name, mapping))
         path = resolve_inside(root / folder, name)
         if understood is None or path is None:
             unnamed += [root / folder / name] if name != MAPPING else []
@@ -145,7 +146,7 @@ def _in_folder(root: Path, folder: str, names: list[str], notes: list[str]) -> t
 
 
 def split_name(name: str) -> FileName | None:
-    """Role, number and the rest; None where it is no name of an NPU dump."""
+    """Return what a file's name says; None if it is no name of an NPU dump."""
     if match := _CONVERTED.fullmatch(name):
         layout = next((part for part in match[4].split(".") if _LAYOUT.fullmatch(part)), "")
         role: Literal["input", "output"] = "input" if match[2] == "input" else "output"
@@ -160,7 +161,10 @@ def split_name(name: str) -> FileName | None:
 
 
 def _names_an_operator(text: str) -> bool:
-    """type.name.numbers: a time among the numbers, or a type in GE's spelling, tells it from layer.conv.0.1."""
+    """Return True for type.operator.numbers if one number is a time, or the type begins with a capital as GE's do.
+
+    That tells it from other dotted names, such as layer.conv.0.1.
+    """
     parts = text.split(".")
     if len(parts) < 4 or not _TYPE.fullmatch(parts[0]) or not _TAIL.search(text):
         return False
@@ -200,8 +204,8 @@ def call_of(text: str, before_time: int) -> Call:
     return Call(parts[0], op, int(parts[task]) if task < time else 0, int(parts[time]))
 
 
-def _original(name: str, mapping: dict[str, str]) -> str:
-    """The name before it was replaced by a number; what converting appended to the number stays."""
+def _find_original_name(name: str, mapping: dict[str, str]) -> str:
+    """Return the name that the mapping has for a number; what converting appended to the number stays."""
     number, dot, suffix = name.partition(".")
     if not number.isdecimal():
         return name
@@ -213,8 +217,8 @@ def _original(name: str, mapping: dict[str, str]) -> str:
     return f"{original}.output.0.npy" if suffix == "npy" else f"{original}{dot}{suffix}"
 
 
-def _mapping(folder: Path, notes: list[str]) -> dict[str, str]:
-    """number -> original name. The names are only ever read as names: no file is opened by them."""
+def _read_mapping(folder: Path, notes: list[str]) -> dict[str, str]:
+    """Return original names by number, from mapping.csv. No file is opened by these names."""
     path = resolve_inside(folder, MAPPING)
     try:
         if path is None or path.stat().st_size > LARGEST_MAPPING:
@@ -250,7 +254,7 @@ def identify_folder(root: Path, folder: str) -> FolderIdentity:
 
 
 def _select_newest(files: list[Found], notes: list[str]) -> list[Found]:
-    """One run and one model: the same operator name in two models means two operators."""
+    """Return the files of the newest run and the largest model; in two models one name means two operators."""
     if len(runs := sorted({file.identity.run for file in files})) > 1:
         notes.append(f"of {len(runs)} runs the newest, {runs[-1]}, was read; left out: {join_some(runs[:-1])}")
         files = [file for file in files if file.identity.run == runs[-1]]
@@ -266,20 +270,23 @@ def _select_newest(files: list[Found], notes: list[str]) -> list[Found]:
     return files
 
 
-def _without_converted_twins(files: list[Found]) -> list[Found]:
-    """A raw file whose converted tensors lie somewhere in the dump has done its duty."""
+def _drop_converted_raw_files(files: list[Found]) -> list[Found]:
+    """Return the files without the raw ones of which converted tensors are in the dump."""
     converted = {(file.identity, file.name.text) for file in files if not file.name.raw}
     return [file for file in files if not file.name.raw or (file.identity, file.name.text) not in converted]
 
 
-def _tensors(files: list[Found], notes: list[str]) -> list[Stored]:
+def _make_tensors(files: list[Found], notes: list[str]) -> list[Stored]:
     """Return the tensors in execution order; a second file of the same tensor is another call."""
     tensors: list[Stored] = []
     by_step: dict[tuple[int, int], list[Found]] = defaultdict(list)
     for file in files:
         by_step[file.identity.step, file.identity.device].append(file)
     for _, members in sorted(by_step.items()):
-        order = {call: number for number, call in enumerate(sorted({file.call for file in members}, key=_when))}
+        calls_by_time = sorted(
+            {file.call for file in members}, key=lambda call: (call.time, call.task, natural_key(call.op))
+        )
+        order = {call: number for number, call in enumerate(calls_by_time)}
         calls = _call_numbers(order)
         members.sort(key=lambda file: (order[file.call], file.name.role, file.name.number))
         tensors += [_make_stored(file, order[file.call], calls[file.call]) for file in members]
@@ -289,43 +296,31 @@ def _tensors(files: list[Found], notes: list[str]) -> list[Stored]:
     return tensors
 
 
-def _when(call: Call) -> tuple[int, int, list[tuple[int, str]]]:
-    return call.time, call.task, natural_key(call.op)
-
-
 def _call_numbers(order: dict[Call, int]) -> dict[Call, int]:
-    seen: Counter[str] = Counter()
+    """Return each call's number among the calls of its operator, from 0."""
+    count: Counter[str] = Counter()
     numbers = {}
     for call in order:
-        numbers[call] = seen[call.op]
-        seen[call.op] += 1
+        numbers[call] = count[call.op]
+        count[call.op] += 1
     return numbers
 
 
 def _make_stored(file: Found, order: int, call: int) -> Stored:
     name, identity = file.name, file.identity
+    tensor = Stored(
+        file.call.op, file.call.op_type, name.role, name.number, order, identity.step, identity.device, call=call
+    )
     if name.raw:
-        return Stored(
-            file.call.op, file.call.op_type, name.role, name.number, order, identity.step, identity.device, "", (),
-            None,
-            call=call, fault=f"{file.path.name} is {RAW}",
-        )  # fmt: skip
-    return stored_file(
-        file.path, file.call.op, file.call.op_type, name.role, name.number,
-        order=order, step=identity.step, rank=identity.device, call=call, layout=name.layout,
-    )  # fmt: skip
+        return replace(tensor, fault=f"{file.path.name} is {RAW}")
+    return read_header_of(replace(tensor, path=file.path, layout=name.layout))
 
 
 def _make_unnamed(path: Path, order: int) -> Stored:
-    """A .npy file that no name explains stays visible, under its own name."""
+    """Return a tensor with a fault for a .npy file whose name is not understood."""
     why = " and no mapping.csv beside it names it" if path.stem.isdecimal() else ""
     fault = f"{path.name} is not named as NPU dumps are{why}"
-    return Stored(path.stem, "", "output", 0, order, 0, 0, "", (), None, fault=fault)
-
-
-def _note_unnamed(unnamed: list[Path], root: Path, notes: list[str]) -> None:
-    if unnamed:
-        notes.append(f"not named as NPU dumps are: {join_some(str(path.relative_to(root)) for path in unnamed)}")
+    return Stored(path.stem, order=order, fault=fault)
 
 
 def _settings(files: list[Found]) -> dict[str, str]:

@@ -1,9 +1,10 @@
 """Reads the record of a rehearsal: the runs of `viaduct carry`, as OUT/runs/original and OUT/runs/migrated.
 
-RECORD/observed/rank-0/losses.npz       "3 0": the first loss of step 3
-RECORD/observed/rank-0/forward.npz      "00004 layer1.conv": what a module gave in the first step, thinned
-RECORD/observed/rank-0/gradients.npz    of the first step
-RECORD/observed/rank-0/weights.npz      at the end: the parameters with which another step would begin
+RECORD/observed/rank-0/losses.npz       "3 0": step 3, its first loss
+RECORD/observed/rank-0/forward.npz      "00004 layer1.conv": the output of call 4, in the first step, thinned;
+                                        "00000 layer1.conv input 0": an input of a call
+RECORD/observed/rank-0/gradients.npz    of the first step, by parameter
+RECORD/observed/rank-0/weights.npz      at the end, by parameter: a step later than the last loss
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from viaduct.comparison.naming import ROOT
@@ -23,10 +25,9 @@ LOSS = "loss"
 FILES = ("losses.npz", "forward.npz", "gradients.npz", "weights.npz")
 RANK = re.compile(r"rank-(\d+)")
 CALL = re.compile(r"(\d+) ?(.*?) ?(?:input (\d+))?", re.DOTALL)
-BEHIND = 1_000_000  # in the order of execution a loss comes behind every call, gradients behind the loss
+AFTER_CALLS = 1_000_000  # a loss's place in the order of execution: after every call; gradients follow it
 
-Place = tuple[str, Role, int, int, int]  # operator, role, index, order and step
-Placing = Callable[[str], Place]
+Identity = tuple[str, Role, int, int, int]  # operator, role, index, order and step
 
 
 def recognise(path: Path) -> bool:
@@ -37,10 +38,8 @@ def recognise(path: Path) -> bool:
 def find_ranks(path: Path) -> dict[int, Path]:
     """Return the folders of the ranks that left something, by their numbers."""
     folders = (path / "observed").glob("rank-*")
-    found = {int(match[1]): folder for folder in folders if (match := RANK.fullmatch(folder.name))}
-    return {
-        number: found[number] for number in sorted(found) if any((found[number] / name).is_file() for name in FILES)
-    }
+    ranks = {int(match[1]): folder for folder in folders if (match := RANK.fullmatch(folder.name))}
+    return {n: folder for n, folder in sorted(ranks.items()) if any((folder / name).is_file() for name in FILES)}
 
 
 def read(path: Path) -> Side:
@@ -53,43 +52,44 @@ def read(path: Path) -> Side:
 
 def read_rank(folder: Path, rank: int) -> Iterator[Stored]:
     """Yield the tensors of one rank."""
-    losses = [*read_file(folder / "losses.npz", rank, place_loss)]
+    losses = [*read_file(folder / "losses.npz", rank, identify_loss)]
     last = max((loss.step for loss in losses), default=-1)
     yield from losses
-    yield from read_file(folder / "forward.npz", rank, place_call)
-    yield from read_file(folder / "gradients.npz", rank, lambda name: (name, "gradient", 0, BEHIND + 1, 0))
+    yield from read_file(folder / "forward.npz", rank, identify_call)
+    yield from read_file(folder / "gradients.npz", rank, lambda name: (name, "gradient", 0, AFTER_CALLS + 1, 0))
     yield from read_file(folder / "weights.npz", rank, lambda name: (name, "parameter", 0, 0, last + 1))
 
 
-def place_loss(name: str) -> Place:
+def identify_loss(name: str) -> Identity:
     """Return the identity of a loss from its key."""
     step, _, number = name.partition(" ")
-    return LOSS, "output", int(number), BEHIND, int(step)
+    return LOSS, "output", int(number), AFTER_CALLS, int(step)
 
 
-def place_call(name: str) -> Place:
+def identify_call(name: str) -> Identity:
     """Return the identity of a module's call from its key."""
     match = CALL.fullmatch(name)
     assert match is not None
-    number, module, given = match.groups()
-    return module or ROOT, "output" if given is None else "input", int(given or 0), int(number), 0
+    number, module, input_index = match.groups()
+    return module or ROOT, "output" if input_index is None else "input", int(input_index or 0), int(number), 0
 
 
-def read_file(path: Path, rank: int, place: Placing) -> Iterator[Stored]:
-    """Yield the tensors of one archive; one that cannot be read says why."""
+def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Iterator[Stored]:
+    """Yield the tensors of one archive, identified by their keys; one that cannot be read has a fault."""
     if not path.exists():
         return
     try:
-        held = read_headers(path)
+        headers = read_headers(path)
     except ViaductError as error:
-        yield Stored(path.stem, "", "output", 0, 0, 0, rank, "", (), None, fault=error.what)
+        yield Stored(path.stem, rank=rank, fault=error.what)
         return
     calls: Counter[tuple[str, Role, int]] = Counter()
-    for name, header in held.items():
-        op, role, index, order, step = place(name)
+    for name, header in headers.items():
+        op, role, index, order, step = identify(name)
         call = calls[op, role, index]
         calls[op, role, index] += 1 if role in ("input", "output") and op != LOSS else 0
+        tensor = Stored(op, "", role, index, order, step, rank)
         if isinstance(header, str):
-            yield Stored(op, "", role, index, order, step, rank, "", (), None, fault=header)
+            yield replace(tensor, fault=header)
         else:
-            yield Stored(op, "", role, index, order, step, rank, header.dtype, header.shape, path, name, call)
+            yield replace(tensor, dtype=header.dtype, shape=header.shape, path=path, member=name, call=call)

@@ -1,9 +1,9 @@
-"""Reads what the TensorFlow debugger's `pt NAME -w FILE` leaves behind: the truth, dumped on a GPU or CPU.
+"""Reads the files that the TensorFlow debugger writes for `pt NAME -w FILE`, mostly golden outputs of a GPU or CPU.
 
     {operator, / written as _}.{output}.{time in microseconds}.npy          conv1_BiasAdd.0.1607502000000000.npy
 
-Only outputs exist. Of several files of one tensor the one with the largest time counts. `a/b_c` and `a_b/c` become one
-name here; alignment, which may have a graph, says so when both are meant.
+There are outputs only. Of several files of one tensor the one with the largest time counts. The operators `a/b_c` and
+`a_b/c` have the same name in files; alignment reports that, if a graph shows that both exist.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from viaduct.comparison.readers.listing import Listing, join_some, list_files, natural_key, refused_tensors, stored_file
-from viaduct.comparison.tensors import Side
+from viaduct.comparison.readers.listing import (
+    Listing,
+    join_some,
+    list_files,
+    natural_key,
+    read_header_of,
+    refused_tensors,
+)
+from viaduct.comparison.tensors import Side, Stored
 
 KIND = "tfdbg"
 SUFFIX = ".npy"
@@ -38,33 +45,32 @@ def read(path: Path) -> Side:
         if match is None:
             odd.append(name)
             continue
-        key, this = (match[1], int(match[2])), (int(match[3]), name)
-        older += [min(this, newest[key])[1]] if key in newest else []
-        newest[key] = max(this, newest.get(key, this))
-    order = {op: order_number for order_number, op in enumerate(sorted({op for op, _ in newest}, key=natural_key))}
+        key, dated = (match[1], int(match[2])), (int(match[3]), name)
+        older += [min(dated, newest[key])[1]] if key in newest else []
+        newest[key] = max(dated, newest.get(key, dated))
+    order = {op: number for number, op in enumerate(sorted({op for op, _ in newest}, key=natural_key))}
     tensors = [
-        stored_file(found.root / name, op, "", "output", index, order=order[op])
+        read_header_of(Stored(op, index=index, order=order[op], path=found.root / name))
         for (op, index), (_, name) in sorted(newest.items(), key=lambda item: (order[item[0][0]], item[0][1]))
     ]
     tensors += [
-        stored_file(found.root / name, Path(name).name.removesuffix(SUFFIX), "", "output", 0, order=len(order))
+        read_header_of(Stored(Path(name).name.removesuffix(SUFFIX), order=len(order), path=found.root / name))
         for name in odd
     ]
     tensors += refused_tensors(found, (SUFFIX,), len(order) + 1)
-    return Side(path, KIND, tuple(tensors), notes=tuple(_notes(found, odd, older, names)))
+    return Side(path, KIND, tuple(tensors), notes=tuple(_notes(found, odd, older)))
 
 
 def _plain_files(found: Listing) -> list[str]:
     return [name for name in found.files if name.endswith(SUFFIX)]
 
 
-def _notes(found: Listing, odd: list[str], older: list[str], names: list[str]) -> list[str]:
+def _notes(found: Listing, odd: list[str], older: list[str]) -> list[str]:
     notes = list(found.notes)
     if odd:
         notes.append(f"not named as tfdbg names tensors, taken as outputs by their whole name: {join_some(odd)}")
     if older:
         notes.append(f"{len(older)} files have a newer one of the same tensor and were left out: {join_some(older)}")
-    taken = set(names)
-    if others := [name for name in found.files if name not in taken and name.endswith((".npz", ".pt", ".safetensors"))]:
+    if others := [name for name in found.files if name.endswith((".npz", ".pt", ".safetensors"))]:
         notes.append(f"left out, since tfdbg writes .npy: {join_some(others)}")
     return notes

@@ -1,9 +1,9 @@
-"""The model card beside an exported file: NAME.json for programs, NAME.md for people, with the same facts."""
+"""The model card beside an exported file: NAME.json for programs, NAME.md for people, made from the same facts."""
 
 from __future__ import annotations
 
 import hashlib
-import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from viaduct.data.source import Images
 from viaduct.data.views import central_four_fifths, central_seven_eighths, shorter_side_then_centre
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.checking import Outcome
-from viaduct.handover.exporting.format import Port, Written
+from viaduct.handover.exporting.format import Written
 from viaduct.handover.exporting.request import Request
 from viaduct.run_files import finite_or_null
 
@@ -31,7 +31,7 @@ CROPS: dict[Any, str] = {
 
 
 def build_card(classifier: Classifier, request: Request, written: Written, outcome: Outcome | None, path: Path) -> Any:
-    """Return the facts about an exported file; `path` is where it lies now."""
+    """Return the facts about an exported file; `path` is its present, temporary path."""
     card = {
         "file": request.out.name,
         "format": request.form,
@@ -44,8 +44,8 @@ def build_card(classifier: Classifier, request: Request, written: Written, outco
         "averaged_weights": classifier.averaged,
         "weights_sha256": classifier.weights_sha256,
         "accuracy": classifier.accuracy or "not recorded",
-        "inputs": [describe_port(port) for port in written.inputs],
-        "outputs": [describe_port(port) for port in written.outputs],
+        "inputs": [asdict(port) for port in written.inputs],
+        "outputs": [asdict(port) for port in written.outputs],
         "preprocessing": describe_preprocessing(classifier, request),
         "precision": request.precision,
         "batch_norms_folded": request.fold,
@@ -57,15 +57,11 @@ def build_card(classifier: Classifier, request: Request, written: Written, outco
     return finite_or_null(card)
 
 
-def describe_port(port: Port) -> dict[str, Any]:
-    return {"name": port.name, "shape": list(port.shape), "dtype": port.dtype}
-
-
 def describe_check(outcome: Outcome | None) -> Any:
-    """Return the comparison with PyTorch; the words `not checked` where there was none."""
+    """Return the comparison with PyTorch, or the text `not checked`."""
     if outcome is None:
         return "not checked"
-    absolute, share = outcome.tolerance
+    absolute, relative = outcome.tolerance
     return {
         "runtime": outcome.runtime,
         "images": outcome.images,
@@ -74,13 +70,13 @@ def describe_check(outcome: Outcome | None) -> Any:
         "largest_difference_of_logarithms": outcome.largest_log,
         "equal_top1": outcome.equal,
         "ties": outcome.ties,
-        "tolerance": {"absolute": absolute, "relative": share},
+        "tolerance": {"absolute": absolute, "relative": relative},
         "outputs_differ_between_images": outcome.distinct,
     }
 
 
 def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str, Any]:
-    """Return the evaluation preprocessing in words and numbers, and which of it the graph contains."""
+    """Return the evaluation preprocessing in words and numbers, and whether the graph contains it."""
     source, size = classifier.recipe.data, classifier.size
     inside = request.form != "safetensors" and request.input != "tensor"
     facts: dict[str, Any] = {"inside_the_graph": inside, "size": size, "channels": "RGB"}
@@ -96,7 +92,7 @@ def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str
             words += " The recipe decodes large JPEGs at a fraction of their size (decode=fast); the graph does not."
         return {**facts, "name": source.preprocess, "words": words, "mean": reference.mean, "scale": reference.scale}
     assert isinstance(source, Images)
-    height, width = classifier.image_shape or source.image_shape or (size, size)
+    height, width = classifier.memory_shape or (size, size)
     facts |= {"name": source.name, "image_height": height, "image_width": width}
     resize = "" if (height, width) == (size, size) else f", then resize bilinearly to {size}x{size}"
     if source.normalise == "per_image":
@@ -107,12 +103,9 @@ def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str
     return {**facts, "words": words, "mean": list(mean), "scale": list(scale)}
 
 
-def render_json(card: Any) -> str:
-    return json.dumps(card, indent=1, ensure_ascii=False) + "\n"
-
-
 def render_markdown(card: Any) -> str:
-    """Return the card for people."""
+    """Return the card as Markdown."""
+    checksums = [f"{name}, SHA-256 `{checksum}`" for name, checksum in card["weights_sha256"].items()]
     rows = {
         "network": card["network"],
         "recipe": card["recipe"],
@@ -122,9 +115,7 @@ def render_markdown(card: Any) -> str:
         "licence": card["license"],
         "check": describe_check_in_words(card["check"]),
         "SHA-256 of the file": f"`{card['sha256']}`",
-        "weights that were exported": ", ".join(
-            f"{name}, SHA-256 `{checksum}`" for name, checksum in card["weights_sha256"].items()
-        ),
+        "weights that were exported": ", ".join(checksums),
         "made with": ", ".join(f"{name} {version}" for name, version in card["versions"].items()),
     }
     lines = [f"# {card['file']}", "", "| | |", "|---|---|"]
@@ -133,12 +124,10 @@ def render_markdown(card: Any) -> str:
         if card[title]:
             lines += ["", f"## {title.capitalize()}", "", "| name | shape | type |", "|---|---|---|"]
             lines += [f"| `{p['name']}` | {' x '.join(map(str, p['shape']))} | {p['dtype']} |" for p in card[title]]
-    prepared = card["preprocessing"]
-    where = "Inside the graph." if prepared["inside_the_graph"] else "Not inside: the caller prepares the input."
-    lines += ["", "## Preprocessing", "", f"{where} {prepared['words']}", ""]
-    lines += [
-        f"- {name}: {', '.join(f'{x:.9g}' for x in prepared[name])}" for name in ("mean", "scale") if name in prepared
-    ]
+    steps = card["preprocessing"]
+    where = "Inside the graph." if steps["inside_the_graph"] else "Not inside: the caller prepares the input."
+    lines += ["", "## Preprocessing", "", f"{where} {steps['words']}", ""]
+    lines += [f"- {name}: {', '.join(f'{x:.9g}' for x in steps[name])}" for name in ("mean", "scale") if name in steps]
     lines += ["", "## Labels", ""]
     lines += [f"{index}. {escape_cell(label)}" for index, label in enumerate(card["labels"])]
     return "\n".join(lines) + "\n"
@@ -153,6 +142,7 @@ def describe_accuracy(accuracy: Any) -> str:
 
 
 def describe_check_in_words(check: Any) -> str:
+    """Return the result of `describe_check` as a sentence."""
     if not isinstance(check, dict):
         return "not checked"
     return (
@@ -171,7 +161,7 @@ def list_files(path: Path) -> list[Path]:
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file; of a folder, that of the lines `HASH  NAME` of its files, as sha256sum prints."""
+    """Return the SHA-256 of a file; of a folder, that of what sha256sum prints for its files: lines `HASH  NAME`."""
     if not path.is_dir():
         return hashlib.sha256(path.read_bytes()).hexdigest()
     lines = [f"{hash_file(file)}  {file.relative_to(path)}\n" for file in list_files(path)]

@@ -1,9 +1,10 @@
-"""The exported file against PyTorch, on images.
+"""Compare an exported file with PyTorch on images.
 
     images = find_images(classifier, request)           validation images, a folder of the user's, or built-in shapes
     outcome = compare(runner, classifier, request, images)
 
-PyTorch's side is the network as it was trained: float32, norms not folded, the recipe's own preprocessing.
+The expected probabilities are those of the network as it was trained, in PyTorch: float32, norms not folded, the
+recipe's own preprocessing.
 """
 
 from __future__ import annotations
@@ -22,24 +23,21 @@ from viaduct.data import jpeg, png, preprocess
 from viaduct.data.png import encode_png
 from viaduct.data.records import Records
 from viaduct.data.shapes import Shapes
-from viaduct.data.source import Images
 from viaduct.errors import BadData, BadValue, ViaductError, lacks_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import decode_image
 from viaduct.handover.exporting.format import Batch, Runner
-from viaduct.handover.exporting.graph import first_line
 from viaduct.handover.exporting.request import Request
+from viaduct.handover.folding import first_line
 from viaduct.handover.preparing import fit_pixels
 from viaduct.handover.validation_images import read_validation
 
 Floats = npt.NDArray[np.float32]
 Value = TypeVar("Value")
-TOLERANCES = {"fp32": (1e-5, 2e-3), "fp16": (5e-3, 0.25)}  # of a probability: absolute, and as a share of it or its log
+TOLERANCES = {"fp32": (1e-5, 2e-3), "fp16": (5e-3, 0.25)}  # of a probability: absolute, and relative to it or its log
 FAINTEST = 1e-30  # smaller probabilities have lost their digits in float32
-BATCH = 8
-ENDINGS = (".jpg", ".jpeg", ".png")
-
-
+BATCH = 8  # of a graph that takes batches of any size
+SUFFIXES = (".jpg", ".jpeg", ".png")
 SAME_ANSWERS = (
     "Attention: PyTorch itself gives all of these images the same probabilities, so that this shows little; check with "
     "other images, or a network that has learnt something."
@@ -47,12 +45,12 @@ SAME_ANSWERS = (
 
 
 class WrongResult(ViaductError):
-    """An exported graph that does not compute what the trained network does."""
+    """The exported graph fails, or does not compute what the trained network does."""
 
 
 @dataclass(frozen=True)
 class CheckImages:
-    """Encoded images, and where they come from."""
+    """Encoded images and their origin in words."""
 
     encoded: tuple[bytes, ...]
     origin: str
@@ -73,13 +71,13 @@ class Outcome:
     distinct: bool = True  # PyTorch's probabilities differ between the images by more than the tolerance
 
     def __str__(self) -> str:
-        absolute, share = self.tolerance
+        absolute, relative = self.tolerance
         ties = f" ({self.ties} tie{'s' if self.ties != 1 else ''})" if self.ties else ""
         images = f"{self.images:,} image{'s' if self.images != 1 else ''}"
         weak = "" if self.distinct else f" {SAME_ANSWERS}"
         return (
             f"Checked in {self.runtime} against PyTorch on {images} ({self.origin}): "
-            f"probabilities differ by at most {self.largest:.2g} (allowed: {absolute:g} + {100 * share:g} %), "
+            f"probabilities differ by at most {self.largest:.2g} (allowed: {absolute:g} + {100 * relative:g} %), "
             f"their logarithms by {self.largest_log:.2g}, "
             f"top-1 equal on {self.equal:,} of {self.images:,}{ties}.{weak}"
         )
@@ -102,8 +100,10 @@ def find_images(classifier: Classifier, request: Request) -> CheckImages:
 
 
 def read_folder(folder: Path, count: int) -> CheckImages:
-    """Return images of a folder, or a single file; what is no JPEG or PNG is not looked at."""
-    files = [folder] if folder.is_file() else sorted(file for file in folder.rglob("*") if is_image_name(file))
+    """Return the first JPEG and PNG files of a folder, by their suffixes, or a single file."""
+    files = [folder]
+    if not folder.is_file():
+        files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     if not files:
         missing = "it holds no JPEG or PNG files" if folder.exists() else "there is no such folder"
         raise BadData(f"--check-images {folder}: {missing}.")
@@ -117,47 +117,43 @@ def read_folder(folder: Path, count: int) -> CheckImages:
     return CheckImages(tuple(encoded), f"of {folder}")
 
 
-def is_image_name(file: Path) -> bool:
-    return file.suffix.lower() in ENDINGS and file.is_file()
-
-
 def compare(runner: Runner, classifier: Classifier, request: Request, images: CheckImages) -> Outcome:
-    """Run the images through PyTorch and the exported graph; WrongResult if they differ by more than is allowed."""
-    expected = np.concatenate([compute_expected(classifier, part) for part in cut(images.encoded, BATCH)])
+    """Run the images through PyTorch and the exported graph; raise WrongResult if they differ by more than is allowed.
+
+    Another most probable class is allowed if its probability is equal to the expected one within the tolerance (a tie).
+    """
+    expected = np.concatenate([compute_expected(classifier, part) for part in split(images.encoded, BATCH)])
     try:
-        found, classes = run_graph(runner, classifier, request, images.encoded)
+        probabilities, classes = run_graph(runner, classifier, request, images.encoded)
     except Exception as error:  # each runtime has its own
         if isinstance(error, ViaductError) or lacks_memory(error):
             raise
-        reason = f"{type(error).__name__}: {first_line(error)}"
-        raise WrongResult(
-            f"{runner.runtime} cannot run the exported graph: {reason}", "Nothing was written."
-        ) from error
-    if found.shape != expected.shape or not np.array_equal(classes, found.argmax(1)):
+        reason = f"{runner.runtime} cannot run the exported graph: {type(error).__name__}: {first_line(error)}"
+        raise WrongResult(reason, "Nothing was written.") from error
+    if probabilities.shape != expected.shape or not np.array_equal(classes, probabilities.argmax(1)):
         raise WrongResult(f"{runner.runtime} gives outputs that do not fit together.", "Nothing was written.")
-    tolerance = absolute, share = TOLERANCES[request.precision]
-    difference = np.abs(found - expected)
-    allowed = absolute + share * expected
-    clear = expected > FAINTEST
-    logs = np.log(expected, where=clear, out=np.zeros_like(expected))
-    log_difference = np.abs(np.log(np.maximum(found, FAINTEST / 1e6)) - logs) * clear
-    allowed_logs = share * np.maximum(1, np.abs(logs))
-    rows = np.arange(len(expected))
+    tolerance = absolute, relative = TOLERANCES[request.precision]
+    difference = np.abs(probabilities - expected)
+    allowed = absolute + relative * expected
+    has_log = expected > FAINTEST
+    logs = np.log(expected, where=has_log, out=np.zeros_like(expected))
+    log_difference = np.abs(np.log(np.maximum(probabilities, FAINTEST / 1e6)) - logs) * has_log
+    allowed_logs = relative * np.maximum(1, np.abs(logs))
     same = expected.argmax(1) == classes
-    close = expected.max(1) - expected[rows, classes] <= 2 * allowed.max(1)
+    tied = expected.max(1) - expected[np.arange(len(expected)), classes] <= 2 * allowed.max(1)
     outcome = Outcome(
         runtime=runner.runtime,
         images=len(expected),
         origin=images.origin,
-        largest=float(difference.max()) if np.isfinite(found).all() else float("nan"),
+        largest=float(difference.max()) if np.isfinite(probabilities).all() else float("nan"),
         largest_log=float(log_difference.max()),
         equal=int(same.sum()),
-        ties=int((~same & close).sum()),
+        ties=int((~same & tied).sum()),
         tolerance=tolerance,
         distinct=is_distinct(expected, allowed),
     )
-    within = (difference <= allowed).all() and (log_difference <= allowed_logs).all()  # False for what is no number
-    if not within or not (same | close).all():
+    within = (difference <= allowed).all() and (log_difference <= allowed_logs).all()  # False for NaN
+    if not within or not (same | tied).all():
         hints = ["Nothing was written."]
         if request.precision == "fp16":
             hints.append("This network may need more than float16, or its runtime adds up in it: try --precision fp32.")
@@ -179,7 +175,7 @@ def compute_expected(classifier: Classifier, encoded: Sequence[bytes]) -> Floats
 
 
 def prepare(classifier: Classifier, encoded: bytes) -> Floats:
-    """Return the network's input, 3 x size x size; decoded exactly, also where the recipe decodes `fast`."""
+    """Return the network's input, 3 x size x size; decoded exactly even if the recipe decodes `fast`."""
     source = classifier.recipe.data
     if isinstance(source, Records) and (png.is_png(encoded) or jpeg.is_jpeg(encoded)):
         prepared = preprocess.prepare_image(source.preprocess, encoded, size=source.size, mode="exact", normalised=True)
@@ -191,36 +187,40 @@ def prepare(classifier: Classifier, encoded: bytes) -> Floats:
 def run_graph(
     runner: Runner, classifier: Classifier, request: Request, encoded: Sequence[bytes]
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Return the graph's probabilities and classes, in the order of the images; the first image runs alone."""
+    """Return the graph's probabilities and classes, in the order of the images."""
     probabilities = np.zeros((len(encoded), len(classifier.labels)), np.float32)
     classes = np.zeros(len(encoded), np.int64)
     for indices, batch in make_batches(runner, classifier, request, encoded):
-        rows, named = runner.run(batch)
-        probabilities[indices], classes[indices] = rows[: len(indices)], named[: len(indices)]
+        batch_probabilities, batch_classes = runner.run(batch)
+        probabilities[indices] = batch_probabilities[: len(indices)]
+        classes[indices] = batch_classes[: len(indices)]
     return probabilities, classes
 
 
 def make_batches(
     runner: Runner, classifier: Classifier, request: Request, encoded: Sequence[bytes]
 ) -> Iterator[tuple[list[int], Batch]]:
-    """Yield batches as the graph takes them, each of images of one size; fixed ones are filled with the last image."""
-    sizes: dict[object, list[int]] = {}
+    """Yield batches as the graph takes them, with the indices of their images.
+
+    All images of a batch have one size. In a graph for any batch size, the first image runs alone. A batch of fixed
+    size is filled up with its last image.
+    """
+    by_size: dict[object, list[int]] = {}
     for index, data in enumerate(encoded):
         key = decode_for_graph(classifier, data).shape if request.input == "pixels" else None
-        sizes.setdefault(key, []).append(index)
-    for indices in sizes.values():
-        first = [] if request.batch else [indices[:1]]
-        for part in [*first, *cut(indices[len(first) :], request.batch or BATCH)]:
-            filled = [*part, *[part[-1]] * ((request.batch or len(part)) - len(part))]
-            images = [encoded[index] for index in filled]
-            yield list(part), to_batch(runner, classifier, request, images)
+        by_size.setdefault(key, []).append(index)
+    for same_size in by_size.values():
+        first = [] if request.batch else [same_size[:1]]
+        for indices in [*first, *split(same_size[len(first) :], request.batch or BATCH)]:
+            filled = [*indices, *[indices[-1]] * ((request.batch or len(indices)) - len(indices))]
+            yield list(indices), to_batch(runner, classifier, request, [encoded[index] for index in filled])
 
 
 def to_batch(runner: Runner, classifier: Classifier, request: Request, images: list[bytes]) -> Batch:
     """Return what the graph takes: encoded images, their pixels, or the prepared tensor."""
     if request.input == "image-bytes":
-        fitted = isinstance(classifier.recipe.data, Images)  # whose graphs take images of one size
-        return [encode_png(decode_for_graph(classifier, data)) for data in images] if fitted else images
+        one_size = classifier.memory_shape is not None
+        return [encode_png(decode_for_graph(classifier, data)) for data in images] if one_size else images
     if request.input == "pixels":
         return np.stack([decode_for_graph(classifier, data) for data in images])
     prepared = np.stack([prepare(classifier, data) for data in images])
@@ -232,13 +232,12 @@ def decode_for_graph(classifier: Classifier, data: bytes) -> npt.NDArray[np.uint
     source = classifier.recipe.data
     if isinstance(source, Records):
         return decode_image(data, fancy_upsampling=preprocess.find_preprocessing(source.preprocess).fancy_upsampling[0])
-    if isinstance(source, Images):
-        shape = classifier.image_shape or source.image_shape or (source.size, source.size)
-        return fit_pixels(decode_image(data), shape)
+    if classifier.memory_shape is not None:
+        return fit_pixels(decode_image(data), classifier.memory_shape)
     raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")
 
 
-def cut(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
+def split(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
     """Yield consecutive parts of at most so many values."""
     for start in range(0, len(values), size):
         yield values[start : start + size]

@@ -1,7 +1,8 @@
-"""Export: build the graph, write it under a temporary name, run it against PyTorch, and only then give it its name."""
+"""Export: build the graph, write it under a temporary name, compare it with PyTorch, and only then rename it."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from viaduct.atomic_files import name_temporary, remove_leftovers, report_errors
 from viaduct.errors import ViaductError
 from viaduct.extras import MissingExtra, is_installed
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.card import build_card, list_files, render_json, render_markdown
+from viaduct.handover.exporting.card import build_card, list_files, render_markdown
 from viaduct.handover.exporting.checking import Outcome, compare, find_images
 from viaduct.handover.exporting.format import Format, Written, load_format
 from viaduct.handover.exporting.request import Request
@@ -41,16 +42,16 @@ def export(classifier: Classifier, request: Request) -> Exported:
     form = load_format(request.form)
     require_packages(form, request)
     images = find_images(classifier, request) if request.check else None
-    _ = classifier.weights_sha256  # now: a run that goes on may remove the checkpoint
+    _ = classifier.weights_sha256  # computed now, since a run that goes on may remove the checkpoint
     with stage(request.out) as folder:
         path = folder / request.out.name
         written = form.write(classifier, request, path)
         outcome = None
         if images is not None:
-            outcome = compare(form.open_runner(path, classifier, request), classifier, request, images)
+            outcome = compare(form.open_runner(path, classifier), classifier, request, images)
         card = build_card(classifier, request, written, outcome, path)
         staged = [folder / file.name for file in request.cards]
-        staged[0].write_text(render_json(card), "utf-8")
+        staged[0].write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", "utf-8")
         staged[1].write_text(render_markdown(card), "utf-8")
         size = sum(file.stat().st_size for file in list_files(path))
         publish([(path, request.out), *zip(staged, request.cards, strict=True)], folder)
@@ -58,7 +59,7 @@ def export(classifier: Classifier, request: Request) -> Exported:
 
 
 def require_packages(form: Format, request: Request) -> None:
-    """Refuse what cannot be written here, and what could be written and not be checked."""
+    """Raise an error if the format cannot be written with the installed packages, or cannot be checked."""
     for package in form.PACKAGES:
         if not is_installed(package):
             raise MissingExtra(package)
@@ -74,9 +75,9 @@ def require_packages(form: Format, request: Request) -> None:
 
 @contextmanager
 def stage(out: Path) -> Iterator[Path]:
-    """Provide a folder beside the file for everything that is not finished; it is gone afterwards.
+    """Provide a temporary folder beside the file, which is removed afterwards.
 
-    So is, if all went well, what killed exports of the same file left.
+    If all went well, what killed exports of the same file have left is removed too.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = name_temporary(out)
@@ -92,7 +93,7 @@ def stage(out: Path) -> Iterator[Path]:
 
 def publish(moves: list[tuple[Path, Path]], folder: Path) -> None:
     """Give finished files their names; a SavedModel that is replaced is moved away first, and back if that fails."""
-    with ignoring_interrupts():  # so that "not written" is true of an export that was interrupted
+    with ignore_interrupts():  # so that "not written" is true of an export that was interrupted
         for source, target in moves:
             if not target.is_dir():
                 os.replace(source, target)
@@ -107,8 +108,8 @@ def publish(moves: list[tuple[Path, Path]], folder: Path) -> None:
 
 
 @contextmanager
-def ignoring_interrupts() -> Iterator[None]:
-    """Let Ctrl-C do nothing for the moments of some renames."""
+def ignore_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C during some renames."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""What every format module offers, and where to find it."""
+"""The interface of a format module, and what the formats share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,10 @@ import numpy.typing as npt
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.request import Request
 
-Array = npt.NDArray[Any]
-Batch = Array | Sequence[bytes]
-
-MODULES = {
-    "onnx": "onnx",
-    "pt2": "pt2",
-    "safetensors": "safetensors",
-    "savedmodel": "savedmodel",
-    "frozen-pb": "frozen_pb",
-}
+Batch: TypeAlias = npt.NDArray[Any] | Sequence[bytes]
+"""Pixels, prepared images or encoded images."""
+Answers: TypeAlias = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+"""Probabilities and classes of a batch."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +25,7 @@ class Port:
     """An input or output of the graph, for the model card."""
 
     name: str
-    shape: tuple[int | str, ...]  # a string is a size that is open
+    shape: tuple[int | str, ...]  # a string is the name of a size that is not fixed
     dtype: str
 
     def __str__(self) -> str:
@@ -40,7 +34,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Written:
-    """Result of a format: the ports of its graph and notes for the user."""
+    """Result of writing a format: the ports of its graph, and facts of this format for the model card."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -53,9 +47,7 @@ class Runner(Protocol):
     runtime: str  # name and version
     channels_last: bool  # layout of a prepared tensor
 
-    def run(self, batch: Batch) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return probabilities and classes of a batch."""
-        ...
+    def run(self, batch: Batch) -> Answers: ...
 
 
 class Format(Protocol):
@@ -66,27 +58,25 @@ class Format(Protocol):
 
     def write(self, classifier: Classifier, request: Request, path: Path) -> Written: ...
 
-    def open_runner(self, path: Path, classifier: Classifier, request: Request) -> Runner: ...
+    def open_runner(self, path: Path, classifier: Classifier) -> Runner: ...  # the module's class of runners
 
 
 def load_format(form: str) -> Format:
     """Return the module of a format."""
-    module: Any = import_module(f"viaduct.handover.exporting.{MODULES[form]}")
-    found: Format = module
-    return found
+    module: Any = import_module(f"viaduct.handover.exporting.{form.replace('-', '_')}")
+    return cast(Format, module)
 
 
 def graph_ports(
     classifier: Classifier, request: Request, shape: tuple[int, int] | None
 ) -> tuple[Port, tuple[Port, ...]]:
-    """Return the input and the outputs of a graph with our own names; `shape` is that of pixels, where it is fixed."""
+    """Return the input and the outputs of a graph in PyTorch's layout; `shape` is that of pixels, None if not fixed."""
     batch: int | str = request.batch or "batch"
     height, width = shape or ("height", "width")
-    if request.input == "tensor":
-        taken = Port("inputs", (batch, 3, classifier.size, classifier.size), "float32")
-    elif request.input == "pixels":
-        taken = Port("pixels", (batch, height, width, 3), "uint8")
-    else:
-        taken = Port("image_bytes", ("length",), "uint8")
+    inputs = {
+        "tensor": Port("inputs", (batch, 3, classifier.size, classifier.size), "float32"),
+        "pixels": Port("pixels", (batch, height, width, 3), "uint8"),
+        "image-bytes": Port("image_bytes", ("length",), "uint8"),
+    }
     outputs = (Port("probabilities", (batch, len(classifier.labels)), "float32"), Port("classes", (batch,), "int64"))
-    return taken, outputs
+    return inputs[request.input], outputs

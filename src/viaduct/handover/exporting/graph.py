@@ -1,7 +1,7 @@
 """Preprocessing, network and softmax as one module, and its graph.
 
     served = build_served(classifier, request)
-    program = trace(served, classifier, request)          torch.export's ExportedProgram
+    program = trace(served, classifier, request.batch)          torch.export's ExportedProgram
 
 Inputs are `pixels`, uint8 N x H x W x 3, or `inputs`, the prepared float32 N x 3 x size x size; outputs are
 `probabilities`, float32 N x classes, and `classes`, int64 N.
@@ -23,18 +23,18 @@ from viaduct.errors import BadValue, ViaductError, lacks_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.pixels import Pixels, build_pixels
 from viaduct.handover.exporting.request import Request
-from viaduct.handover.folding import fold_batch_norms
+from viaduct.handover.folding import first_line, fold_batch_norms
 
 OUTPUTS = ("probabilities", "classes")
 EXAMPLE_BATCH = 2  # a batch of one would make the batch dimension a constant
 
 
 class CannotExport(ViaductError):
-    """A network that a format, or torch.export, cannot express."""
+    """The network cannot be expressed in a format, or by torch.export."""
 
 
 class Network(nn.Module):
-    """The trained network with float32 on both sides, whatever it computes in."""
+    """The trained network with float32 inputs and outputs, whatever precision it computes in."""
 
     def __init__(self, network: nn.Module, compute: torch.dtype) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Served(nn.Module):
 
 
 def build_network(classifier: Classifier, request: Request) -> Network:
-    """Return a copy of the network, folded and in the precision that was asked for."""
+    """Return a copy of the network, folded if requested, in the requested precision."""
     network = classifier.network
     network = fold_batch_norms(network, classifier.size) if request.fold else copy.deepcopy(network)
     check_logits(network, classifier)
@@ -68,7 +68,7 @@ def build_network(classifier: Classifier, request: Request) -> Network:
 
 
 def check_logits(network: nn.Module, classifier: Classifier) -> None:
-    """Refuse a network of somebody's own that does not give a row of logits for each image."""
+    """Raise BadValue if the network, which may be the user's own, does not give a row of logits for each image."""
     with torch.inference_mode():
         try:
             logits = network(torch.zeros(EXAMPLE_BATCH, 3, classifier.size, classifier.size))
@@ -78,8 +78,8 @@ def check_logits(network: nn.Module, classifier: Classifier) -> None:
             raise BadValue(f"the network fails on an input of zeros: {first_line(error)}") from error
     expected = (EXAMPLE_BATCH, len(classifier.labels))
     if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
-        found = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
-        raise BadValue(f"the network gives {found} for {EXAMPLE_BATCH} images, not a tensor of shape {expected}.")
+        output = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+        raise BadValue(f"the network gives {output} for {EXAMPLE_BATCH} images, not a tensor of shape {expected}.")
 
 
 def build_served(classifier: Classifier, request: Request) -> Served:
@@ -90,7 +90,10 @@ def build_served(classifier: Classifier, request: Request) -> Served:
 
 
 def trace(served: Served, classifier: Classifier, batch: int | None) -> torch.export.ExportedProgram:
-    """Return the graph of preprocessing and network; sizes are open where they can be."""
+    """Return the graph of preprocessing and network; `batch` None: for any batch size.
+
+    Height and width of pixels are fixed only if the preprocessing knows one size.
+    """
     if served.prepare is None:
         size = classifier.size
         example = torch.zeros(batch or EXAMPLE_BATCH, 3, size, size)
@@ -104,11 +107,11 @@ def trace(served: Served, classifier: Classifier, batch: int | None) -> torch.ex
 
 
 def export_module(module: nn.Module, example: Tensor, sizes: dict[int, Any]) -> torch.export.ExportedProgram:
-    """Trace a module with torch.export; `sizes` are the dimensions of its input that stay open."""
+    """Trace a module with torch.export; `sizes` are the dimensions of its input that are not fixed."""
     try:
         with silence_exporters(), torch.no_grad():
             return torch.export.export(module, (example,), dynamic_shapes=(sizes or None,), strict=False)
-    except Exception as error:  # the network may be anybody's, and tracing meets whatever its code does
+    except Exception as error:  # the code of the user's network may raise anything
         if lacks_memory(error):
             raise
         raise CannotExport(
@@ -118,14 +121,9 @@ def export_module(module: nn.Module, example: Tensor, sizes: dict[int, Any]) -> 
         ) from error
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, shortened."""
-    return (str(error).strip().splitlines() or ["no reason given"])[0][:300]
-
-
 @contextmanager
 def silence_exporters() -> Iterator[None]:
-    """Keep the exporters' progress and deprecation notices from the user: the result is checked anyway."""
+    """Suppress the exporters' progress and deprecation notices: the result is checked anyway."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:

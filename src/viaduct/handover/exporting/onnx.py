@@ -12,51 +12,49 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from viaduct.atomic_files import replace_file
+from viaduct.atomic_files import write_file
 from viaduct.errors import BadValue, lacks_memory
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Batch, Port, Written, graph_ports
+from viaduct.handover.exporting.format import Answers, Batch, Port, Written, graph_ports
 from viaduct.handover.exporting.graph import (
     OUTPUTS,
     CannotExport,
     build_served,
-    first_line,
     silence_exporters,
     trace,
 )
 from viaduct.handover.exporting.request import Request
+from viaduct.handover.folding import first_line
 
 PACKAGES = ("onnx", "onnxscript")
 CHECK_PACKAGES = ("onnxruntime",)
-NEWEST_OPSET, OLDEST_OPSET = 25, 18  # that onnxscript 0.7 converts to by itself
+NEWEST_OPSET, OLDEST_OPSET = 25, 18  # of those that onnxscript 0.7 converts to by itself
 DECODER_OPSET = 20  # the first with ImageDecoder
 
 
 def write(classifier: Classifier, request: Request, path: Path) -> Written:
-    """Write the graph with its weights inside."""
+    """Write the graph with its weights inside; for image bytes, the graph of pixels with a decoder in front."""
     opset = choose_opset(request)
-    if request.input == "image-bytes":
+    takes_bytes = request.input == "image-bytes"
+    if takes_bytes:
         require_image_decoder(request)
     served = build_served(classifier, request)
-    program = trace(served, classifier, 1 if request.input == "image-bytes" else request.batch)
-    shape = served.prepare.shape if served.prepare else None
-    taken, outputs = graph_ports(classifier, request, shape)
-    name = "pixels" if request.input == "image-bytes" else taken.name
-    model = convert(program, name, opset)
-    name_sizes(model, taken if request.input != "image-bytes" else Port(name, (1, "height", "width", 3), "uint8"))
-    if request.input == "image-bytes":
+    program = trace(served, classifier, 1 if takes_bytes else request.batch)
+    port, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
+    traced_port = Port("pixels", (1, "height", "width", 3), "uint8") if takes_bytes else port
+    model = convert(program, traced_port.name, opset)
+    name_sizes(model, traced_port)
+    if takes_bytes:
         put_decoder_first(model)
-        outputs = tuple(Port(port.name, (1, *port.shape[1:]), port.dtype) for port in outputs)
-    with replace_file(path) as file:
-        file.write(model.SerializeToString())
-    return Written((taken,), outputs, {"opset": opset, "ir_version": model.ir_version})
+        outputs = tuple(Port(output.name, (1, *output.shape[1:]), output.dtype) for output in outputs)
+    write_file(path, model.SerializeToString())
+    return Written((port,), outputs, {"opset": opset, "ir_version": model.ir_version})
 
 
 def choose_opset(request: Request) -> int:
-    """Return the newest opset that exporter and installed onnx know, or the one that was asked for."""
+    """Return the newest opset that the exporter and the installed onnx support, or that of --opset."""
     import onnx
 
     newest = min(NEWEST_OPSET, onnx.defs.onnx_opset_version())
@@ -91,23 +89,20 @@ def convert(program: torch.export.ExportedProgram, name: str, opset: int) -> Any
     return converted.model_proto
 
 
-def name_sizes(model: Any, taken: Port) -> None:
-    """Give open sizes the names of the model card (batch, height, width) instead of the exporter's (s77, ...)."""
-    (value,) = model.graph.input
-    names = {
-        size.dim_param: str(name)
-        for size, name in zip(value.type.tensor_type.shape.dim, taken.shape, strict=True)
-        if size.dim_param
-    }
+def name_sizes(model: Any, port: Port) -> None:
+    """Give sizes that are not fixed the names of the model card (batch, height) instead of the exporter's (s77)."""
     graph = model.graph
-    for described in (*graph.input, *graph.output, *graph.value_info):
-        for size in described.type.tensor_type.shape.dim:
-            if size.dim_param in names:
-                size.dim_param = names[size.dim_param]
+    (value,) = graph.input
+    dims = zip(value.type.tensor_type.shape.dim, port.shape, strict=True)
+    names = {dim.dim_param: str(name) for dim, name in dims if dim.dim_param}
+    for tensor in (*graph.input, *graph.output, *graph.value_info):
+        for dim in tensor.type.tensor_type.shape.dim:
+            if dim.dim_param in names:
+                dim.dim_param = names[dim.dim_param]
 
 
 def require_image_decoder(request: Request) -> None:
-    """Refuse image bytes where the runtime has no kernel for ImageDecoder: it is tried, not looked up in a list."""
+    """Raise an error if ONNX Runtime cannot open a graph of one ImageDecoder, of which many builds have no kernel."""
     if request.batch not in (None, 1):
         raise BadValue(f"--batch {request.batch}: ImageDecoder takes one image at a time.", "Leave --batch out.")
     import onnxruntime
@@ -150,7 +145,7 @@ class Session:
 
     channels_last = False
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, classifier: Classifier) -> None:
         import onnxruntime
 
         self.runtime = f"onnxruntime {onnxruntime.__version__}"
@@ -163,15 +158,13 @@ class Session:
                 f"{self.runtime} cannot open the graph: {first_line(error)}", "A lower --opset may do."
             ) from error
 
-    def run(self, batch: Batch) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        (taken,) = self.session.get_inputs()
-        if isinstance(batch, np.ndarray):
-            probabilities, classes = self.session.run(list(OUTPUTS), {taken.name: batch})
-            return probabilities, classes
-        rows = [self.session.run(list(OUTPUTS), {taken.name: np.frombuffer(data, np.uint8)}) for data in batch]
-        return np.concatenate([row[0] for row in rows]), np.concatenate([row[1] for row in rows])
+    def run(self, batch: Batch) -> Answers:
+        (port,) = self.session.get_inputs()
+        inputs = [batch] if isinstance(batch, np.ndarray) else [np.frombuffer(data, np.uint8) for data in batch]
+        probabilities, classes = zip(
+            *(self.session.run(list(OUTPUTS), {port.name: each}) for each in inputs), strict=True
+        )
+        return np.concatenate(probabilities), np.concatenate(classes)
 
 
-def open_runner(path: Path, classifier: Classifier, request: Request) -> Session:
-    """Open the file in ONNX Runtime."""
-    return Session(path)
+open_runner = Session

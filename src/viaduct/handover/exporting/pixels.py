@@ -29,16 +29,21 @@ class Pixels(nn.Module):
 
 def build_pixels(source: Source, image_shape: tuple[int, int] | None) -> Pixels:
     """Return the module for a recipe's images; the shape is that of images stored in memory."""
-    if isinstance(source, Records) and find_preprocessing(source.preprocess).views:
-        raise BadValue(
-            "a graph cannot contain the preprocessing of a network of another package: Pillow resizes its images.",
-            "Export the network alone: --input tensor.",
-        )
     if isinstance(source, Records):
+        refuse_views(source)
         return RecordPixels(source.preprocess, source.size)
     if isinstance(source, Images):
         return MemoryPixels(source, image_shape or source.image_shape or (source.size, source.size))
     raise BadValue(f"images of a {type(source).__name__} recipe have no preprocessing that a graph could contain.")
+
+
+def refuse_views(source: Records) -> None:
+    """Raise BadValue for the preprocessing of a network of another package."""
+    if find_preprocessing(source.preprocess).views:
+        raise BadValue(
+            "a graph cannot contain the preprocessing of a network of another package: Pillow resizes its images.",
+            "Export the network alone: --input tensor.",
+        )
 
 
 class RecordPixels(Pixels):
@@ -60,11 +65,14 @@ class RecordPixels(Pixels):
         height, width = pixels_NHWC.shape[1], pixels_NHWC.shape[2]
         rows = self.locate(height, min_side(height, width))
         columns = self.locate(width, min_side(height, width))
-        seen = blend(blend(pixels_NHWC, 1, *rows), 2, *columns)
-        return ((seen - self.mean) * self.scale).permute(0, 3, 1, 2)
+        resampled = blend(blend(pixels_NHWC, 1, *rows), 2, *columns)
+        return ((resampled - self.mean) * self.scale).permute(0, 3, 1, 2)
 
     def locate(self, length: int, shorter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the two neighbouring pixels of each sample along an axis, and how far it lies towards the second."""
+        """Return the two neighbouring pixels of each sample along an axis, and the weight of the second.
+
+        Which pixels are sampled depends on the evaluation of the reference (data/views.py).
+        """
         if self.evaluation is central_four_fifths:
             return self.locate_in_central_box(length)
         if self.evaluation is central_seven_eighths:
@@ -76,13 +84,15 @@ class RecordPixels(Pixels):
         return self.locate_stretched(0, length, side, (side - size) // 2)
 
     def locate_stretched(self, start: int, length: int, side: Tensor, skip: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Resize `length` pixels from `start` on to `side` samples the legacy way; of these, `size` after `skip`."""
+        """Resize `length` pixels from `start` on to `side` samples (pixel i from position i * length / side).
+
+        Of these samples, the `size` after the first `skip` are returned.
+        """
         spacing = torch.full((), length, dtype=torch.float32) / side.to(torch.float32)
         position = (self.steps + skip.to(torch.float32)) * spacing
         first = position.to(torch.int64)
-        way = position - first.to(torch.float32)
         last = torch.full((), start + length - 1, dtype=torch.int64)
-        return first + start, torch.minimum(first + (start + 1), last), way
+        return first + start, torch.minimum(first + (start + 1), last), position - first.to(torch.float32)
 
     def locate_in_central_box(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
         """Sample the middle four fifths, both ends included, as tf.image.crop_and_resize does."""
@@ -100,11 +110,11 @@ def min_side(height: int, width: int) -> Tensor:
     return torch.minimum(*(torch.full((), side, dtype=torch.int64) for side in (height, width)))
 
 
-def blend(pixels_NHWC: Tensor, axis: int, first: Tensor, second: Tensor, way: Tensor) -> Tensor:
-    """Interpolate between neighbouring pixels along an axis."""
+def blend(pixels_NHWC: Tensor, axis: int, first: Tensor, second: Tensor, weight: Tensor) -> Tensor:
+    """Interpolate between neighbouring pixels along an axis; `weight` is that of the second."""
     before = pixels_NHWC.index_select(axis, first).to(torch.float32)
     after = pixels_NHWC.index_select(axis, second).to(torch.float32)
-    return before + (after - before) * way.view(-1, *[1] * (3 - axis))
+    return before + (after - before) * weight.view(-1, *[1] * (3 - axis))
 
 
 class MemoryPixels(Pixels):

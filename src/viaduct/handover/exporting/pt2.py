@@ -9,13 +9,11 @@ import io
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from viaduct.atomic_files import replace_file
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Batch, Written, graph_ports
+from viaduct.handover.exporting.format import Answers, Batch, Written, graph_ports
 from viaduct.handover.exporting.graph import build_served, silence_exporters, trace
 from viaduct.handover.exporting.request import Request
 
@@ -27,13 +25,13 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
     """Write the graph and its weights."""
     served = build_served(classifier, request)
     program = trace(served, classifier, request.batch)
-    archive = io.BytesIO()  # torch reports a full disk as its own failure, Python's files do not
+    archive = io.BytesIO()  # on a full disk torch raises an error of its own; Python's files raise an OSError
     with silence_exporters():
         torch.export.save(program, archive)
     with replace_file(path) as file:
         file.write(archive.getbuffer())
-    taken, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
-    return Written((taken,), outputs)
+    port, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
+    return Written((port,), outputs)
 
 
 class Program:
@@ -42,16 +40,14 @@ class Program:
     runtime = f"torch {torch.__version__}"
     channels_last = False
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, classifier: Classifier) -> None:
         with silence_exporters():
             self.module: Any = torch.export.load(str(path)).module()
 
-    def run(self, batch: Batch) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    def run(self, batch: Batch) -> Answers:
         with torch.inference_mode():
             probabilities, classes = self.module(torch.from_numpy(batch))
         return probabilities.numpy(), classes.numpy()
 
 
-def open_runner(path: Path, classifier: Classifier, request: Request) -> Program:
-    """Open the file in PyTorch, as a user would."""
-    return Program(path)
+open_runner = Program

@@ -1,4 +1,4 @@
-"""What the user asked to be exported, checked before torch is imported."""
+"""The options of an export, checked before torch is imported."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WEIGHTS_ONLY = "A .safetensors file holds the weights as they were trained, and 
 
 @dataclass(frozen=True)
 class Request:
-    """One export: the format, where to, and what the graph takes."""
+    """Options of one export; `input` is what the graph takes."""
 
     form: Form
     out: Path
     input: Input
-    batch: int | None = None  # None: any
+    batch: int | None = None  # fixed batch size; None: any
     precision: Precision = "fp32"
     fold: bool = False
     opset: int | None = None  # of ONNX; None: the newest that exporter and runtime share
@@ -69,11 +69,11 @@ def parse_batch(text: str) -> int | None:
 
 
 def check_request(request: Request) -> None:
-    """Refuse combinations that no format has, and paths that are in use."""
+    """Raise BadValue for combinations that no format has, and for paths that are in use."""
     form, out = request.form, request.out
     if form == "safetensors":
-        asked = {"--batch": request.batch, "--precision": request.precision == "fp16", "--fold-bn": request.fold}
-        for flag in (flag for flag, value in asked.items() if value):
+        graph_flags = {"--batch": request.batch, "--precision": request.precision == "fp16", "--fold-bn": request.fold}
+        for flag in (flag for flag, value in graph_flags.items() if value):
             raise BadValue(f"{flag} does not go with --to safetensors.", WEIGHTS_ONLY)
     if request.opset is not None and form != "onnx":
         raise BadValue(f"--opset is for ONNX, not for --to {form}.", "Leave it out.")

@@ -8,16 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from viaduct.errors import DiskFull
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Batch, Written
-from viaduct.handover.exporting.graph import first_line
+from viaduct.handover.exporting.format import Answers, Batch, Written
 from viaduct.handover.exporting.request import Request
 from viaduct.handover.exporting.tf_graph import as_strings_or_array, build_graph, to_results
 from viaduct.handover.exporting.tf_network import import_tensorflow
+from viaduct.handover.folding import first_line
 
 PACKAGES = ("tensorflow",)
 CHECK_PACKAGES = ("tensorflow",)
@@ -45,27 +42,25 @@ def write(classifier: Classifier, request: Request, path: Path) -> Written:
                 strip_default_attrs=True,
             )
             builder.save()
-    except tf.errors.OpError as error:  # TensorFlow writes files itself, and has errors of its own for full disks
+    except tf.errors.OpError as error:  # TensorFlow's own error for a full disk
         raise DiskFull(f"cannot write {request.out}: {first_line(error)}") from None
     return built.written
 
 
 class SavedModel:
-    """A SavedModel's signature `predict`."""
+    """The signature `predict` of a SavedModel, opened as TensorFlow 2 does."""
 
     channels_last = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, classifier: Classifier) -> None:
         self.tf = import_tensorflow()
         self.runtime = f"TensorFlow {self.tf.__version__}"
         self.loaded: Any = self.tf.saved_model.load(str(path))
         self.predict: Any = self.loaded.signatures["predict"]
         ((self.key, _),) = self.predict.structured_input_signature[1].items()
 
-    def run(self, batch: Batch) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    def run(self, batch: Batch) -> Answers:
         return to_results(self.predict(**{self.key: self.tf.constant(as_strings_or_array(batch))}))
 
 
-def open_runner(path: Path, classifier: Classifier, request: Request) -> SavedModel:
-    """Open the folder as TensorFlow 2 does."""
-    return SavedModel(path)
+open_runner = SavedModel

@@ -1,8 +1,8 @@
 """The TensorFlow 1 graph that a SavedModel and a frozen graph contain, with the names that the references export.
 
-Input is the placeholder `input_tensor`: strings of encoded images, received under the key `image_bytes`, or the
-prepared float32 images N x size x size x 3, received under `input`. Outputs are `probabilities` (the operator
-`softmax_tensor`) and `classes`.
+The input is the placeholder `input_tensor`: strings of encoded images (`image_bytes` in a SavedModel's signature), or
+prepared float32 images N x size x size x 3 (`input`). The outputs are `probabilities` (the operator `softmax_tensor`)
+and `classes`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from viaduct.handover.classifier import Classifier
-from viaduct.handover.exporting.format import Batch, Port, Written
+from viaduct.handover.exporting.format import Answers, Batch, Port, Written
 from viaduct.handover.exporting.request import Request
-from viaduct.handover.exporting.tf_images import fixed_shape, prepare_encoded
+from viaduct.handover.exporting.tf_images import prepare_encoded
 from viaduct.handover.exporting.tf_network import import_tensorflow, trace_network, translate
 
 INPUT = "input_tensor"
@@ -30,7 +29,7 @@ class TensorFlowGraph:
     """A graph with its input and outputs."""
 
     graph: Any
-    key: str  # under which a request names the input
+    key: str  # name of the input in a SavedModel's signature
     input: Any
     outputs: dict[str, Any]
     written: Written
@@ -43,11 +42,10 @@ def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
     size, takes_bytes = classifier.size, request.input == "image-bytes"
     with tf.Graph().as_default() as graph, classic_control_flow(tf):
         shape = [request.batch] if takes_bytes else [request.batch, size, size, 3]
-        taken = tf.compat.v1.placeholder(tf.string if takes_bytes else tf.float32, shape, name=INPUT)
-        images = prepare_encoded(classifier, taken) if takes_bytes else taken
-        logits = tf.ensure_shape(
-            tf.cast(translate(program, images), tf.float32), (request.batch, len(classifier.labels))
-        )
+        placeholder = tf.compat.v1.placeholder(tf.string if takes_bytes else tf.float32, shape, name=INPUT)
+        images = prepare_encoded(classifier, placeholder) if takes_bytes else placeholder
+        logits = tf.cast(translate(program, images), tf.float32)
+        logits = tf.ensure_shape(logits, (request.batch, len(classifier.labels)))
         outputs = {
             "classes": tf.argmax(logits, axis=1, name="classes"),
             "probabilities": tf.identity(tf.nn.softmax(logits, name="softmax_tensor"), name="probabilities"),
@@ -56,13 +54,14 @@ def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
     key = "image_bytes" if takes_bytes else "input"
     dtype = describe_strings(classifier) if takes_bytes else "float32"
     port = Port(key, (batch,) if takes_bytes else (batch, size, size, 3), dtype)
-    gives = (Port("classes", (batch,), "int64"), Port("probabilities", (batch, len(classifier.labels)), "float32"))
-    return TensorFlowGraph(graph, key, taken, outputs, Written((port,), gives, {"tensorflow": tf.__version__}))
+    ports = (Port("classes", (batch,), "int64"), Port("probabilities", (batch, len(classifier.labels)), "float32"))
+    written = Written((port,), ports, {"tensorflow": tf.__version__})
+    return TensorFlowGraph(graph, key, placeholder, outputs, written)
 
 
 def describe_strings(classifier: Classifier) -> str:
-    """Return what strings the graph takes: encoded images, of one size where the recipe knows one."""
-    shape = fixed_shape(classifier)
+    """Return what strings the graph takes: encoded images, of one size if the recipe knows one."""
+    shape = classifier.memory_shape
     return "string (JPEG, PNG)" if shape is None else f"string (JPEG, PNG of {shape[1]}x{shape[0]} pixels, no other)"
 
 
@@ -79,10 +78,9 @@ def classic_control_flow(tf: Any) -> Iterator[None]:
 
 
 def as_strings_or_array(batch: Batch) -> Any:
-    """Return a batch as TensorFlow takes it."""
+    """Return a batch as TensorFlow takes it: encoded images as an array of objects."""
     return batch if isinstance(batch, np.ndarray) else np.array(list(batch), dtype=object)
 
 
-def to_results(outputs: dict[str, Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Return probabilities and classes as arrays."""
+def to_results(outputs: dict[str, Any]) -> Answers:
     return np.asarray(outputs["probabilities"]), np.asarray(outputs["classes"])

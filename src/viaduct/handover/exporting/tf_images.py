@@ -1,4 +1,4 @@
-"""Encoded images to the network's input in TensorFlow's own operators, as the references have them."""
+"""Preprocessing as TensorFlow operators: encoded images to the network's input, as the TensorFlow references do it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from viaduct.data.source import Images
 from viaduct.data.views import central_four_fifths, central_seven_eighths
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.pixels import refuse_views
 from viaduct.handover.exporting.tf_network import import_tensorflow
 
 
@@ -20,34 +21,27 @@ def prepare_encoded(classifier: Classifier, encoded: Any) -> Any:
     if isinstance(source, Records):
         prepared = tf.map_fn(lambda data: prepare_record(tf, source, data), encoded, fn_output_signature=tf.float32)
     elif isinstance(source, Images):
-        shape = classifier.image_shape or source.image_shape or (size, size)
-        prepared = tf.map_fn(lambda data: decode_sized(tf, data, shape), encoded, fn_output_signature=tf.uint8)
+        shape = (*(classifier.memory_shape or (size, size)), 3)
+        prepared = tf.map_fn(  # a graph for small images takes one size only
+            lambda data: tf.ensure_shape(tf.image.decode_jpeg(data, channels=3), shape),
+            encoded,
+            fn_output_signature=tf.uint8,
+        )
         prepared = normalise_images(tf, source, prepared)
     else:
         raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")
     return tf.ensure_shape(prepared, (None, size, size, 3))
 
 
-def fixed_shape(classifier: Classifier) -> tuple[int, int] | None:
-    """Return height and width of the images that a graph takes; None for any."""
-    source, size = classifier.recipe.data, classifier.size
-    if not isinstance(source, Images):
-        return None
-    return classifier.image_shape or source.image_shape or (size, size)
-
-
 def prepare_record(tf: Any, source: Records, data: Any) -> Any:
     """Decode, crop, resize and normalise one image."""
-    if find_preprocessing(source.preprocess).views:
-        raise BadValue(
-            "a graph cannot contain the preprocessing of a network of another package: Pillow resizes its images.",
-            "Export the network alone: --input tensor.",
-        )
-    fancy = find_preprocessing(source.preprocess).fancy_upsampling[0]
+    refuse_views(source)
+    reference = find_preprocessing(source.preprocess)
+    fancy = reference.fancy_upsampling[0]
     pixels = tf.cast(tf.image.decode_jpeg(data, channels=3, fancy_upscaling=fancy), tf.float32)
     mean, scale = normalisation(source.preprocess)
-    seen = CROPS.get(find_preprocessing(source.preprocess).evaluation, crop_after_resize)(tf, pixels, source.size)
-    return (seen - mean) * scale
+    cropped = CROPS.get(reference.evaluation, crop_after_resize)(tf, pixels, source.size)
+    return (cropped - mean) * scale
 
 
 def crop_after_resize(tf: Any, pixels: Any, size: int) -> Any:
@@ -75,11 +69,7 @@ def crop_before_resize(tf: Any, pixels: Any, size: int) -> Any:
 
 
 CROPS: dict[Any, Any] = {central_four_fifths: crop_middle_box, central_seven_eighths: crop_before_resize}
-
-
-def decode_sized(tf: Any, data: Any, shape: tuple[int, int]) -> Any:
-    """Decode an image that must have one size: a graph for small images takes no other."""
-    return tf.ensure_shape(tf.image.decode_jpeg(data, channels=3), (*shape, 3))
+"""How to crop, by the reference's `evaluation`; `crop_after_resize` for any other."""
 
 
 def normalise_images(tf: Any, source: Images, pixels: Any) -> Any:
@@ -87,9 +77,9 @@ def normalise_images(tf: Any, source: Images, pixels: Any) -> Any:
     values = tf.cast(pixels, tf.float32)
     if source.normalise == "per_image":
         count = int(values.shape[1] * values.shape[2] * 3)
-        whole = tf.cast(pixels, tf.int64)
-        total = tf.reduce_sum(whole, [1, 2, 3], keepdims=True)
-        squares = tf.reduce_sum(whole * whole, [1, 2, 3], keepdims=True)
+        integers = tf.cast(pixels, tf.int64)
+        total = tf.reduce_sum(integers, [1, 2, 3], keepdims=True)
+        squares = tf.reduce_sum(integers * integers, [1, 2, 3], keepdims=True)
         variance = tf.cast(count * squares - total * total, tf.float32) / float(count**2)
         mean, scale = tf.cast(total, tf.float32) / count, tf.math.rsqrt(tf.maximum(variance, 1 / count))
     else:

@@ -1,11 +1,11 @@
-"""A network's graph as a TensorFlow 1 graph, channels last, with its weights as constants.
+"""Translate a network's graph to a TensorFlow 1 graph, channels last, with its weights as constants.
 
     program = trace_network(classifier, request)                   core aten operators
     with tf.Graph().as_default():
         logits = translate(program, images_NHWC)
 
-Operators are those that TensorFlow 1.15 has, so that converters for its graphs read them. An operator without a
-translation is an error that names it.
+Only operators of TensorFlow 1.15 are used, so that converters for its graphs can read the result. An operator without a
+translation raises CannotExport with its name.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,21 @@ from viaduct.handover.exporting.graph import (
     CannotExport,
     build_network,
     export_module,
-    first_line,
     silence_exporters,
 )
 from viaduct.handover.exporting.request import Request
+from viaduct.handover.folding import first_line
 from viaduct.models.padding import same_padding
 
 IGNORED = ("aten._assert_tensor_metadata.default", "aten._assert_scalar.default", "aten.sym_constrain_range.default")
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+ELEMENTWISE = {
+    **{"aten_mul": "multiply", "aten_div": "divide"},
+    **{"aten_relu": "nn.relu", "aten_sigmoid": "sigmoid", "aten_tanh": "tanh", "aten_exp": "exp"},
+    **{"aten_rsqrt": "math.rsqrt", "aten_sqrt": "sqrt"},
+}
+"""Functions of TensorFlow by the operators that they translate without further arguments."""
+Numbers = list[int] | tuple[int, ...]
 
 
 def import_tensorflow() -> Any:
@@ -59,14 +67,18 @@ def trace_network(classifier: Classifier, request: Request) -> torch.export.Expo
 
 @dataclass(frozen=True)
 class Value:
-    """A TensorFlow tensor for a value of the graph; `last` if its channels stand last, unlike in PyTorch."""
+    """A TensorFlow tensor for a value of the graph; `last`: its channels stand last, unlike in PyTorch."""
 
     tensor: Any
     last: bool = False
 
 
 class Translator:
-    """Translates a graph operator by operator; a method's name is its operator's, a dot being an underscore."""
+    """Translates a graph operator by operator.
+
+    The operator aten::convolution is translated by the method `aten_convolution`, Python's getitem by `python_getitem`.
+    These methods take the node and the operator's arguments, in which nodes are replaced by their values.
+    """
 
     def __init__(self, program: torch.export.ExportedProgram, images_NHWC: Any) -> None:
         self.tf = import_tensorflow()
@@ -91,18 +103,19 @@ class Translator:
         raise AssertionError("a graph ends with its output")
 
     def call(self, node: fx.Node) -> Any:
+        """Return the value of a call of an operator."""
         name = str(node.target)
         if name in IGNORED:
             return None
-        method: Callable[..., Any] | None = getattr(self, self.method_name(node), None)
-        if method is None:
+        translate_node = self.find_translation(node)
+        if translate_node is None:
             raise CannotExport(
                 f"the network uses {name}, which has no translation to TensorFlow.", "--to onnx or pt2 may do."
             )
         arguments, keywords = fx.node.map_arg((node.args, node.kwargs), lambda argument: self.values[argument])
         with self.tf.name_scope(name_scope(node)):
             try:
-                return method(node, *arguments, **keywords)
+                return translate_node(node, *arguments, **keywords)
             except (CannotExport, MemoryError):
                 raise
             except Exception as error:
@@ -110,12 +123,18 @@ class Translator:
                     raise
                 raise CannotExport(f"{name} cannot be translated to TensorFlow: {first_line(error)}") from error
 
-    @staticmethod
-    def method_name(node: fx.Node) -> str:
+    def find_translation(self, node: fx.Node) -> Callable[..., Any] | None:
+        """Return the method that translates a node, or what ELEMENTWISE has for it."""
         target = node.target
         if isinstance(target, torch._ops.OpOverload):
-            return "aten_" + target._schema.name.partition("::")[2].strip("_")
-        return "python_" + getattr(target, "__name__", str(target))
+            name = "aten_" + target._schema.name.partition("::")[2].strip("_")
+        else:
+            name = "python_" + getattr(target, "__name__", str(target))
+        if name in ELEMENTWISE:
+            operation = attrgetter(ELEMENTWISE[name])(self.tf)
+            return lambda node, *values: self.elementwise(operation, *values)
+        method: Callable[..., Any] | None = getattr(self, name, None)
+        return method
 
     # Layouts
 
@@ -139,12 +158,12 @@ class Translator:
 
     @staticmethod
     def sizes(node: Any) -> list[Any]:
-        """Return the shape of a node's value, as numbers where they are known."""
-        found = node.meta["val"]
-        return list((found[0] if isinstance(found, list | tuple) else found).shape)
+        """Return the shape of a node's first value, as numbers where they are known."""
+        example = node.meta["val"]
+        return list((example[0] if isinstance(example, list | tuple) else example).shape)
 
     def elementwise(self, operation: Callable[..., Any], *values: Any) -> Value:
-        """Apply an operation to tensors that broadcast, in the layout that most of them have already."""
+        """Apply an operation to tensors that broadcast: channels last if one of them is and all have rank 4 or 0."""
         tensors = [self.tensor(value) for value in values]
         ranks = [getattr(getattr(value.tensor, "shape", None), "rank", 0) or 0 for value in tensors]
         last = any(value.last for value in tensors) and all(rank in (0, 4) for rank in ranks)
@@ -152,9 +171,9 @@ class Translator:
             value.tensor if not rank else self.channels_last(value) if last else self.plain(value)
             for value, rank in zip(tensors, ranks, strict=True)
         ]
-        kind = next((tensor.dtype for tensor in arranged if hasattr(tensor, "dtype")), None)
+        dtype = next((tensor.dtype for tensor in arranged if hasattr(tensor, "dtype")), None)
         arranged = [
-            self.tf.constant(tensor, kind) if isinstance(tensor, int | float) and kind else tensor
+            self.tf.constant(tensor, dtype) if isinstance(tensor, int | float) and dtype else tensor
             for tensor in arranged
         ]
         return Value(operation(*arranged), last)
@@ -167,11 +186,11 @@ class Translator:
         value: Any,
         weight: torch.Tensor,
         bias: torch.Tensor | None,
-        stride: list[int],
-        padding: list[int],
-        dilation: list[int],
+        stride: Numbers,
+        padding: Numbers,
+        dilation: Numbers,
         transposed: bool,
-        output_padding: list[int],
+        output_padding: Numbers,
         groups: int,
     ) -> Value:
         if transposed or weight.dim() != 4:
@@ -180,33 +199,29 @@ class Translator:
             )
         stride, padding, dilation = (pair(numbers) for numbers in (stride, padding, dilation))
         size = self.sizes(node.args[0])[2:]
-        kernel = [(extent - 1) * step + 1 for extent, step in zip(weight.shape[2:], dilation, strict=True)]
+        extents = [(length - 1) * step + 1 for length, step in zip(weight.shape[2:], dilation, strict=True)]
         images = self.channels_last(value)
-        same = all(same_padding(n, k, s) == (p, p) for n, k, s, p in zip(size, kernel, stride, padding, strict=True))
+        same = all(same_padding(n, k, s) == (p, p) for n, k, s, p in zip(size, extents, stride, padding, strict=True))
         if not same and any(padding):
             images = self.tf.pad(images, [[0, 0], [padding[0]] * 2, [padding[1]] * 2, [0, 0]])
-        how = {"strides": [1, *stride, 1], "padding": "SAME" if same else "VALID", "dilations": [1, *dilation, 1]}
+        options = {"strides": [1, *stride, 1], "padding": "SAME" if same else "VALID", "dilations": [1, *dilation, 1]}
         filters = weight.detach().permute(2, 3, 1, 0).contiguous().numpy()
-        result = self.convolve(images, filters, groups, how)
+        result = self.convolve(images, filters, groups, options)
         if bias is not None:
             result = self.tf.nn.bias_add(result, self.tensor(bias).tensor)
         return Value(result, last=True)
 
-    def convolve(self, images: Any, filters: Any, groups: int, how: dict[str, Any]) -> Any:
+    def convolve(self, images: Any, filters: Any, groups: int, options: dict[str, Any]) -> Any:
         """Convolve in groups as TensorFlow 1 does: depthwise, or each group by itself."""
-        tf = self.tf
+        tf, strides, dilations = self.tf, options["strides"], options["dilations"]
         if groups == 1:
-            return tf.nn.conv2d(images, tf.constant(filters), **how)
-        if filters.shape[2] == 1 and how["strides"][1] == how["strides"][2]:
-            outputs = filters.shape[3] // groups
-            depthwise = np.ascontiguousarray(filters.reshape(*filters.shape[:2], groups, outputs))
-            dilations = how["dilations"][1:3]
-            return tf.nn.depthwise_conv2d(
-                images, tf.constant(depthwise), how["strides"], how["padding"], None, dilations
-            )
-        parts = zip(tf.split(images, groups, axis=3), np.split(filters, groups, axis=3), strict=True)
-        convolved = [tf.nn.conv2d(part, tf.constant(np.ascontiguousarray(own)), **how) for part, own in parts]
-        return tf.concat(convolved, axis=3)
+            return tf.nn.conv2d(images, tf.constant(filters), **options)
+        if filters.shape[2] == 1 and strides[1] == strides[2]:
+            depthwise = tf.constant(np.ascontiguousarray(filters.reshape(*filters.shape[:2], groups, -1)))
+            return tf.nn.depthwise_conv2d(images, depthwise, strides, options["padding"], None, dilations[1:3])
+        pairs = zip(tf.split(images, groups, axis=3), np.split(filters, groups, axis=3), strict=True)
+        outputs = [tf.nn.conv2d(group, tf.constant(np.ascontiguousarray(own)), **options) for group, own in pairs]
+        return tf.concat(outputs, axis=3)
 
     def aten_native_batch_norm_legit_no_training(
         self, node: fx.Node, value: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
@@ -217,7 +232,7 @@ class Translator:
             scale, offset, mean, variance = (
                 self.tensor(part.detach().float()).tensor for part in (weight, bias, mean, variance)
             )
-            normed = self.tf.raw_ops.FusedBatchNormV3(
+            normalised = self.tf.raw_ops.FusedBatchNormV3(
                 x=self.channels_last(value),
                 scale=scale,
                 offset=offset,
@@ -226,7 +241,7 @@ class Translator:
                 epsilon=eps,
                 is_training=False,
             )
-            return (Value(normed.y, last=True),)
+            return (Value(normalised.y, last=True),)
         factor = weight.double() / torch.sqrt(variance.double() + eps)
         shift = bias.double() - mean.double() * factor
         shape = [1, -1, *[1] * (len(self.sizes(node)) - 2)]
@@ -237,11 +252,11 @@ class Translator:
         self,
         node: fx.Node,
         value: Any,
-        kernel: list[int],
-        stride: list[int] = (),  # type: ignore[assignment]
-        padding: list[int] = (0,),  # type: ignore[assignment]
-        dilation: list[int] = (1,),  # type: ignore[assignment]
-        ceiling: bool = False,
+        kernel: Numbers,
+        stride: Numbers = (),
+        padding: Numbers = (0,),
+        dilation: Numbers = (1,),
+        ceiling: bool = False,  # not used: the sizes of the node's output say it
     ) -> tuple[Value]:
         if set(dilation) != {1}:
             raise CannotExport("a dilated max pool has no translation to TensorFlow.")
@@ -250,36 +265,38 @@ class Translator:
         if not windows.same:
             images = self.tf.pad(images, windows.margins, constant_values=images.dtype.min)
             images = images[:, : windows.height, : windows.width, :]
-        how = "SAME" if windows.same else "VALID"
-        return (Value(self.tf.nn.max_pool2d(images, windows.kernel, windows.stride, how), last=True),)
+        mode = "SAME" if windows.same else "VALID"
+        return (Value(self.tf.nn.max_pool2d(images, windows.kernel, windows.stride, mode), last=True),)
 
     def aten_avg_pool2d(
         self,
         node: fx.Node,
         value: Any,
-        kernel: list[int],
-        stride: list[int] = (),  # type: ignore[assignment]
-        padding: list[int] = (0,),  # type: ignore[assignment]
+        kernel: Numbers,
+        stride: Numbers = (),
+        padding: Numbers = (0,),
         ceiling: bool = False,
         count_padding: bool = True,
         divisor: int | None = None,
     ) -> Value:
+        """Pool padded images, and multiply where PyTorch divides by another number than TensorFlow does.
+
+        That factor is found by pooling an image of ones both ways.
+        """
         windows = Windows.of(node, kernel, stride, padding)
         images = self.channels_last(value)
         if windows.same and (not count_padding or not any(windows.before)) and divisor is None:
             return Value(self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "SAME"), last=True)
-        size = self.sizes(node.args[0])[2:]
-        ones = torch.ones(1, 1, *size)
-        wanted = F.avg_pool2d(ones, kernel, stride or None, padding, ceiling, count_padding, divisor)
-        top, bottom, left, right = windows.sides
+        ones = torch.ones(1, 1, *self.sizes(node.args[0])[2:])
+        expected = F.avg_pool2d(ones, kernel, stride or None, padding, ceiling, count_padding, divisor)
+        _, (top, bottom), (left, right), _ = windows.margins
         padded = F.pad(ones, (left, right, top, bottom))[:, :, : windows.height, : windows.width]
-        share = wanted / F.avg_pool2d(padded, windows.kernel, windows.stride)
+        factors = expected / F.avg_pool2d(padded, windows.kernel, windows.stride)
         images = self.tf.pad(images, windows.margins)[:, : windows.height, : windows.width, :]
         pooled = self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "VALID")
-        factor = self.tf.constant(share.permute(0, 2, 3, 1).numpy(), images.dtype)
-        return Value(pooled * factor, last=True)
+        return Value(pooled * self.tf.constant(factors.permute(0, 2, 3, 1).numpy(), images.dtype), last=True)
 
-    def aten_adaptive_avg_pool2d(self, node: fx.Node, value: Any, size: list[int]) -> Value:
+    def aten_adaptive_avg_pool2d(self, node: fx.Node, value: Any, size: Numbers) -> Value:
         height, width = self.sizes(node.args[0])[2:]
         rows, columns = pair(size)
         if height % rows or width % columns:
@@ -303,23 +320,16 @@ class Translator:
         scaled = right if alpha == 1 else self.elementwise(self.tf.multiply, right, alpha)
         return self.elementwise(self.tf.subtract, left, scaled)
 
-    def aten_mul(self, node: fx.Node, left: Any, right: Any) -> Value:
-        return self.elementwise(self.tf.multiply, left, right)
+    def aten_mean(self, node: fx.Node, *arguments: Any, **options: Any) -> Value:
+        return self.reduce(self.tf.reduce_mean, node, *arguments)
 
-    def aten_div(self, node: fx.Node, left: Any, right: Any) -> Value:
-        return self.elementwise(self.tf.divide, left, right)
+    def aten_sum(self, node: fx.Node, *arguments: Any, **options: Any) -> Value:
+        return self.reduce(self.tf.reduce_sum, node, *arguments)
 
-    def aten_mean(
-        self, node: fx.Node, value: Any, axes: list[int] | None = None, keep: bool = False, **options: Any
+    def reduce(
+        self, operation: Any, node: fx.Node, value: Any, axes: Numbers | None = None, keep: bool = False
     ) -> Value:
-        return self.reduce(self.tf.reduce_mean, node, value, axes, keep)
-
-    def aten_sum(
-        self, node: fx.Node, value: Any, axes: list[int] | None = None, keep: bool = False, **options: Any
-    ) -> Value:
-        return self.reduce(self.tf.reduce_sum, node, value, axes, keep)
-
-    def reduce(self, operation: Any, node: fx.Node, value: Any, axes: list[int] | None, keep: bool) -> Value:
+        """Reduce over axes (None: all); of values with channels last, height and width without a transposition."""
         value = self.tensor(value)
         rank = len(self.sizes(node.args[0]))
         axes = sorted(axis % rank for axis in axes or range(rank))
@@ -328,24 +338,6 @@ class Translator:
         return Value(operation(self.plain(value), axes, keepdims=keep))
 
     # Functions of one value
-
-    def aten_relu(self, node: fx.Node, value: Any) -> Value:
-        return self.elementwise(self.tf.nn.relu, value)
-
-    def aten_sigmoid(self, node: fx.Node, value: Any) -> Value:
-        return self.elementwise(self.tf.sigmoid, value)
-
-    def aten_tanh(self, node: fx.Node, value: Any) -> Value:
-        return self.elementwise(self.tf.tanh, value)
-
-    def aten_exp(self, node: fx.Node, value: Any) -> Value:
-        return self.elementwise(self.tf.exp, value)
-
-    def aten_rsqrt(self, node: fx.Node, value: Any) -> Value:
-        return self.elementwise(self.tf.math.rsqrt, value)
-
-    def aten_sqrt(self, node: fx.Node, value: Any) -> Value:
-        return self.elementwise(self.tf.sqrt, value)
 
     def aten_leaky_relu(self, node: fx.Node, value: Any, slope: float = 0.01) -> Value:
         return self.elementwise(lambda x: self.tf.nn.leaky_relu(x, slope), value)
@@ -362,8 +354,8 @@ class Translator:
 
     def aten_to_copy(self, node: fx.Node, value: Any, dtype: torch.dtype | None = None, **options: Any) -> Value:
         value = self.tensor(value)
-        kind = value.tensor.dtype if dtype is None else self.tf.as_dtype(str(dtype).removeprefix("torch."))
-        return Value(self.tf.cast(value.tensor, kind), value.last)
+        tf_dtype = value.tensor.dtype if dtype is None else self.tf.as_dtype(str(dtype).removeprefix("torch."))
+        return Value(self.tf.cast(value.tensor, tf_dtype), value.last)
 
     def aten_clone(self, node: fx.Node, value: Any, **options: Any) -> Value:
         return self.tensor(value)
@@ -384,11 +376,11 @@ class Translator:
             margins[rank - 1 - index] = [amounts[2 * index], amounts[2 * index + 1]]
         if value.last:
             margins = [margins[axis] for axis in TO_NHWC]
-        return Value(self.cut_or_pad(value.tensor, margins, fill), value.last)
+        return Value(self.crop_or_pad(value.tensor, margins, fill), value.last)
 
-    def cut_or_pad(self, tensor: Any, margins: list[list[int]], fill: float) -> Any:
-        """Pad; where a margin is negative, cut."""
-        if any(margin < 0 for sides in margins for margin in sides):
+    def crop_or_pad(self, tensor: Any, margins: list[list[int]], fill: float) -> Any:
+        """Pad by positive margins, and crop by negative ones."""
+        if any(margin < 0 for ends in margins for margin in ends):
             ends = [slice(max(-before, 0), -max(-after, 0) or None) for before, after in margins]
             tensor = tensor[tuple(ends)]
             margins = [[max(before, 0), max(after, 0)] for before, after in margins]
@@ -397,21 +389,14 @@ class Translator:
         return self.tf.pad(tensor, margins, constant_values=fill) if any(map(any, margins)) else tensor
 
     def aten_slice(
-        self,
-        node: fx.Node,
-        value: Any,
-        axis: int = 0,
-        start: int | None = None,
-        end: int | None = None,
-        step: int = 1,
+        self, node: fx.Node, value: Any, axis: int = 0, start: int | None = None, end: Any = None, step: int = 1
     ) -> Value:
         value = self.tensor(value)
-        rank = len(self.sizes(node))
-        axis %= rank
+        axis %= len(self.sizes(node))
         position = TO_NHWC.index(axis) if value.last else axis
-        whole = isinstance(end, int) and end >= 1 << 31
-        cuts = [slice(None)] * position + [slice(start, None if whole else end, step)]
-        return Value(value.tensor[tuple(cuts)], value.last)
+        to_end = isinstance(end, int) and end >= 1 << 31  # torch.export writes a slice without an end so
+        slices = [slice(None)] * position + [slice(start, None if to_end else end, step)]
+        return Value(value.tensor[tuple(slices)], value.last)
 
     def aten_permute(self, node: fx.Node, value: Any, axes: list[int]) -> Value:
         return Value(self.tf.transpose(self.plain(value), [axis % len(axes) for axis in axes]))
@@ -419,23 +404,24 @@ class Translator:
     def aten_view(self, node: fx.Node, value: Any, shape: list[Any]) -> Value:
         return Value(self.tf.reshape(self.plain(value), [getattr(size, "tensor", size) for size in shape]))
 
-    def aten_unsafe_view(self, node: fx.Node, value: Any, shape: list[Any]) -> Value:
-        return self.aten_view(node, value, shape)
+    aten_unsafe_view = aten_view
 
     def aten_unsqueeze(self, node: fx.Node, value: Any, axis: int) -> Value:
         return Value(self.tf.expand_dims(self.plain(value), axis % len(self.sizes(node))))
 
     def aten_squeeze(self, node: fx.Node, value: Any, axes: list[int]) -> Value:
         sizes = self.sizes(node.args[0])
-        single = [axis % len(sizes) for axis in pair(axes) if sizes[axis] == 1]
-        return Value(self.tf.squeeze(self.plain(value), single) if single else self.plain(value))
+        squeezed = [
+            axis % len(sizes) for axis in (axes if isinstance(axes, list | tuple) else [axes]) if sizes[axis] == 1
+        ]
+        return Value(self.tf.squeeze(self.plain(value), squeezed) if squeezed else self.plain(value))
 
     def aten_expand(self, node: fx.Node, value: Any, shape: list[Any], **options: Any) -> Value:
         tensor = self.plain(value)
         known = self.tf.shape(tensor)
-        extra = len(shape) - tensor.shape.rank
+        new_axes = len(shape) - tensor.shape.rank
         sizes = [
-            known[index - extra] if size == -1 else getattr(size, "tensor", size) for index, size in enumerate(shape)
+            known[axis - new_axes] if size == -1 else getattr(size, "tensor", size) for axis, size in enumerate(shape)
         ]
         return Value(self.tf.broadcast_to(tensor, sizes))
 
@@ -456,44 +442,40 @@ def name_scope(node: fx.Node) -> str:
     return re.sub(r"[^A-Za-z0-9_/-]", "_", path.replace(".", "/")).strip("_/") or "network"
 
 
-def pair(numbers: Any) -> list[int]:
-    """Return numbers for height and width; one stands for both."""
-    listed = list(numbers) if isinstance(numbers, list | tuple) else [numbers]
-    return listed * 2 if len(listed) == 1 else listed
+def pair(numbers: Numbers) -> list[int]:
+    """Return numbers for height and width; a single one stands for both."""
+    return [*numbers, *numbers] if len(numbers) == 1 else list(numbers)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a pool: what must be added around images so that TensorFlow has the windows that PyTorch has."""
+    """The windows of a pool, and how images must be padded so that TensorFlow's windows are those of PyTorch."""
 
     kernel: list[int]
     stride: list[int]
-    before: list[int]
-    after: list[int]
-    height: int  # of the images with what is added
+    before: list[int]  # padding above and on the left
+    after: list[int]  # below and on the right
+    height: int  # of the padded images, as far as windows reach
     width: int
-    same: bool  # TensorFlow's SAME adds the same
+    same: bool  # TensorFlow's padding SAME is this padding
 
     @classmethod
-    def of(cls, node: fx.Node, kernel: Any, stride: Any, padding: Any) -> Windows:
-        """Find them by the sizes of a node's input and output."""
+    def of(cls, node: fx.Node, kernel: Numbers, stride: Numbers, padding: Numbers) -> Windows:
+        """Find the padding from the sizes of a node's input and output."""
         kernel, stride, before = pair(kernel), pair(stride or kernel), pair(padding)
         size, outputs = Translator.sizes(node.args[0])[2:], Translator.sizes(node)[2:]
         needed = [(count - 1) * s + k for count, s, k in zip(outputs, stride, kernel, strict=True)]
         after = [max(n - length - b, 0) for n, length, b in zip(needed, size, before, strict=True)]
-        added = list(zip(before, after, strict=True))
+        padded = list(zip(before, after, strict=True))
         same = all(
             same_padding(length, k, s) == both and count == -(-length // s)
-            for length, k, s, both, count in zip(size, kernel, stride, added, outputs, strict=True)
+            for length, k, s, both, count in zip(size, kernel, stride, padded, outputs, strict=True)
         )
         return cls(kernel, stride, before, after, needed[0], needed[1], same)
 
     @property
-    def sides(self) -> tuple[int, int, int, int]:
-        return self.before[0], self.after[0], self.before[1], self.after[1]
-
-    @property
     def margins(self) -> list[list[int]]:
+        """Padding of images with channels last, as tf.pad takes it."""
         return [[0, 0], [self.before[0], self.after[0]], [self.before[1], self.after[1]], [0, 0]]
 
 

@@ -1,4 +1,4 @@
-"""A JSON line for each request, written by a thread of its own: a full disk or a slow terminal holds nothing up."""
+"""A JSON line for each request, written by a separate thread, so that a full disk or slow terminal delays no answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AccessLog:
             self.changed.notify()
 
     def close(self) -> None:
-        """Write what was added; a stream that takes nothing is given two seconds."""
+        """Write the remaining lines, for at most two seconds."""
         with self.changed:
             self.ended = True
             self.changed.notify()

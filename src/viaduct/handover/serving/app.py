@@ -47,7 +47,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Service:
-    """One classifier behind HTTP: what the routes share."""
+    """What the routes share: the classifier, its batcher, limits and counters."""
 
     def __init__(
         self, classifier: Classifier, name: str, batcher: Batcher, limits: Limits, metrics: Metrics, decoders: int
@@ -63,7 +63,7 @@ class Service:
         self.stopping = False
 
     def accept(self, images: int) -> None:
-        """Count images that are to be answered; Refusal if the queue has no room for them."""
+        """Count images that are to be answered; raise Refusal if the queue has no room for them."""
         if self.in_flight + images > self.limits.queue:
             seconds = self.batcher.estimate_seconds(self.limits.max_batch) * self.in_flight / self.limits.max_batch
             raise Refusal(
@@ -79,7 +79,10 @@ class Service:
     async def classify(
         self, request: Request, prepare: Callable[[], tuple[Result, torch.Tensor]]
     ) -> tuple[Result, Probabilities]:
-        """Return what `prepare` made of the request besides the input, and the probabilities."""
+        """Run `prepare` in a decoding thread and its input through the network.
+
+        `prepare` returns something for the caller, which is returned with the probabilities, and the network's input.
+        """
         self.accept(1)
         accepted = 1
         try:
@@ -142,8 +145,8 @@ def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
 
     async def infer(request: Request) -> Response:
         check_model(request)
-        with service.uploads.hold() as holding:
-            body = await read_body(request, limits, holding)
+        with service.uploads.reserve() as reservation:
+            body = await read_body(request, limits, reservation)
             header_length = request.headers.get(HEADER_LENGTH)
 
             def prepare() -> tuple[Any, torch.Tensor]:
@@ -164,8 +167,8 @@ def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
                 f"Content-Type {kind[:60]!r}: send the image itself as image/* or application/octet-stream "
                 "(curl --data-binary @photo.jpg -H 'Content-Type: image/jpeg'), or as the part 'file' of a form.",
             )
-        with service.uploads.hold() as holding:
-            body = await read_body(request, limits, holding)
+        with service.uploads.reserve() as reservation:
+            body = await read_body(request, limits, reservation)
 
             def prepare() -> tuple[None, torch.Tensor]:
                 image = find_file_part(body, content_type) if kind == "multipart/form-data" else body
@@ -237,7 +240,7 @@ def read_top(request: Request, classes: int) -> int:
 
 
 async def answer_refusal(limits: Limits, request: Request, refusal: Exception) -> Response:
-    """Return what a refused client gets."""
+    """Answer a request that was refused."""
     assert isinstance(refusal, Refusal)
     headers = {}
     if refusal.retry_after is not None:
@@ -269,10 +272,10 @@ class LingeringResponse(Response):
 
 
 async def answer_unknown(limits: Limits, request: Request, error: Exception) -> Response:
-    """Answer paths and methods that are not there."""
+    """Answer a request for a path or method that does not exist."""
     assert isinstance(error, HTTPException)
-    what = {404: "there is nothing at this path", 405: f"this path does not take {request.method}"}
-    message = what.get(error.status_code, error.detail)
+    messages = {404: "there is nothing at this path", 405: f"this path does not take {request.method}"}
+    message = messages.get(error.status_code, error.detail)
     return answer_error(request, f"{message}.", error.status_code, dict(error.headers or {}), limits)
 
 
@@ -282,7 +285,7 @@ async def answer_nobody(request: Request, error: Exception) -> Response:
 
 
 async def answer_failure(request: Request, error: Exception) -> Response:
-    """Answer for a failure of ours; the traceback goes to stderr."""
+    """Answer a request that failed by an error of the server; the traceback goes to stderr."""
     if lacks_memory(error):
         return answer_json({"error": "the device has not enough memory for this batch."}, 503, **{"retry-after": "1"})
     return answer_json({"error": "the server failed; its log says why."}, 500)

@@ -4,10 +4,10 @@
     batcher.start(size)                                         returns when the network is warm
     probabilities = await batcher.submit(inputs).answer
 
-A batch is sent when it is full, when nothing that was received is still being decoded, or when its oldest request would
-otherwise miss the latency budget. So a request that finds the network idle runs at once. Only where requests come
-faster than batches so small can answer them (`wanted_images`) does a batch wait for more of them, within the same
-budget: else a queue would build up until batches are large enough by themselves, and the last in it would wait longest.
+A batch is sent when it is full, when no received request is still being decoded, or when its oldest request would
+otherwise miss the latency budget. So a request that finds the network idle runs at once. If requests come faster than
+small batches can answer them, a batch waits for more of them (`wanted_images`) within the same budget. Otherwise a
+queue would build up until the batches become large enough, and the last requests in it would wait longest.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import torch
 
 from viaduct.handover.serving.limits import Limits
 
-ARRIVALS = 32  # requests by which their rate is estimated
-CROWDS = 4  # batches
-BUSY = 0.9  # share of the time that the network may be busy
+ARRIVALS = 32  # last requests, from which their rate is estimated
+CROWDS = 4  # last batches, from which the number of clients is estimated
+BUSY = 0.9  # fraction of the time that the network may be busy
 Run = Callable[[torch.Tensor], torch.Tensor]
 Probabilities = npt.NDArray[np.float32]
 
@@ -68,9 +68,9 @@ class Batcher:
         self.waiting = 0  # images in `jobs`
         self.decoding = 0  # requests that will soon be jobs
         self.sizes = warm_sizes(limits.max_batch)
-        self.seconds: dict[int, float] = {}  # images of a batch -> what it took lately
-        self.arrivals: deque[tuple[float, int]] = deque(maxlen=ARRIVALS)  # moments and images of the last requests
-        self.crowds: deque[int] = deque(maxlen=CROWDS)  # images there at the end of each of the last batches
+        self.seconds: dict[int, float] = {}  # images of a batch -> its time, averaged over the last ones
+        self.arrivals: deque[tuple[float, int]] = deque(maxlen=ARRIVALS)  # times and images of the last requests
+        self.crowds: deque[int] = deque(maxlen=CROWDS)  # images of each of the last batches and those waiting after it
         self.changed = threading.Condition()
         self.stopping = False
         self.thread: threading.Thread | None = None
@@ -95,7 +95,7 @@ class Batcher:
                 self.seconds[images] = time.monotonic() - start
 
     def stop(self) -> None:
-        """End the thread after its batch; whoever asked for what still waits has been answered or has gone."""
+        """End the thread after its batch; jobs that still wait are dropped, since their clients have gone."""
         with self.changed:
             self.stopping = True
             self.jobs.clear()
@@ -136,10 +136,9 @@ class Batcher:
         return self.seconds[nearest] * max(1.0, images / nearest)
 
     def wanted_images(self) -> int:
-        """Return the smallest batch that keeps up with the rate at which images come; no more than there were lately.
+        """Return the smallest batch that keeps up with the rate at which images come, at most the last crowd.
 
-        Clients that wait for their answers cannot fill a batch larger than their number, so a batch does not wait
-        for it.
+        Clients that wait for their answers cannot fill a batch larger than their number, so no batch waits for that.
         """
         most = min(max(self.crowds, default=1), self.limits.max_batch)
         if most == 1 or len(self.arrivals) < ARRIVALS // 2:
@@ -161,7 +160,7 @@ class Batcher:
             self._answer(batch)
 
     def _take_batch(self) -> list[Job]:
-        """Wait for jobs that share a batch; none when the server has stopped."""
+        """Wait for jobs and return those that share a batch; none when the server has stopped."""
         with self.changed:
             while not self.jobs:
                 if self.stopping:
@@ -180,7 +179,7 @@ class Batcher:
             while self.jobs and images + self.jobs[0].images <= self.limits.max_batch:
                 batch.append(self.jobs.popleft())
                 images += batch[-1].images
-            while images not in self.sizes and len(batch) > 1:  # a size that is not warm would take many times as long
+            while images not in self.sizes and len(batch) > 1:  # any other size would need new kernels, which is slow
                 images -= batch[-1].images
                 self.jobs.appendleft(batch.pop())
             self.waiting -= images
@@ -192,7 +191,8 @@ class Batcher:
         inputs = batch[0].inputs if len(batch) == 1 else torch.cat([job.inputs for job in batch])
         try:
             pieces = [self._run_batch(piece) for piece in torch.split(inputs, self.limits.max_batch)]
-            results: list[Probabilities] | Exception = list(np.split(np.concatenate(pieces), ends(batch)))
+            ends = np.cumsum([job.images for job in batch])[:-1]
+            results: list[Probabilities] | Exception = list(np.split(np.concatenate(pieces), ends))
         except Exception as error:  # out of memory, a lost card: these requests fail, the thread goes on
             results = error
         seconds = time.monotonic() - start
@@ -230,8 +230,3 @@ def warm_sizes(most: int) -> list[int]:
         sizes.append(images)
         images += max(1, images // 8 * 2) if images >= 8 else 1
     return [*sizes, most]
-
-
-def ends(batch: list[Job]) -> list[int]:
-    """Return where the results of each job but the last end."""
-    return [int(end) for end in np.cumsum([job.images for job in batch])[:-1]]

@@ -1,8 +1,8 @@
 """Connections: how many there may be, and how slow each may be.
 
 uvicorn waits for ever for the headers of a request, and for a client that does not read its response. Ten thousand such
-clients would leave no file descriptor for others. Here each connection has deadlines; and where there are too many, the
-ones that have waited longest without a complete request make room, so that those who do send requests are answered.
+clients would leave no file descriptor for others. Here each connection has deadlines. If there are too many, those that
+have waited longest without a complete request are dropped, so that clients that do send requests are answered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from viaduct.handover.serving.limits import Limits
 from viaduct.handover.serving.metrics import Metrics
 
-SHARE_DROPPED = 0.05  # of the slow connections at once, so that a crowd of new ones costs little
+SHARE_DROPPED = 0.05  # of the slow connections at once, so that many new ones need little sorting
 
 
 class GuardedProtocol(H11Protocol):
@@ -63,7 +63,7 @@ class GuardedProtocol(H11Protocol):
         return not self.is_answering() or self.cycle.more_body
 
     def find_fault(self, now: float, limits: Limits) -> str | None:
-        """Return why the connection has to be dropped; None if it has not."""
+        """Return why the connection must be dropped; None if it need not be."""
         if self.stuck_since is not None and now - self.stuck_since > limits.write_seconds:
             return "slow_reader"
         if self.is_answering():

@@ -1,4 +1,4 @@
-"""What a request brings, encoded images, pixels or tensors, to the network's input; runs in the decoding threads."""
+"""Prepare what a request contains (encoded images, pixels or a tensor) for the network; runs in decoding threads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import torch
 from viaduct.errors import BadData, TooLarge
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import image_size
+from viaduct.handover.predicting import stack_inputs
 from viaduct.handover.preparing import Floats
 from viaduct.handover.serving.limits import Limits, Refusal
 from viaduct.handover.serving.open_inference import InferRequest
 
-LARGE = 16_000_000  # pixels; requests with more are decoded one at a time, for the memory they take
+LARGE = 16_000_000  # pixels; requests with more are decoded one at a time, because of the memory they take
 LARGE_IMAGES = threading.Lock()
 
 
@@ -38,25 +39,20 @@ def prepare_request(request: InferRequest, classifier: Classifier, limits: Limit
 
 
 def prepare_images(images: Sequence[bytes], classifier: Classifier, limits: Limits) -> torch.Tensor:
-    """Return the network's input of encoded images; what is too large is refused by its header."""
+    """Return the network's input of encoded images; images that are too large are refused by their headers."""
     pixels = check_sizes(images, limits)
-    with LARGE_IMAGES if pixels > LARGE else nullcontext():
-        return stack_inputs(decode_all(images, classifier))
-
-
-def decode_all(images: Sequence[bytes], classifier: Classifier) -> list[Floats]:
-    """Return the network's input of each image; Refusal for those that cannot be decoded."""
     prepared: list[Floats] = []
-    for position, data in enumerate(images):
-        try:
-            prepared.append(classifier.prepare(data))
-        except BadData as error:
-            raise refuse_image(position, len(images), error) from None
-    return prepared
+    with LARGE_IMAGES if pixels > LARGE else nullcontext():
+        for position, data in enumerate(images):
+            try:
+                prepared.append(classifier.prepare(data))
+            except BadData as error:
+                raise refuse_image(position, len(images), error) from None
+    return stack_inputs(prepared)
 
 
 def check_sizes(images: Sequence[bytes], limits: Limits) -> int:
-    """Return the pixels of all images; Refusal for what is no image or too large, before anything is decoded."""
+    """Return the pixels of all images together; raise Refusal if one is no image or they are too large."""
     pixels = 0
     for position, data in enumerate(images):
         try:
@@ -65,8 +61,8 @@ def check_sizes(images: Sequence[bytes], limits: Limits) -> int:
             raise refuse_image(position, len(images), error) from None
         pixels += height * width
         if pixels > limits.max_pixels:
-            what = "the image has" if len(images) == 1 else "the images have together"
-            raise Refusal(413, f"{what} {pixels:,} pixels or more; at most {limits.max_pixels:,} are decoded.")
+            subject = "the image has" if len(images) == 1 else "the images have together"
+            raise Refusal(413, f"{subject} {pixels:,} pixels or more; at most {limits.max_pixels:,} are decoded.")
     return pixels
 
 
@@ -90,8 +86,3 @@ def refuse_image(position: int, count: int, error: BadData) -> Refusal:
     which = "the image" if count == 1 else f"image {position}"
     status = 413 if isinstance(error, TooLarge) else 400
     return Refusal(status, f"{which} cannot be used: {' '.join((error.what, *error.hints))}")
-
-
-def stack_inputs(prepared: Sequence[Floats]) -> torch.Tensor:
-    """Return a batch in channels_last order of images that are height x width x 3."""
-    return torch.from_numpy(np.stack(prepared)).permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""What a server takes on: sizes, times and numbers, and the refusal of anything beyond."""
+"""Limits of a server on sizes, times and numbers, and the refusal of requests beyond them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Limits:
 
 
 class Refusal(Exception):
-    """A request that is not answered as asked; becomes {"error": message} with this status."""
+    """A request is refused; the answer is {"error": message} with this status, and a Retry-After header if given."""
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)

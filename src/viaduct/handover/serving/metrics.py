@@ -1,4 +1,4 @@
-"""Figures of a server in the text format of Prometheus, by its own client library: it also counts memory and files."""
+"""Metrics of a server in the text format of Prometheus; its client library adds memory and open files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Metrics:
     """Histograms of latency and of batches, responses by code, what is waiting now."""
 
     def __init__(self) -> None:
-        # A time of creation beside each counter: twice the lines, and nobody asks.
+        # Without the creation time of each counter, which would double the number of lines.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)

@@ -10,17 +10,17 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from viaduct import __version__
-from viaduct.reporting.page import ICON, own_file
-from viaduct.reporting.png import data_uri
+from viaduct.reporting.links import data_uri
+from viaduct.reporting.page import ICON, read_asset
 
 
 def render_page(name: str, classes: int, size: int) -> tuple[bytes, dict[str, str]]:
     """Return the page of a model and the headers that it is sent with."""
-    room = files("viaduct.handover.serving")
-    style = own_file("page.css") + Markup(room.joinpath("page.css").read_text("utf-8"))
-    script = Markup(room.joinpath("page.js").read_text("utf-8"))
+    folder = files("viaduct.handover.serving")
+    style = read_asset("page.css") + Markup(folder.joinpath("page.css").read_text("utf-8"))
+    script = Markup(folder.joinpath("page.js").read_text("utf-8"))
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    html = environment.from_string(room.joinpath("page.html").read_text("utf-8")).render(
+    html = environment.from_string(folder.joinpath("page.html").read_text("utf-8")).render(
         name=name,
         classes=f"{classes:,}",
         size=size,
@@ -44,5 +44,5 @@ def render_page(name: str, classes: int, size: int) -> tuple[bytes, dict[str, st
 
 
 def hash_source(text: str) -> str:
-    """Return what a policy calls an inline text that it allows."""
+    """Return the source expression by which a Content-Security-Policy allows an inline style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""The server's life: a socket, warm-up, requests, and an end that answers what was accepted."""
+"""Run the server: bind a socket, warm up, answer requests, and on a signal answer what was accepted and end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from viaduct.handover.serving.metrics import Metrics
 from viaduct.signals import stop_signals
 
 BACKLOG = 1024
-SPARE_FILES = 64  # descriptors that are not connections
+SPARE_FILES = 64  # file descriptors kept for anything but connections
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def bind_socket(address: Address) -> socket.socket:
 
 @contextlib.contextmanager
 def explain_address(address: Address, listener: socket.socket) -> Iterator[None]:
-    """Say which address could not be had, and why."""
+    """Turn the usual errors of binding into a BadValue with the address and the reason."""
     try:
         yield
     except OSError as error:
@@ -201,7 +201,7 @@ def open_log(path: Path | None) -> TextIO:
         return sys.stderr
     if not path.parent.is_dir():
         raise BadValue(f"--access-log {path} cannot be written: there is no folder {path.parent}.", "Make it first.")
-    # Without waiting: a named pipe that nobody reads would hold the server up.
+    # Opening a named pipe that nobody reads would block without O_NONBLOCK.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
     stream = open(path, "a", encoding="utf-8", opener=lambda name, _: os.open(name, flags, 0o644))  # noqa: SIM115
     os.set_blocking(stream.fileno(), True)

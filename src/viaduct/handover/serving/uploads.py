@@ -1,4 +1,4 @@
-"""Bodies of requests, read within limits of size, time and memory; nothing touches the disk."""
+"""Read the bodies of requests within limits of size, time and memory; nothing is written to the disk."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class UploadMemory:
         self.used = 0
 
     @contextmanager
-    def hold(self) -> Iterator[Holding]:
-        """Hold the body of one request; what was added is given back at the end."""
-        holding = Holding(self)
+    def reserve(self) -> Iterator[Reservation]:
+        """Count the body of one request in `used` until the end of the block."""
+        reservation = Reservation(self)
         try:
-            yield holding
+            yield reservation
         finally:
-            self.used -= holding.size
+            self.used -= reservation.size
 
 
-class Holding:
-    """The bytes that one request holds."""
+class Reservation:
+    """The bytes of one request's body that are in memory."""
 
     def __init__(self, memory: UploadMemory) -> None:
         self.memory = memory
@@ -42,12 +42,12 @@ class Holding:
         self.size += size
 
 
-async def read_body(request: Request, limits: Limits, holding: Holding) -> bytes:
-    """Return the body; Refusal as soon as it is too large or too slow."""
+async def read_body(request: Request, limits: Limits, reservation: Reservation) -> bytes:
+    """Return the body; raise Refusal as soon as it is too large or too slow."""
     refuse_encoding(request)
     declared = request.headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit() or int(declared[:20]) > limits.max_bytes:
-        raise too_large(limits)
+        raise refuse_size(limits)
     chunks: list[bytes] = []
     size, allowed = 0, limits.upload_grace
     start = anyio.current_time()
@@ -61,9 +61,9 @@ async def read_body(request: Request, limits: Limits, holding: Holding) -> bytes
             more = message.get("more_body", False)
             size += len(chunk)
             if size > limits.max_bytes:
-                raise too_large(limits)
+                raise refuse_size(limits)
             if chunk:
-                holding.add(len(chunk))
+                reservation.add(len(chunk))
                 chunks.append(chunk)
             allowed = limits.upload_grace + size / limits.upload_rate
             scope.deadline = start + allowed
@@ -74,18 +74,19 @@ async def read_body(request: Request, limits: Limits, holding: Holding) -> bytes
 
 
 def refuse_encoding(request: Request) -> None:
-    """Refuse compressed bodies: how large they become is known only afterwards."""
+    """Refuse compressed bodies, whose real size is known only after decompression."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise Refusal(415, f"Content-Encoding {encoding[:40]!r}: the body must not be compressed.")
 
 
-def too_large(limits: Limits) -> Refusal:
+def refuse_size(limits: Limits) -> Refusal:
+    """Return the refusal of a body that is too large."""
     return Refusal(413, f"the body has more than {limits.max_bytes:,} bytes.")
 
 
 async def discard_body(request: Request, seconds: float, most: int) -> None:
-    """Read what a refused client still sends, for a while: closed at once, it might never see the answer."""
+    """Read what a refused client still sends, for a while: if closed at once, it might never see the answer."""
     size, more = 0, True
     with anyio.move_on_after(seconds):
         while more and size < most:
@@ -114,17 +115,17 @@ def find_file_part(body: bytes, content_type: str) -> bytes:
         raise Refusal(400, "the multipart form is cut short.")
     if reader.files > 1:
         raise Refusal(400, f"the multipart form has {reader.files:,} parts called 'file'; send one image a request.")
-    if reader.found is None:
+    if reader.content is None:
         raise Refusal(400, "the multipart form has no part called 'file'.")
-    return bytes(reader.found)
+    return bytes(reader.content)
 
 
 class FormReader:
     """Collects the first part called `file`."""
 
     def __init__(self) -> None:
-        self.found: bytearray | None = None
-        self.files = 0  # parts called so
+        self.content: bytearray | None = None
+        self.files = 0  # parts called `file`
         self.ended = False
         self.collecting = False
         self.name = b""
@@ -158,12 +159,12 @@ class FormReader:
             if options.get(b"name") == b"file":
                 self.files += 1
                 if self.files == 1:
-                    self.found, self.collecting = bytearray(), True
+                    self.content, self.collecting = bytearray(), True
         self.name = self.value = b""
 
     def add_data(self, data: bytes, start: int, end: int) -> None:
-        if self.collecting and self.found is not None:
-            self.found += data[start:end]
+        if self.collecting and self.content is not None:
+            self.content += data[start:end]
 
     def end_part(self) -> None:
         self.collecting = False

@@ -83,11 +83,11 @@ def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
     """Return the sum of a 3x3 average pool and a norm."""
     count, height, width, channels = sizes_of(signature)
     draw, pool = draw_for(signature, device), Pool(3, 1, average=True)
-    pooled, x, found = *(draw.images(count, channels, height, width) for _ in range(2)), draw.norm(channels)
+    pooled, x, statistics = *(draw.images(count, channels, height, width) for _ in range(2)), draw.norm(channels)
     shape = (count, channels, height, width)
     saved = [
         terms.SavedTerm(None, None, pool, None, None, shape),
-        terms.SavedTerm(rows_of(x), found, None, None, None, shape),
+        terms.SavedTerm(rows_of(x), statistics, None, None, None, shape),
     ]
 
     def launch() -> list[Tensor]:
@@ -97,7 +97,7 @@ def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
 
     def compute() -> list[Tensor]:
         total = compute_pool(pooled.double().contiguous(), pool) + (
-            x.double() * found.scale.view(1, -1, 1, 1) + found.shift.view(1, -1, 1, 1)
+            x.double() * statistics.scale.view(1, -1, 1, 1) + statistics.shift.view(1, -1, 1, 1)
         )
         return [rows_of(total)]
 

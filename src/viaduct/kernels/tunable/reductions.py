@@ -57,8 +57,8 @@ def make_statistics(key: Key, signature: Signature, device: torch.device) -> Cas
     layer = nn.BatchNorm2d(channels).to(device)
 
     def launch() -> list[Tensor]:
-        found = norm.compute_norm(x, layer)
-        return [found.mean, found.inverse, found.scale, found.shift]
+        statistics = norm.compute_norm(x, layer)
+        return [statistics.mean, statistics.inverse, statistics.scale, statistics.shift]
 
     def compute() -> list[Tensor]:
         mean = x.double().mean(0)
@@ -73,15 +73,15 @@ def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
     """Return the sums of a batch norm's gradient behind a ReLU."""
     draw = draw_for(signature, device)
     rows, channels, _ = sizes_of(signature)
-    gradient, x, found = draw.rows(rows, channels) + 1, draw.rows(rows, channels), draw.norm(channels)
+    gradient, x, statistics = draw.rows(rows, channels) + 1, draw.rows(rows, channels), draw.norm(channels)
 
     def launch() -> list[Tensor]:
-        sums = norm.gradient_sums(gradient, x, found)
+        sums = norm.gradient_sums(gradient, x, statistics)
         return [sums.total, sums.product]
 
     def compute() -> list[Tensor]:
-        masked = torch.where(x.float() * found.scale + found.shift > 0, gradient.double(), 0.0)
-        return [masked.sum(0), (masked * (x.double() - found.mean) * found.inverse).sum(0)]
+        masked = torch.where(x.float() * statistics.scale + statistics.shift > 0, gradient.double(), 0.0)
+        return [masked.sum(0), (masked * (x.double() - statistics.mean) * statistics.inverse).sum(0)]
 
     return Case(key, launch, compute)
 
@@ -92,11 +92,11 @@ def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
     rows, channels, tensors = sizes_of(signature)
     count = max(1, min(tensors - 1, terms.MOST_READERS))
     gradients = [draw.rows(rows, channels) + 1 for _ in range(count)]
-    x, found = draw.rows(rows, channels), draw.norm(channels)
+    x, statistics = draw.rows(rows, channels), draw.norm(channels)
     bits = torch.rand((rows, blocks(channels, 8), 8), generator=draw.generator) < 0.5
     signs = (bits << torch.arange(8)).sum(2).to(torch.uint8).to(device)
     mask = bits.flatten(1)[:, :channels].to(device)
-    saved = [terms.SavedTerm(x, found, None, None, None, (1, channels, 1, rows))] if tensors > 1 else []
+    saved = [terms.SavedTerm(x, statistics, None, None, None, (1, channels, 1, rows))] if tensors > 1 else []
     readers = [(gradient, index == 0) for index, gradient in enumerate(gradients)]
 
     def launch() -> list[Tensor]:
@@ -105,7 +105,7 @@ def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
 
     def compute() -> list[Tensor]:
         change = torch.where(mask, gradients[0].double(), 0.0) + sum(tensor.double() for tensor in gradients[1:])
-        product = change * (x.double() - found.mean) * found.inverse
+        product = change * (x.double() - statistics.mean) * statistics.inverse
         return [change, change.sum(0), product.sum(0)] if saved else [change]
 
     return Case(key, launch, compute)

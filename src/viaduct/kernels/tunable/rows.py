@@ -41,29 +41,31 @@ def make_space(signature: Signature, limits: Limits) -> Space:
     return Space((ROWS, COLUMNS, WARPS), (limit_numbers, limit_columns), default=default, hints=HINTS)
 
 
-def compute_scale_shift(x: Tensor, found: Norm) -> Tensor:
-    return x.float() * found.scale + found.shift
+def compute_scale_shift(x: Tensor, statistics: Norm) -> Tensor:
+    return x.float() * statistics.scale + statistics.shift
 
 
 def make_scale_shift(key: Key, signature: Signature, device: torch.device) -> Case:
     draw = draw_for(signature, device)
     rows, channels = sizes_of(signature)
-    x, found = draw.rows(rows, channels), draw.norm(channels)
-    return Case(key, lambda: [norm.apply_scale_shift(x, found)], lambda: [compute_scale_shift(x, found).relu()])
+    x, statistics = draw.rows(rows, channels), draw.norm(channels)
+    return Case(
+        key, lambda: [norm.apply_scale_shift(x, statistics)], lambda: [compute_scale_shift(x, statistics).relu()]
+    )
 
 
 def make_scale_shift_add(two: bool, key: Key, signature: Signature, device: torch.device) -> Case:
     draw = draw_for(signature, device)
     rows, channels = sizes_of(signature)
-    x, other, found, own = *(draw.rows(rows, channels) for _ in range(2)), draw.norm(channels), draw.norm(channels)
+    x, other, statistics, own = *(draw.rows(rows, channels) for _ in range(2)), draw.norm(channels), draw.norm(channels)
 
     def launch() -> list[Tensor]:
-        y, signs = norm.apply_scale_shift_add(x, found, other, own if two else None)
+        y, signs = norm.apply_scale_shift_add(x, statistics, other, own if two else None)
         return [y, unpack_signs(signs, channels)]
 
     def compute() -> list[Tensor]:
         added = compute_scale_shift(other, own) if two else other.float()
-        y = (compute_scale_shift(x, found) + added).relu()
+        y = (compute_scale_shift(x, statistics) + added).relu()
         return [y, (y.to(x.dtype) > 0).float()]
 
     return Case(key, launch, compute)
@@ -72,15 +74,15 @@ def make_scale_shift_add(two: bool, key: Key, signature: Signature, device: torc
 def make_input_gradient(key: Key, signature: Signature, device: torch.device) -> Case:
     draw = draw_for(signature, device)
     rows, channels = sizes_of(signature)
-    gradient, x, found = draw.rows(rows, channels), draw.rows(rows, channels), draw.norm(channels)
+    gradient, x, statistics = draw.rows(rows, channels), draw.rows(rows, channels), draw.norm(channels)
     sums = Sums(*(torch.randn(2, channels, generator=draw.generator) * rows**0.5).to(device))
 
     def compute() -> list[Tensor]:
-        masked = torch.where(compute_scale_shift(x, found) > 0, gradient.float(), 0.0)
-        slope = sums.product / rows * found.inverse
-        return [(masked - sums.total / rows - (x.float() - found.mean) * slope) * found.scale]
+        masked = torch.where(compute_scale_shift(x, statistics) > 0, gradient.float(), 0.0)
+        slope = sums.product / rows * statistics.inverse
+        return [(masked - sums.total / rows - (x.float() - statistics.mean) * slope) * statistics.scale]
 
-    return Case(key, lambda: [norm.input_gradient(gradient, x, found, sums, relu=True)], compute)
+    return Case(key, lambda: [norm.input_gradient(gradient, x, statistics, sums, relu=True)], compute)
 
 
 def make_repeat(key: Key, signature: Signature, device: torch.device) -> Case:
@@ -99,7 +101,8 @@ def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
     xs, norms = [draw.rows(rows, channels) for _ in range(2)], [draw.norm(channels) for _ in range(2)]
     images = tuple(x.view(1, 1, rows, channels).permute(0, 3, 1, 2) for x in xs)
     saved = [
-        terms.SavedTerm(x, found, None, None, None, (1, channels, 1, rows)) for x, found in zip(xs, norms, strict=True)
+        terms.SavedTerm(x, statistics, None, None, None, (1, channels, 1, rows))
+        for x, statistics in zip(xs, norms, strict=True)
     ]
 
     def launch() -> list[Tensor]:

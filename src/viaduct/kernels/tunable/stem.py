@@ -29,7 +29,7 @@ class Declaration:
 
     default: Loop
     least: int  # smallest block, in rows
-    held: int  # tensors of a block's size that stay in registers
+    tensors: int  # of a block's size, that stay in registers
     waves: bool = False
     pipelined: bool = False
 
@@ -47,7 +47,7 @@ class Declaration:
     def limit_registers(self, point: Point) -> str | None:
         """Reject blocks that need more registers a thread than there are, or leave threads idle."""
         numbers, threads = int(point["block"]) * FILTERS, int(point["warps"]) * 32
-        needed = self.held * numbers // threads + OTHER_REGISTERS
+        needed = self.tensors * numbers // threads + OTHER_REGISTERS
         if needed > MAX_REGISTERS:
             return f"{needed} registers a thread are more than {MAX_REGISTERS}"
         return "a thread has less than one number" if numbers < threads else None
@@ -95,30 +95,30 @@ def make_inference(key: Key, signature: Signature, device: torch.device) -> Case
 
 def make_pool(key: Key, signature: Signature, device: torch.device) -> Case:
     case = Stem(signature, device)
-    x, found = case.rows(), case.draw.norm(FILTERS)
+    x, statistics = case.rows(), case.draw.norm(FILTERS)
 
     def compute() -> list[Tensor]:
-        y = (x.float() * found.scale + found.shift).to(x.dtype).double().relu()
+        y = (x.float() * statistics.scale + statistics.shift).to(x.dtype).double().relu()
         images = y.view(*case.size.shape, FILTERS).permute(0, 3, 1, 2)
         pooled = F.max_pool2d(F.pad(images, (0, 1, 0, 1)), 3, 2)
         return [pooled.permute(0, 2, 3, 1)]
 
-    return Case(key, lambda: [stem.pool(x, found, case.size)[0]], compute)
+    return Case(key, lambda: [stem.pool(x, statistics, case.size)[0]], compute)
 
 
 def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
     draw = draw_for(signature, device)
     (rows,) = sizes_of(signature)
-    gradient, max_input, found = draw.rows(rows, FILTERS) + 1, draw.rows(rows, FILTERS), draw.norm(FILTERS)
+    gradient, max_input, statistics = draw.rows(rows, FILTERS) + 1, draw.rows(rows, FILTERS), draw.norm(FILTERS)
     argmax = torch.randint(0, 10, (rows, FILTERS), generator=draw.generator).to(device, torch.uint8)
 
     def launch() -> list[Tensor]:
-        sums = stem.window_sums(gradient, argmax, max_input, found)
+        sums = stem.window_sums(gradient, argmax, max_input, statistics)
         return [sums.total, sums.product]
 
     def compute() -> list[Tensor]:
         masked = torch.where(argmax < 9, gradient.double(), 0.0)
-        return [masked.sum(0), (masked * (max_input.double() - found.mean) * found.inverse).sum(0)]
+        return [masked.sum(0), (masked * (max_input.double() - statistics.mean) * statistics.inverse).sum(0)]
 
     return Case(key, launch, compute)
 
@@ -126,7 +126,7 @@ def make_sums(key: Key, signature: Signature, device: torch.device) -> Case:
 def make_input(key: Key, signature: Signature, device: torch.device) -> Case:
     """Return the gradient w.r.t. the norm's input, with a random argmax of the pool."""
     case = Stem(signature, device)
-    size, x, found = case.size, case.rows(), case.draw.norm(FILTERS)
+    size, x, statistics = case.size, case.rows(), case.draw.norm(FILTERS)
     windows = size.count * size.pooled_size[0] * size.pooled_size[1]
     gradient = case.draw.rows(windows, FILTERS)
     argmax = torch.randint(0, 9, (windows, FILTERS), generator=case.draw.generator)
@@ -134,8 +134,8 @@ def make_input(key: Key, signature: Signature, device: torch.device) -> Case:
     sums = Sums(*(torch.randn(2, FILTERS, generator=case.draw.generator) * windows**0.5).to(device))
     return Case(
         key,
-        lambda: [stem.input_gradient(gradient, argmax, x, found, sums, size)],
-        lambda: [compute_input_gradient(gradient, argmax, x, found, sums, size)],
+        lambda: [stem.input_gradient(gradient, argmax, x, statistics, sums, size)],
+        lambda: [compute_input_gradient(gradient, argmax, x, statistics, sums, size)],
     )
 
 
@@ -149,7 +149,7 @@ def drop_cells_outside(argmax: Tensor, size: stem.Size) -> Tensor:
 
 
 def compute_input_gradient(
-    gradient: Tensor, argmax: Tensor, x: Tensor, found: Norm, sums: Sums, size: stem.Size
+    gradient: Tensor, argmax: Tensor, x: Tensor, statistics: Norm, sums: Sums, size: stem.Size
 ) -> Tensor:
     """Compute the reference of `make_input` in float64."""
     height, width = size.pooled_size
@@ -159,8 +159,8 @@ def compute_input_gradient(
         row, column = cell // 3, cell % 3
         arrived[:, row : row + 2 * height : 2, column : column + 2 * width : 2] += part
     norm_gradient = arrived[:, : size.height, : size.width].reshape(size.rows, FILTERS)
-    slope = sums.product / size.rows * found.inverse
-    return (norm_gradient - sums.total / size.rows - (x.double() - found.mean) * slope) * found.scale
+    slope = sums.product / size.rows * statistics.inverse
+    return (norm_gradient - sums.total / size.rows - (x.double() - statistics.mean) * slope) * statistics.scale
 
 
 def make_weight(key: Key, signature: Signature, device: torch.device) -> Case:
@@ -177,14 +177,14 @@ def make_weight(key: Key, signature: Signature, device: torch.device) -> Case:
     )
 
 
-CONVOLUTION = Declaration(stem.CONVOLUTION, least=32, held=3, waves=True, pipelined=True)
-INFERENCE = Declaration(inference.DEFAULT_STEM, least=32, held=1, pipelined=True)
-WEIGHT = Declaration(stem.WEIGHT, least=16, held=1, waves=True, pipelined=True)
+CONVOLUTION = Declaration(stem.CONVOLUTION, least=32, tensors=3, waves=True, pipelined=True)
+INFERENCE = Declaration(inference.DEFAULT_STEM, least=32, tensors=1, pipelined=True)
+WEIGHT = Declaration(stem.WEIGHT, least=16, tensors=1, waves=True, pipelined=True)
 TUNABLES = [
     Tunable("stem_convolution", CONVOLUTION.make_space, make_convolution),
     Tunable("stem_inference", INFERENCE.make_space, make_inference),
-    Tunable("stem_pool", Declaration(stem.POOL, least=4, held=3).make_space, make_pool),
-    Tunable("stem_sums", Declaration(stem.SUMS, least=4, held=2, waves=True).make_space, make_sums),
-    Tunable("stem_input", Declaration(stem.INPUT, least=4, held=2).make_space, make_input),
+    Tunable("stem_pool", Declaration(stem.POOL, least=4, tensors=3).make_space, make_pool),
+    Tunable("stem_sums", Declaration(stem.SUMS, least=4, tensors=2, waves=True).make_space, make_sums),
+    Tunable("stem_input", Declaration(stem.INPUT, least=4, tensors=2).make_space, make_input),
     Tunable("stem_weight", WEIGHT.make_space, make_weight),
 ]

@@ -40,6 +40,7 @@ def read_input(name: str) -> InputSettings:
 
 
 def refuse_unknown(timm: Any, name: str) -> None:
+    """Raise UnknownName for a network, or pretrained weights (`network.tag`), that timm does not have."""
     if not timm.is_model(name):
         hint = "`viaduct models --source timm 'PATTERN*'` shows them."
         raise UnknownName("network of timm", name, timm.list_models(), hint)

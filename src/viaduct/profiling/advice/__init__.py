@@ -1,9 +1,8 @@
 """Advice from a profile: one file per rule; every module in this folder is loaded as a rule.
 
 A rule has `CERTAINTY`, from 0 to 1, which decides between equal gains, and `find(figures)`, which returns an `Advice`
-or None. Every advice carries numbers; an empty list means that nothing stands out, or that there are too few steps to
-tell. Rules measure nothing except through `figures.trials`, which is None for a profile that another tool wrote. What
-several rules need is in profiling/figures.py.
+or None. An empty list of advice means that nothing stands out, or that there are too few steps to tell. Rules measure
+nothing except through `figures.trials`. What several rules need is in profiling/figures.py.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ FEWEST_STEPS = 3
 def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
     """Return what to change, most valuable first; `trials` measures on this machine what figures cannot tell.
 
-    A profile that another tool wrote may come from another machine: nothing is measured for it.
+    `trials` is not used for a profile that another tool wrote, which may come from another machine.
     """
     if len(profile.regular_steps) < FEWEST_STEPS:
         return []
     figures = Figures(profile, trials if profile.facts.kind in ("script", "recipe") else None)
-    found = [(advice, rule) for rule in load_rules() if (advice := rule.find(figures)) is not None]
-    found.sort(key=lambda pair: (-(pair[0].gain_us or 0.0), -pair[1].CERTAINTY))
-    return [advice for advice, _ in found]
+    rated = [(advice, rule.CERTAINTY) for rule in load_rules() if (advice := rule.find(figures)) is not None]
+    rated.sort(key=lambda pair: (-(pair[0].gain_us or 0.0), -pair[1]))
+    return [advice for advice, _ in rated]
 
 
 def load_rules() -> list[ModuleType]:

@@ -3,8 +3,8 @@
 DistributedDataParallel reduces the gradients of the last layers while the backward pass still computes the first ones.
 An all-reduce by hand after the backward pass hides nothing. The time counted is that of the rank that waits least, so
 that waiting for a slow rank, which `stragglers` reports, is not taken for communication. A gain is estimated only for
-collectives that begin after the backward pass; what another bucket size would win for the others is unknown. DDP's
-collectives are seen only in steps under the operator profiler, which are slower: their times are scaled to other steps.
+collectives that begin after the backward pass; what another bucket size would win for the others is unknown. Where only
+steps under the operator profiler show collectives, their times are scaled to those of timed steps, which are shorter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def find(figures: Figures) -> Advice | None:
     exposed = median(exposed_us(step.collectives) for step in steps)
     if exposed < MOSTLY_EXPOSED * total:
         return None
-    after = share_after_backward(steps)
+    is_late = [row.start_us >= step.backward_end_us for step in steps for row in step.collectives]
+    late_share = sum(is_late) / len(is_late)
     gain = estimate_gain(figures, steps)
     return Advice(
         name="communication",
@@ -38,8 +39,12 @@ def find(figures: Figures) -> Advice | None:
             if gain is None
             else f"Communication is mostly not overlapped: {share:.0%} of each step waits for collectives"
         ),
-        action=suggest(after >= 0.5),
-        evidence=(describe(figures, steps, total, exposed), describe_overlap(figures, after, gain)),
+        action=suggest(late_share >= 0.5),
+        evidence=(
+            describe(figures, steps, total, exposed),
+            f"{late_share:.0%} of the collectives begin after the backward pass"
+            + (f", which lasts about {show_time(figures.backward_us)} and could hide them." if gain else "."),
+        ),
         gain_us=gain,
         gain_basis=(
             "in most steps they begin during the backward pass already; try bucket sizes and compare the profiles"
@@ -50,9 +55,9 @@ def find(figures: Figures) -> Advice | None:
 
 
 def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
-    """Return the exposed time, in a timed step, that the backward pass could hide.
+    """Return the exposed time of a timed step that the backward pass could hide, at most the length of that pass.
 
-    Return None if in at least half of the steps no exposed collective begins after it.
+    None if in at least half of the steps no exposed collective begins after the backward pass.
     """
     late = [
         exposed_us(row for row in step.collectives if row.start_us >= step.backward_end_us)
@@ -63,19 +68,13 @@ def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
 
 
 def scale_to_timed(figures: Figures, step: Step) -> float:
-    """Return the factor from times of this step to times of a timed step; never more than 1."""
+    """Return the factor from times of this, maybe recorded, step to times of a timed step; never more than 1."""
     return min(1.0, figures.iteration_us / step.iteration_us) if step.iteration_us > 0 else 1.0
 
 
-def describe_overlap(figures: Figures, after: float, gain: float | None) -> str:
-    """Return the share of collectives that begin after the backward pass."""
-    text = f"{after:.0%} of the collectives begin after the backward pass"
-    return f"{text}, which lasts about {show_time(figures.backward_us)} and could hide them." if gain else f"{text}."
-
-
-def suggest(by_hand: bool) -> str:
-    """Return how to overlap, for all-reduces by hand or for DistributedDataParallel."""
-    if by_hand:
+def suggest(is_after_backward: bool) -> str:
+    """Return how to overlap collectives after the backward pass, or those of DistributedDataParallel during it."""
+    if is_after_backward:
         return (
             "Wrap the network in torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) "
             "instead of calling all_reduce after backward(): it reduces each bucket while the next is computed."
@@ -92,7 +91,7 @@ def describe(figures: Figures, steps: list[Step], total: float, exposed: float) 
     sizes = [row.bytes for step in steps for row in step.collectives if row.bytes is not None]
     size = f" of {sum(sizes) / len(steps) / 1e6:.3g} MB" if sizes else ""
     length = median(step.iteration_us for step in steps)
-    is_recorded = any(step.interrupted_by for step in steps)
+    is_recorded = any(step.is_recorded for step in steps)
     kind = "recorded step" if is_recorded else "step"
     text = (
         f"{count:.0f} collectives{size} per {kind} of {show_time(length)} take {show_time(total)}; in "
@@ -102,9 +101,3 @@ def describe(figures: Figures, steps: list[Step], total: float, exposed: float) 
         scaled = median(exposed_us(step.collectives) * scale_to_timed(figures, step) for step in steps)
         text += f" In a timed step of {show_time(figures.iteration_us)} that is about {show_time(scaled)}."
     return text
-
-
-def share_after_backward(steps: list[Step]) -> float:
-    """Return the share of the collectives that begin when the backward pass has ended."""
-    starts = [row.start_us >= step.backward_end_us for step in steps for row in step.collectives]
-    return sum(starts) / len(starts)

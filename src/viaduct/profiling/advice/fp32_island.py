@@ -2,7 +2,7 @@
 
 Only convolutions and matrix products count: normalisation, softmax and the loss are kept in float32 on purpose. The
 gain is measured in both types where this machine can do so, else it follows from the measured ceilings; where neither
-is possible the advice says what share of the step the layer takes and gives no gain.
+is possible the advice has no gain.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from viaduct.profiling.figures import (
     LOW_PRECISION,
     WORTH,
     Figures,
-    add_up,
-    dtype_of,
+    find_float_dtype,
     is_convolution,
+    list_locations,
     parse_convolution,
     parse_product,
     show_names,
     show_time,
-    work_us,
+    sum_by_owner,
 )
 from viaduct.profiling.record import Advice, Operator
 
@@ -29,18 +29,19 @@ MOSTLY = 0.5
 
 def find(figures: Figures) -> Advice | None:
     """Return advice where heavy float32 operators stand in a low-precision network."""
-    heavy = figures.heavy
-    island = [row for row in heavy if dtype_of(row) == "float32"]
-    low = [row for row in heavy if dtype_of(row) in LOW_PRECISION]
-    time = min(sum(map(work_us, island)), figures.forward_backward_us)  # recorded steps are longer than timed ones
+    heavy = figures.heavy_operators
+    island = [row for row in heavy if find_float_dtype(row) == "float32"]
+    low = [row for row in heavy if find_float_dtype(row) in LOW_PRECISION]
+    # Operators are of recorded steps, which are longer than timed ones.
+    time = min(sum(row.cost_us for row in island), figures.forward_backward_us)
     if not is_low_precision(low, heavy) or figures.share(time) < WORTH:
         return None
-    dtype = dtype_of(max(low, key=lambda row: row.calls))
+    dtype = find_float_dtype(max(low, key=lambda row: row.calls))
     ratio, basis = find_ratio(figures, island, dtype)
     gain = None if ratio is None else time * (1 - ratio)
     if gain is not None and not figures.is_worth(gain):
         return None
-    owners = add_up(island, work_us)
+    owners = sum_by_owner(island, lambda row: row.cost_us)
     return Advice(
         name="fp32_island",
         title=f"Float32 in a {dtype} network: {show_names(owners)} takes {figures.share(time):.0%} of a step",
@@ -51,7 +52,7 @@ def find(figures: Figures) -> Advice | None:
         evidence=(*describe(island, low, dtype), describe_casts(figures)),
         gain_us=gain,
         gain_basis=basis,
-        locations=tuple(dict.fromkeys(row.location for row in island if row.location)),
+        locations=list_locations(island),
         changes={"precision.compute": "O1"} if figures.facts.kind == "recipe" else {},
     )
 
@@ -79,13 +80,10 @@ def find_ratio(figures: Figures, island: list[Operator], dtype: str) -> tuple[fl
 
 
 def measure_ratio(figures: Figures, island: list[Operator], dtype: str) -> float | None:
-    """Return low-precision time / float32 time of the longest float32 operator that can be timed here.
-
-    Return None if none can.
-    """
+    """Return low-precision time / float32 time of the longest float32 operator that can be timed here, if any can."""
     if figures.trials is None:
         return None
-    for row in sorted(island, key=work_us, reverse=True):
+    for row in sorted(island, key=lambda row: row.cost_us, reverse=True):
         work = parse_convolution(row) if is_convolution(row) else parse_product(row)
         times = figures.trials.time_dtypes(work, dtype) if work is not None else None
         if times is not None:
@@ -94,16 +92,16 @@ def measure_ratio(figures: Figures, island: list[Operator], dtype: str) -> float
 
 
 def describe(island: list[Operator], low: list[Operator], dtype: str) -> tuple[str, ...]:
-    """Return the share of time and calls by type, and the layer's longest operators."""
-    time, calls = sum(map(work_us, island)), sum(row.calls for row in island)
-    low_time, low_calls = sum(map(work_us, low)), sum(row.calls for row in low)
-    rows = sorted(island, key=work_us, reverse=True)[:2]
+    """Return calls and time of heavy operators by type, and the two longest in float32."""
+    time, calls = sum(row.cost_us for row in island), sum(row.calls for row in island)
+    low_time, low_calls = sum(row.cost_us for row in low), sum(row.calls for row in low)
+    rows = sorted(island, key=lambda row: row.cost_us, reverse=True)[:2]
     return (
         f"Convolutions and matrix products per step: {low_calls:.0f} in {dtype} take {show_time(low_time)}, "
         f"{calls:.0f} in float32 take {show_time(time)}.",
         *(
             f"{row.name} of {row.shapes or 'unknown shape'} in {row.module or row.location or 'an unnamed module'}: "
-            f"{show_time(work_us(row))} per step."
+            f"{show_time(row.cost_us)} per step."
             for row in rows
         ),
     )

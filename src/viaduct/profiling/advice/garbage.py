@@ -1,6 +1,6 @@
 """Python's garbage collector interrupts steps.
 
-The profile's table "garbage collection" has a row for each long pause in timed steps (garbage_pauses.py).
+garbage_pauses.py collects the long pauses of timed steps in a table of the profile.
 """
 
 from __future__ import annotations

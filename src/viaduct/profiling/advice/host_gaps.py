@@ -1,9 +1,9 @@
 """The device idles between kernels, because the host cannot queue them fast enough.
 
-Idle is what remains of forward, backward and update when the kernels and the exposed communication are taken off; the
-time before the forward pass belongs to the loader. Kernels of several streams that run at once make the
-estimate smaller, never larger. Where the profile has a table step_trace_time, written by
-torch_npu or worked out from a trace, its free time counts instead.
+Idle time is that of forward, backward and update, less the time of kernels and of exposed communication; the time
+before the forward pass belongs to the loader. Kernels that run at once in several streams make the estimate smaller,
+never larger. Where the profile has a table step_trace_time, written by torch_npu or computed from a trace
+(step_split.py), its free time counts instead.
 """
 
 from __future__ import annotations
@@ -27,25 +27,19 @@ def find(figures: Figures) -> Advice | None:
     if figures.share(idle) < IDLE:
         return None
     in_sink = figures.facts.mode.startswith("sink")
+    span = "from the start of the forward pass to the end of the step" if figures.facts.phases_measured else "of a step"
     return Advice(
         name="host_gaps",
         title=f"The device idles in {figures.share(idle):.0%} of each step, between kernels",
         action=suggest(figures.facts.kind == "recipe", in_sink),
         evidence=(
-            f"Of the {show_time(step)} {name_span(figures)}, the device has nothing to do for {show_time(idle)}.",
+            f"Of the {show_time(step)} {span}, the device has nothing to do for {show_time(idle)}.",
             f"{launches:.0f} kernels are queued in it, one every {show_time(step / launches)}.",
         ),
         gain_us=idle,
         gain_basis="the time that no kernel accounts for, which a captured step hardly has",
         changes={"sink": "auto", "mode": "auto"} if figures.facts.kind == "recipe" and not in_sink else {},
     )
-
-
-def name_span(figures: Figures) -> str:
-    """Return which part of a step was examined."""
-    if not figures.facts.phases_measured:
-        return "of a step"
-    return "from the start of the forward pass to the end of the step"
 
 
 def suggest(is_recipe: bool, in_sink: bool) -> str:

@@ -1,8 +1,8 @@
 """The host spends time between steps that is neither the DataLoader's nor an operator's.
 
 Waits for a DataLoader are reported by `loader`. The remaining time between the update and the next forward pass in
-which no operator runs is logging, writing, sleeping or other Python. More workers would not shorten it. If no rank has
-a DataLoader, the rule `loader` may report this time.
+which no operator runs is logging, writing, sleeping or other Python. More workers would not shorten it. If the rank
+with the most such time has no DataLoader, this rule is silent; `loader` may report the time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CERTAINTY = 0.6
 
 def find(figures: Figures) -> Advice | None:
     """Return advice where the host spends much time between steps and not in the loader."""
-    time, rank = figures.between
+    time, rank = figures.host_gap
     wait = figures.loader_waits.get(rank)
     if wait is None or not figures.operators or figures.share(time) < IDLE:
         return None

@@ -1,9 +1,9 @@
 """Convolutions on contiguous (NCHW) inputs that are faster in channels_last, and conversions between layouts.
 
 Which layout is faster depends on the device, the library and the shape, so it is measured: the longest convolutions run
-forward and backward in both layouts, taking turns. Without a measurement nothing is advised. What other operators would
-win or lose is not counted. Conversions are copies that `contiguous` makes of tensors with four dimensions, or
-kernels that transpose; their time is measured in the profile.
+forward and backward in both layouts, taking turns. Without a measurement channels_last is not advised. What other
+operators would win or lose is not counted. Conversions are copies that `contiguous` makes of tensors with four
+dimensions, or kernels that transpose; the profile has their time.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from __future__ import annotations
 from viaduct.profiling.figures import (
     WORTH,
     Figures,
-    add_up,
     is_convolution,
+    list_locations,
     parse_convolution,
     parse_shapes,
     show_names,
     show_time,
-    work_us,
+    sum_by_owner,
 )
 from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 1.0
 MAX_TIMED = 6
-"""Convolutions that are timed, the longest ones; each takes a second or so."""
+"""Most convolutions that are timed, the longest ones; each takes a second or so."""
 CONVERSIONS = ("nchwtonhwc", "nhwctonchw", "transdata")
-"""Parts of the names of kernels that convert layouts: cuDNN's, Ascend's."""
+"""Parts of the names of kernels that convert layouts: cuDNN's two, Ascend's."""
 
 
 def find(figures: Figures) -> Advice | None:
-    """Return the more valuable of the two: about conversions, or about channels_last."""
+    """Return the advice with the larger gain: to avoid conversions, or to use channels_last."""
     conversions = find_conversions(figures)
     faster = find_faster_layout(figures)
     if conversions and (faster is None or (conversions.gain_us or 0) > (faster.gain_us or 0)):
@@ -40,7 +40,7 @@ def find(figures: Figures) -> Advice | None:
 def find_faster_layout(figures: Figures) -> Advice | None:
     """Return advice where the longest contiguous convolutions are faster in channels_last, by measurement."""
     convolutions = [row for row in figures.operators if is_convolution(row) and row.layout == "contiguous"]
-    time = sum(map(work_us, convolutions))
+    time = sum(row.cost_us for row in convolutions)
     if figures.trials is None or figures.share(time) < WORTH:
         return None
     gain, evidence, measured = 0.0, [], 0.0
@@ -70,12 +70,12 @@ def find_faster_layout(figures: Figures) -> Advice | None:
         evidence=(f"Contiguous convolutions take {show_time(time)} of a step.", *evidence),
         gain_us=gain,
         gain_basis=f"measured here in both layouts, {len(evidence)} convolutions forward and backward in turns",
-        locations=tuple(dict.fromkeys(row.location for row in convolutions if row.location))[:3],
+        locations=list_locations(convolutions)[:3],
     )
 
 
 def pick_forward(convolutions: list[Operator]) -> list[Operator]:
-    """Return the longest forward convolutions, each once: aten::conv2d contains the others of the same shapes."""
+    """Return the longest forward convolutions; of nested operators, such as in aten::conv2d, the outermost."""
     rows: dict[tuple[str, str], Operator] = {}
     for row in convolutions:
         key = row.module, row.shapes
@@ -87,14 +87,16 @@ def pick_forward(convolutions: list[Operator]) -> list[Operator]:
 
 def find_conversions(figures: Figures) -> Advice | None:
     """Return advice where tensors are copied from one layout to another in every step."""
-    found = [row for row in figures.operators if row.name == "aten::contiguous" and has_four_dimensions(row)]
-    forward_owners = {name_owner(row) for row in found if row.phase == "forward"}
-    copies = [row for row in found if name_owner(row) in forward_owners]  # torch itself makes others in backward passes
+    calls_of_contiguous = [row for row in figures.operators if row.name == "aten::contiguous"]
+    conversions = [row for row in calls_of_contiguous if len(next(iter(parse_shapes(row.shapes)), ())) == 4]
+    # An operator of the backward pass has module and location of its forward operator; torch itself copies elsewhere.
+    forward_owners = {(row.module, row.location) for row in conversions if row.phase == "forward"}
+    copies = [row for row in conversions if (row.module, row.location) in forward_owners]
     kernels = [row for row in figures.kernels if any(part in row.name.lower() for part in CONVERSIONS)]
     time = sum(row.total_us for row in copies) + sum(row.time_us for row in kernels)
     if not figures.is_worth(time):
         return None
-    owners = add_up(copies, lambda row: row.total_us)
+    owners = sum_by_owner(copies, lambda row: row.total_us)
     names = show_names(owners) or show_names(row.name for row in kernels)
     calls = sum(row.calls for row in copies) + sum(row.calls for row in kernels)
     return Advice(
@@ -105,16 +107,5 @@ def find_conversions(figures: Figures) -> Advice | None:
         evidence=(f"{calls:.0f} copies from one layout to another take {show_time(time)} per step, at {names}.",),
         gain_us=time,
         gain_basis="the measured time of the copies, which would vanish",
-        locations=tuple(dict.fromkeys(row.location for row in copies if row.location))[:3],
+        locations=list_locations(copies)[:3],
     )
-
-
-def name_owner(operator: Operator) -> tuple[str, str]:
-    """Return module and location, which an operator of the backward pass shares with its forward operator."""
-    return operator.module, operator.location
-
-
-def has_four_dimensions(operator: Operator) -> bool:
-    """Return True if the operator's first input has four dimensions."""
-    shapes = parse_shapes(operator.shapes)
-    return bool(shapes) and len(shapes[0]) == 4

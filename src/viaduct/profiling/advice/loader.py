@@ -1,7 +1,7 @@
 """Steps wait for their batch: how many workers would keep up.
 
-A loader without workers prepares the data of each step while nothing is computed. With w workers one of them takes at
-most w iterations for the data of a step, as long as steps wait. Workers hide that time as far as there are cores for
+A loader without workers prepares the data of each step while nothing is computed. With w workers that do not keep up,
+one worker takes at most w iterations for the data of a step. More workers hide that time as far as there are cores for
 them; on the CPU the network computes on the same cores. Batches that come from no DataLoader show as time before the
 forward pass in which no operator ran; where there is a DataLoader, `host_time` reports that time. Of several ranks the
 one that waits longest counts. With gradient accumulation the data of a step are several batches.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
-from viaduct.profiling.figures import IDLE, WORTH, Figures, show_time
+from viaduct.profiling.figures import IDLE, WORTH, Figures, list_locations, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.8
@@ -25,12 +25,12 @@ no number of workers removes."""
 
 @dataclass(frozen=True)
 class Loading:
-    """How long batches take to prepare, and what workers would change."""
+    """How long the data of a step take to prepare, and what more workers would change."""
 
     wait_us: float  # of a step, measured
     compute_us: float  # of a step, without the wait
-    workers: int
-    cores: int | None
+    workers: int  # now; 0: the main process prepares the batches
+    cores: int | None  # for one rank
     shares_cores: bool  # the network computes on the processor, too, and leaves no core idle
     is_recipe: bool = False
 
@@ -62,7 +62,7 @@ class Loading:
 
     @property
     def gain_us(self) -> float:
-        """The certain gain; where that is next to nothing, the largest possible one."""
+        """The gain that is certain; where it is below WORTH, the largest possible gain."""
         return self.gain_if_busy_us if self.is_sure else self.gain_if_waiting_us
 
     @property
@@ -85,14 +85,18 @@ def find_wait(figures: Figures) -> Advice | None:
     if wait is None or wait <= WORTH * figures.mean_iteration_us:
         return None
     loading = describe_loading(figures, wait, figures.mean_iteration_us)
-    if not is_long(loading):
+    # Without a worker the whole wait is preparing; else a part of it is taking over a batch, which stays.
+    if loading.workers and wait - HANDOVER_US < IDLE * (loading.compute_us + wait):
         return None
     more = loading.workers_advised > loading.workers
     gain = loading.gain_us if more else wait - HANDOVER_US
-    enough = WORTH if loading.is_sure else IDLE  # a gain that may not come about must be larger
+    enough = WORTH if loading.is_sure else IDLE  # an uncertain gain must be larger
     if gain < enough * figures.mean_iteration_us:
         return None
     where = figures.name_rank(rank)
+    data_operators = sorted(
+        (row for row in figures.operators if row.phase == "data" and row.location), key=lambda row: -row.self_us
+    )
     return Advice(
         name="loader",
         title=f"The loader is too slow: {wait / figures.mean_iteration_us:.0%} of each step{where} waits for data",
@@ -100,7 +104,7 @@ def find_wait(figures: Figures) -> Advice | None:
         evidence=describe(loading, more, where),
         gain_us=gain,
         gain_basis=explain_gain(loading, more),
-        locations=find_locations(figures),
+        locations=list_locations(data_operators[:3]),
         changes={"data.workers": str(loading.workers_advised)} if more and loading.is_recipe else {},
     )
 
@@ -109,20 +113,15 @@ def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
     """Return the longest mean wait of a step and its rank; None and 0 where no loader was seen."""
     waits = figures.loader_waits
     if waits:
-        rank = max(waits, key=lambda each: waits[each])
+        rank = max(waits, key=lambda number: waits[number])
         return waits[rank], rank
-    # msprof's Data Aug Bound: the device waits for its next batch
+    # In msprof's files the data tail is "Data Aug Bound": the device waits for its next batch.
     return (figures.data_tail_us if figures.facts.kind == "msprof" else None), 0
-
-
-def is_long(loading: Loading) -> bool:
-    """Return True if the wait, without handing over a batch, is long; without workers always."""
-    return loading.workers == 0 or loading.wait_us - HANDOVER_US >= IDLE * (loading.compute_us + loading.wait_us)
 
 
 def find_unseen(figures: Figures) -> Advice | None:
     """Return advice where batches may be prepared between the steps, without a loader."""
-    time, rank = figures.between
+    time, rank = figures.host_gap
     step = figures.iteration_us
     loading = replace(describe_loading(figures, time, step), workers=0)
     if figures.loader_waits or not figures.operators or time < IDLE * step or loading.gain_us < WORTH * step:
@@ -145,10 +144,7 @@ def find_unseen(figures: Figures) -> Advice | None:
 
 
 def describe_loading(figures: Figures, wait_us: float, step_us: float) -> Loading:
-    """Return the times of loading with the present workers.
-
-    A recipe has one for each core unless it sets another number.
-    """
+    """Return the times of loading with the present workers; a recipe has one for each core unless it sets a number."""
     facts = figures.facts
     is_recipe = facts.kind == "recipe"
     workers = facts.workers if facts.workers is not None else (facts.cores or 1) * is_recipe
@@ -204,10 +200,3 @@ def explain_gain(loading: Loading, more: bool) -> str:
         return "at most the measured wait; hardly any of it would vanish if preparing a batch is work of the processor"
     limit = f" on {loading.cores} cores" if loading.cores else ""
     return f"the measured wait that {loading.workers_advised} workers{limit} would hide"
-
-
-def find_locations(figures: Figures) -> tuple[str, ...]:
-    """Return the lines that spend most time in preparing data, where operators were recorded there."""
-    rows = [row for row in figures.operators if row.phase == "data" and row.location]
-    rows.sort(key=lambda row: -row.self_us)
-    return tuple(dict.fromkeys(row.location for row in rows[:3]))

@@ -7,21 +7,23 @@ of the same sizes; without a measurement nothing is advised. SGD without momentu
 
 from __future__ import annotations
 
-from viaduct.profiling.figures import WORTH, Figures, parse_shapes, show_time
+from math import prod
+
+from viaduct.profiling.figures import WORTH, Figures, list_locations, parse_shapes, show_time
 from viaduct.profiling.kinds import OPTIMIZER
 from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 0.9
 MARKER_OPERATORS = {"aten::addcdiv_": "Adam", "aten::mul_": "SGD"}
-"""Operators that an optimizer calls once for each parameter, SGD for its momentum; the first in the profile decides."""
+"""Operators that an optimizer calls once for each parameter, SGD for its momentum; the first found in the profile, in
+this order, decides: Adam calls mul_ as well."""
 
 
 def find(figures: Figures) -> Advice | None:
     """Return advice where a fused update was measured to be faster."""
     update = [row for row in figures.operators if row.phase == "update"]
     kind, sizes = find_parameters(update)
-    time = sum(row.time_us for row in figures.kernels if row.kind == OPTIMIZER)
-    time = min(time, figures.update_tail_us)
+    time = min(sum(row.time_us for row in figures.kernels if row.kind == OPTIMIZER), figures.update_tail_us)
     if figures.trials is None or figures.share(time) < WORTH or not sizes:
         return None
     times = figures.trials.time_updates(kind, sizes)
@@ -39,22 +41,14 @@ def find(figures: Figures) -> Advice | None:
         ),
         gain_us=gain,
         gain_basis="the difference of the two updates measured here",
-        locations=tuple(dict.fromkeys(row.location for row in update if row.location))[:1],
+        locations=list_locations(update)[:1],
     )
 
 
 def find_parameters(update: list[Operator]) -> tuple[str, list[int]]:
     """Return the kind of the optimizer and the sizes of its parameters; an empty list where they are not known."""
     for name, kind in MARKER_OPERATORS.items():
-        rows = [row for row in update if row.name == name and parse_shapes(row.shapes)]
+        rows = [(shapes[0], row.calls) for row in update if row.name == name and (shapes := parse_shapes(row.shapes))]
         if rows:
-            return kind, [count_elements(row) for row in rows for _ in range(max(1, round(row.calls)))]
+            return kind, [prod(shape) for shape, calls in rows for _ in range(max(1, round(calls)))]
     return "", []
-
-
-def count_elements(operator: Operator) -> int:
-    """Return the number of elements of the operator's first input."""
-    count = 1
-    for side in parse_shapes(operator.shapes)[0]:
-        count *= side
-    return count

@@ -13,7 +13,7 @@ CERTAINTY = 1.0
 MIN_STEPS = 2
 """Steps that compiled: a single one may be the smaller batch at the end of an epoch."""
 REASON = "compiled again: "
-"""Beginning of the collector's note about why torch.compile compiled again; merged ranks have their name before it."""
+"""Beginning of the collector's notes about why torch.compile compiled again; in a merged profile after the rank."""
 
 
 def find(figures: Figures) -> Advice | None:

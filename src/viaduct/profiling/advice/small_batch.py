@@ -1,11 +1,11 @@
 """Most of a step does not depend on the batch: more samples per step would cost little.
 
-Time per step = fixed + batch x time per sample. The fixed part follows from the recorded operators: calling one costs
-the same for any size; the arithmetic grows with the batch. For a batch of a few samples reading the weights and
-updating them is fixed cost as well; for larger batches that is the price of the network and no fault. The parts are
-estimated from calls, arithmetic and bytes at half of the device's ceilings, not from the times of operators, which on a
-busy machine are mostly waiting. Where the parts do not explain half of the step, something else takes long, and nothing
-is advised. An accelerator idles in the fixed part, which `host_gaps` measures from kernels.
+Time per step = fixed + batch x time per sample. Calling an operator costs the same for any size; the arithmetic grows
+with the batch. Reading the weights and updating them counts as fixed cost for batches of a few samples only: with
+larger ones it is the price of the network. The parts are estimated from calls, arithmetic and bytes at half of the
+device's ceilings, not from the times of operators, which on a busy machine are mostly waiting. Where the parts do not
+explain half of the step, something else takes long, and nothing is advised. This rule is for the CPU: an accelerator
+idles in the fixed part, which `host_gaps` reports.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CERTAINTY = 0.5
 DISPATCH_US = 2.0
 """Cost of calling an operator from Python (measured: 469 operators of two samples take 0.9 ms on the CPU)."""
 DOMINATES = 0.6
-"""Share of a step from which the fixed cost dominates: at 60 %, eight times the batch doubles the throughput."""
+"""Share of a step from which the fixed cost dominates: at 60 %, 8 times the batch gives 2.1 times the throughput."""
 EXPLAINED = 0.5
 """Share of a step that the estimated parts must explain."""
 FEW_SAMPLES = 8
@@ -59,7 +59,7 @@ def find(figures: Figures) -> Advice | None:
     parts = estimate_parts(figures)
     fixed = parts.dispatch + (parts.weights + parts.update) * (batch is not None and batch <= FEW_SAMPLES)
     share = fixed / parts.total if parts.total else 0.0
-    step = step_us(figures)
+    step = measure_computing(figures)
     if share < DOMINATES or step <= 0 or parts.total < EXPLAINED * step:
         return None
     share = min(share, fixed / step)  # claim no more than the estimated parts
@@ -83,12 +83,12 @@ def estimate_parts(figures: Figures) -> Parts:
     ceilings = figures.profile.ceilings
     bandwidth = REACHED * (ceilings.bandwidth / 1e6 if ceilings else BYTES_PER_US)
     flops = REACHED * (max(ceilings.flops.values(), default=0.0) / 1e6 if ceilings else 0.0) or REACHED * FLOPS_PER_US
-    heavy = figures.heavy
+    heavy = figures.heavy_operators
     work = [row for row in rows if row.phase != "update"]
     others = [row for row in work if not (is_product(row) or is_convolution(row))]
     return Parts(
         dispatch=DISPATCH_US * sum(row.calls for row in rows),
-        weights=sum(count_fixed_bytes(row, figures.facts.batch) for row in heavy) / bandwidth,
+        weights=sum(count_weight_bytes(row, figures.facts.batch) for row in heavy) / bandwidth,
         update=sum(row.bytes or 0.0 for row in rows if row.phase == "update") / bandwidth,
         growing=sum(row.flops or 0.0 for row in heavy) / flops + sum(map(count_bytes, others)) / bandwidth,
     )
@@ -106,14 +106,14 @@ def count_bytes(operator: Operator) -> float:
     return min(most, MOST_PER_ELEMENT * operator.calls * sum(map(prod, shapes))) if shapes else most
 
 
-def count_fixed_bytes(operator: Operator, batch: int | None) -> float:
-    """Return the bytes of those inputs of a product or convolution that do not grow with the batch."""
+def count_weight_bytes(operator: Operator, batch: int | None) -> float:
+    """Return the bytes, as float32, of inputs of a product or convolution without a side as long as the batch."""
     shapes = parse_shapes(operator.shapes)
     return 4.0 * operator.calls * sum(prod(shape) for shape in shapes if batch is not None and batch not in shape)
 
 
-def step_us(figures: Figures) -> float:
-    """Return the part of a step in which something is computed; of timed or recorded steps, whichever is shorter.
+def measure_computing(figures: Figures) -> float:
+    """Return the microseconds of a step in which something is computed; of timed or recorded steps the shorter time.
 
     Recording makes a step longer. Of the timed steps the fastest counts, which other work on the cores disturbed least.
     """
@@ -123,7 +123,7 @@ def step_us(figures: Figures) -> float:
 
 
 def computing_us(step: Step) -> float:
-    """Return the time of a step without waiting for its data and without compiling."""
+    """Return the time of a step without waiting for its data (without a loader: the data tail) and compiling."""
     waits = max(0.0, step.data_tail_us or 0.0) if step.loader_wait_us is None else step.loader_wait_us
     return max(0.0, step.iteration_us - waits - step.compile_us)
 

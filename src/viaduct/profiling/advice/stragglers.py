@@ -1,9 +1,9 @@
 """One rank is slower than the others, which wait for it in every collective.
 
-A rank's own time is its iteration without the time in which a collective kept it waiting. Ranks that differ by
-chance take turns in being the slowest; a straggler is slower in nearly every step. Where too few steps show their
-collectives, timed steps are compared by their data tails alone: ranks whose iterations last equally long wait for the
-one that begins its forward pass last.
+A rank's own time is its iteration without the exposed time of collectives. Ranks that differ by chance take turns in
+being the slowest; a straggler is slower in nearly every step. Where too few steps show their collectives, timed steps
+are compared by their data tails alone: ranks whose iterations last equally long wait for the one that begins its
+forward pass last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ UNEVEN = 0.05
 STEADY = 0.25
 """Share of the median difference that four steps of five must reach: a rank that is slow by chance is not so steady."""
 LARGE = 0.25
-"""Median difference that chance hardly ever reaches: n // 5 of n steps may then be exceptions, else (n - 1) // 5."""
+"""Median of (max - min) / mean that chance hardly ever reaches: then n // 5 of n steps may be exceptions to STEADY,
+else (n - 1) // 5. Of five steps that is one, or none."""
 FEWEST_STEPS = 5
 TOGETHER = 0.05
 """Difference of the ranks' iterations, as a share, up to which one rank is taken to wait for the other."""
@@ -30,15 +31,17 @@ def find(figures: Figures) -> Advice | None:
     rows = list_common_steps(figures.communicating_steps)
     if len(rows) < FEWEST_STEPS:
         return find_late_data(figures)
-    own = {rank: median(own_us(steps[rank]) for steps in rows) for rank in rows[0]}
+    own = {rank: median(own_us(row[rank]) for row in rows) for rank in rows[0]}
     slow, fast = max(own, key=lambda rank: own[rank]), min(own, key=lambda rank: own[rank])
     gap = own[slow] - own[fast]
-    gaps = sorted(compare_ranks(steps, slow, fast) for steps in rows)
-    exceptions = (len(gaps) if median(gaps) >= LARGE else len(gaps) - 1) // 5  # of five steps one, or none
+    # of each step, the difference of the two ranks' own times as a share of the mean of all ranks
+    gaps = sorted((own_us(row[slow]) - own_us(row[fast])) / max(mean(map(own_us, row.values())), 1e-3) for row in rows)
+    exceptions = (len(gaps) if median(gaps) >= LARGE else len(gaps) - 1) // 5
     least = gaps[exceptions]
     if median(gaps) <= UNEVEN or least < max(UNEVEN, STEADY * median(gaps)):
         return None
     step = median(row[slow].iteration_us for row in rows)
+    kind = "recorded step" if any(step.is_recorded for row in rows for step in row.values()) else "step"
     scale = min(1.0, figures.iteration_us / step) if step else 0.0  # recorded steps are slower than timed ones
     gain = estimate_gain(rows, own, slow, fast) * scale
     return Advice(
@@ -49,7 +52,7 @@ def find(figures: Figures) -> Advice | None:
             f"clock of its device with rank {fast}'s. {name_phase(rows, slow, fast)}"
         ),
         evidence=(
-            f"Own time per {name_step(rows)}, without waiting in collectives: "
+            f"Own time per {kind}, without waiting in collectives: "
             + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in own.items())
             + f"; (max - min) / mean is {median(gaps):.0%}, in four of five of {len(rows)} steps {least:.0%} or more.",
         ),
@@ -62,20 +65,15 @@ def find(figures: Figures) -> Advice | None:
     )
 
 
-def name_step(rows: list[dict[int, Step]]) -> str:
-    """Return what kind of steps these are: recorded ones are slower."""
-    return "recorded step" if any(step.interrupted_by for row in rows for step in row.values()) else "step"
-
-
 def estimate_gain(rows: list[dict[int, Step]], own: dict[int, float], slow: int, fast: int) -> float:
-    """Return the gain in such a step: late data can come in time, work can only be spread over the ranks."""
+    """Return the gain in one of these steps: late data could come in time, work can only be spread over the ranks."""
     if lies_in_data(rows, slow, fast):
         return min(own[slow] - own[fast], compare_data(rows, slow, fast))
     return own[slow] - mean(own.values())
 
 
 def find_late_data(figures: Figures) -> Advice | None:
-    """Return advice where the data tail of one rank keeps the others waiting, by timed steps without collectives."""
+    """Return advice where the data tail of one rank keeps the others waiting, from regular steps of all ranks."""
     rows = list_common_steps(figures.steps_by_rank)
     if len(rows) < FEWEST_STEPS or not any(step.collectives for step in figures.profile.steps):
         return None
@@ -103,22 +101,17 @@ def find_late_data(figures: Figures) -> Advice | None:
 
 
 def list_common_steps(steps: dict[int, list[Step]]) -> list[dict[int, Step]]:
-    """Return the steps that all ranks have, by rank."""
+    """Return the steps that all ranks have, each as a dictionary by rank; none for fewer than two ranks."""
     by_rank = {rank: {step.number: step for step in steps[rank]} for rank in steps}
     if len(by_rank) < 2:
         return []
-    numbers = set.intersection(*(set(found) for found in by_rank.values()))
-    return [{rank: found[number] for rank, found in by_rank.items()} for number in sorted(numbers)]
+    numbers = set.intersection(*(set(numbered) for numbered in by_rank.values()))
+    return [{rank: numbered[number] for rank, numbered in by_rank.items()} for number in sorted(numbers)]
 
 
 def own_us(step: Step) -> float:
     """Return the time of a step without the exposed time of its collectives."""
     return step.iteration_us - exposed_us(step.collectives)
-
-
-def compare_ranks(steps: dict[int, Step], slow: int, fast: int) -> float:
-    """Return how much longer one rank's own time was than another's in a step, as a share of the mean of all ranks."""
-    return (own_us(steps[slow]) - own_us(steps[fast])) / max(mean(map(own_us, steps.values())), 1e-3)
 
 
 def compare_data(rows: list[dict[int, Step]], slow: int, fast: int) -> float:

@@ -1,10 +1,10 @@
 """The host waits for the device in every step: `.item()`, `.cpu()`, `print(loss)`, `nonzero`.
 
 Until the value arrives the host queues no further work, and the device idles until it has queued some again. Waits
-inside of an optimizer, a gradient scaler or a loader are not counted: the script does not ask for them. Logging every
-tenth step stays below one call a step. A batch that is copied to the device from pageable memory waits as well; as
-nearly every script does that, it counts only where the device idles long enough meanwhile. A CPU has no queue to wait
-for: there it is a remark for accelerators, without a gain.
+inside of an optimizer, a gradient scaler or a loader are not counted: the script does not ask for them. Nor are lines
+that do not wait in nearly every step, such as logging every tenth step. A batch that is copied to the device from
+pageable memory waits as well; as nearly every script does that, it counts only where the device idles long enough
+meanwhile. A CPU has no queue to wait for: there the advice is a remark for accelerators, without a gain.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from viaduct.profiling.figures import EVERY_STEP, Figures, parse_shapes, show_names, show_time
-from viaduct.profiling.record import Advice, Operator
+from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.9
 COPIES = ("aten::copy_", "aten::_to_copy", "aten::to")
@@ -26,8 +26,8 @@ class Line:
     location: str
     calls: float = 0.0
     time_us: float = 0.0
-    names: list[str] = field(default_factory=list)
-    is_copy: bool = True  # of a batch, and nothing else
+    names: list[str] = field(default_factory=list)  # of the operators that wait
+    is_copy: bool = True  # it copies a batch to an accelerator, and waits for nothing else
 
 
 def find(figures: Figures) -> Advice | None:
@@ -64,36 +64,28 @@ def suggest(lines: list[Line]) -> str:
         "compute with tensors instead of branching on their values."
     )
     copies = "Copy batches from pinned memory: DataLoader(pin_memory=True) and batch.to(device, non_blocking=True)."
-    kinds = {line.is_copy for line in lines}
-    return " ".join([values] * (False in kinds) + [copies] * (True in kinds))
+    has_copies, has_values = any(line.is_copy for line in lines), not all(line.is_copy for line in lines)
+    return " ".join([values] * has_values + [copies] * has_copies)
 
 
 def collect_lines(figures: Figures) -> list[Line]:
     """Return the lines that synchronise in every step, most expensive first."""
     lines: dict[str, Line] = {}
     for row in figures.operators:
-        if row.synchronises and row.location not in figures.optimizer_locations and is_outside_loader(row):
+        if row.synchronises and row.phase != "data" and row.location not in figures.optimizer_locations:
             line = lines.setdefault(row.location, Line(row.location))
             line.calls = max(line.calls, row.calls)  # aten::item contains aten::_local_scalar_dense: one wait
             line.time_us = max(line.time_us, row.total_us)
             line.names.append(row.name)
-            line.is_copy = line.is_copy and figures.on_accelerator and is_batch_copy(row)
-    found = [line for line in lines.values() if line.calls >= EVERY_STEP]
-    found = [
-        line for line in found if not line.is_copy or figures.is_worth(estimate_gain(figures, line.time_us) or 0.0)
+            is_large = any(prod(shape) > 1 for shape in parse_shapes(row.shapes)[:1])  # more than a single value
+            line.is_copy = line.is_copy and figures.on_accelerator and row.name in COPIES and is_large
+    waiting = [
+        line
+        for line in lines.values()
+        if line.calls >= EVERY_STEP
+        and (not line.is_copy or figures.is_worth(estimate_gain(figures, line.time_us) or 0.0))
     ]
-    return sorted(found, key=lambda line: -line.time_us)
-
-
-def is_batch_copy(operator: Operator) -> bool:
-    """Return True for a copy of more than a single value."""
-    shapes = parse_shapes(operator.shapes)
-    return operator.name in COPIES and bool(shapes) and prod(shapes[0]) > 1
-
-
-def is_outside_loader(operator: Operator) -> bool:
-    """Return True unless the operator belongs to preparing the batch, whose values are on the host."""
-    return operator.phase != "data"
+    return sorted(waiting, key=lambda line: -line.time_us)
 
 
 def describe(line: Line) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from viaduct.profiling.figures import IDLE, Figures, show_time
-from viaduct.profiling.record import Advice, Kernel
+from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.6
 _ACTIVATION = re.compile(r"relu|threshold|clamp_min|silu|gelu|hardswish|sigmoid")
@@ -20,7 +20,8 @@ def find(figures: Figures) -> Advice | None:
     if figures.facts.device != "cuda":
         return None
     norms = sum(row.time_us for row in figures.kernels if row.kind == "normalisation")
-    activations = [row for row in figures.kernels if row.kind != "normalisation" and is_activation(row)]
+    others = [row for row in figures.kernels if row.kind != "normalisation"]
+    activations = [row for row in others if _ACTIVATION.search(f"{row.name} {row.operator}".lower())]
     time = sum(row.time_us for row in activations)
     if figures.share(norms) < IDLE or not figures.is_worth(time):
         return None
@@ -41,8 +42,3 @@ def find(figures: Figures) -> Advice | None:
         gain_basis="the measured time of the activations' own kernels, which vanish where they follow a normalisation",
         changes={"kernels": "auto"} if is_recipe else {},
     )
-
-
-def is_activation(kernel: Kernel) -> bool:
-    """Return True if the kernel applies an activation function."""
-    return bool(_ACTIVATION.search(f"{kernel.name} {kernel.operator}".lower()))

@@ -1,11 +1,11 @@
-"""Readers of profiles that exist already: one file a layout, and lying in this folder is registration.
+"""Readers of profiles that exist already: one file a layout; every module in this folder is loaded as a reader.
 
-    LAYOUT           what the layout is called in messages
-    AFTER            layouts that are tried before this one
-    recognise(path)  by names of files and folders alone
-    read(path)       a Profile; what is damaged is left out and said in its notes
+    LAYOUT           name of the layout in messages
+    AFTER            readers that are tried before this one
+    recognise(path)  True if the path has this layout, by names of files (a single JSON file is also opened)
+    read(path)       the Profile; damaged parts are left out, with a note
 
-`read_any` finds out which layout a path has.
+`read_any` uses the first reader that recognises a path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol, cast
 from viaduct.errors import BadData
 from viaduct.profiling.record import Profile
 
-SHOWN = 12  # names in a message
+MOST_SHOWN = 12  # names in a message
 
 
 class Reader(Protocol):
@@ -36,7 +36,7 @@ class Reader(Protocol):
 
 @cache
 def load_readers() -> tuple[Reader, ...]:
-    """Return the modules of this folder, each after those it names."""
+    """Return the modules of this folder, each after those in its AFTER."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
     readers = {name: cast("Reader", importlib.import_module(f"{__name__}.{name}")) for name in sorted(names)}
     order = TopologicalSorter({name: reader.AFTER for name, reader in readers.items()}).static_order()
@@ -44,7 +44,7 @@ def load_readers() -> tuple[Reader, ...]:
 
 
 def read_any(path: Path) -> Profile:
-    """Return the profile at a path, whatever tool wrote it; BadData says what was looked for and what is there."""
+    """Return the profile at a path, whatever tool wrote it; raise BadData with the known layouts if none fits."""
     if "\0" in str(path) or not path.exists():
         raise BadData(f"there is no {str(path)!r}.", "Give the folder that the profiler wrote.")
     for reader in load_readers():
@@ -63,5 +63,5 @@ def list_contents(path: Path) -> str:
     if not path.is_dir():
         return "it is a file of another kind"
     names = sorted(child.name + ("/" if child.is_dir() else "") for child in path.iterdir())
-    shown = ", ".join(names[:SHOWN]) or "nothing"
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
+    shown = ", ".join(names[:MOST_SHOWN]) or "nothing"
+    return shown if len(names) <= MOST_SHOWN else f"{shown} and {len(names) - MOST_SHOWN} more"

@@ -1,7 +1,7 @@
 """Traces of torch.profiler: one *.pt.trace.json(.gz), or a folder of tensorboard_trace_handler with several workers.
 
-A worker writes one file a cycle of its schedule. Steps come from all of them; operators, kernels and memory from the
-one with most steps. Everything was measured while the profiler was on.
+A worker, which is a rank, writes a file for each cycle of the profiler's schedule. Steps come from all files;
+operators, kernels and memory from the one with most steps. Everything was measured while the profiler was on.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from viaduct.errors import BadData
 from viaduct.profiling.collectives import DEVICE_KERNELS, list_collectives
 from viaduct.profiling.events import ON_DEVICE, ON_HOST, PYTHON, RUNTIMES, Span
 from viaduct.profiling.json_events import Event, EventFile
-from viaduct.profiling.memory_points import thin_points
-from viaduct.profiling.merge import merge_profiles, shift_profile
-from viaduct.profiling.operator_table import MODULE, Trace, list_kernels, list_operators
-from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step
+from viaduct.profiling.kernel_rows import list_kernels
+from viaduct.profiling.merge import UNIX_FROM_US, merge_profiles, shift_profile
+from viaduct.profiling.operator_rows import list_operators
+from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step, thin_points
 from viaduct.profiling.step_split import TABLE, split_steps
+from viaduct.profiling.trace_context import MODULE, Trace
 from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
 
 LAYOUT = "a trace of torch.profiler (*.pt.trace.json or .gz, also in a folder of several workers)"
-AFTER: tuple[str, ...] = ("own", "torch_npu", "msprof")
+AFTER: tuple[str, ...] = ("viaduct_folder", "torch_npu", "msprof")
 TRACE_NAME = re.compile(r"(?P<worker>.+?)(\.\d+)?(\.pt)?\.trace\.json(\.gz)?")
 JSON_NAME = re.compile(r".+\.json(\.gz)?")
-NETWORK_MODULE = "nn.Module: "
+NETWORK_MODULE = "nn.Module: "  # beginning of the Python events for modules
 FUNCTION = re.compile(r"(?P<file>[^()<>]+\.py)\((?P<line>\d+)\): (?P<name>\S+)")
+# Packages whose files torch.profiler names relative to the folder of installed packages.
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "PIL", "typing_extensions", "triton", "tqdm")
 BACKWARD_CALL = re.compile(r"torch/_tensor\.py\(\d+\): backward")
+# Arguments of events that are read here or in other modules, by the type that they must have.
 NUMBERS = ("correlation", "External id", "Sequence number", "Device Type", "In msg nelems")
 LISTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
-UNIX_FROM = 1e15  # microseconds: later than 2001, so that such a time is one since 1970
 DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # of c10; 20 is a backend that came as a plug-in
 
 
@@ -55,27 +57,23 @@ class Cycle:
 
     header: dict[str, Any]
     events: list[Event]
-    found: FoundSteps
+    found_steps: FoundSteps
     device: str
 
 
 def recognise(path: Path) -> bool:
     """Return True for a trace file and for a folder of such."""
     if path.is_file():
-        return JSON_NAME.fullmatch(path.name) is not None and holds_events(path)
+        return JSON_NAME.fullmatch(path.name) is not None and any(True for _ in EventFile(path, []))
     return bool(find_files(path))
 
 
-def holds_events(path: Path) -> bool:
-    return any(True for _ in EventFile(path, []))
-
-
 def find_files(folder: Path) -> list[Path]:
-    """Return the traces of a folder, or of its folders."""
+    """Return the traces in a folder; if it has none, in its folders, or where TensorBoard's plug-in has them."""
     for pattern in ("*", "*/*", "plugins/profile/*/*"):
-        found = [path for path in folder.glob(pattern) if TRACE_NAME.fullmatch(path.name) and path.is_file()]
-        if found:
-            return sorted(found)
+        traces = [path for path in folder.glob(pattern) if TRACE_NAME.fullmatch(path.name) and path.is_file()]
+        if traces:
+            return sorted(traces)
     return []
 
 
@@ -86,14 +84,14 @@ def read(path: Path) -> Profile:
     for file in files:
         match = TRACE_NAME.fullmatch(file.name)
         by_name[match["worker"] if match else file.name].append(file)
-    profiles = [read_worker(Worker(name, of_one), path) for name, of_one in by_name.items()]
+    profiles = [read_worker(Worker(name, worker_files), path) for name, worker_files in by_name.items()]
     if len(profiles) == 1:
         return profiles[0]
     return merge_profiles(number_ranks(profiles), list(by_name))
 
 
 def number_ranks(profiles: Sequence[Profile]) -> list[Profile]:
-    """Return the profiles with a rank each: that of their trace, or their index if those are not all different."""
+    """Return the profiles with the ranks that their traces name; with their positions if these do not all differ."""
     ranks = [profile.steps[0].rank if profile.steps else None for profile in profiles]
     if len(set(ranks)) == len(ranks) and None not in ranks:
         return list(profiles)
@@ -115,17 +113,17 @@ def set_rank(profile: Profile, rank: int, note: str) -> Profile:
 def read_worker(worker: Worker, path: Path) -> Profile:
     """Return the profile of one worker's files."""
     cycles = [read_cycle(file, worker.notes) for file in worker.files]
-    best = max(cycles, key=lambda cycle: (len(cycle.found.steps), len(cycle.events)))
+    best = max(cycles, key=lambda cycle: (len(cycle.found_steps.steps), len(cycle.events)))
     if not best.events:
         raise BadData(f"{worker.files[0]} holds no events of torch.profiler.", *worker.notes)
     if len(cycles) > 1:
         worker.notes.append(
             f"Operators and memory are those of one of {len(cycles)} trace files, the one with most steps."
         )
-    rank = find_rank(best.header)
-    steps = sorted((step for cycle in cycles for step in cycle.found.steps), key=lambda step: step.end_us)
+    rank = read_distributed(best.header, "rank", 0)
+    steps = sorted((step for cycle in cycles for step in cycle.found_steps.steps), key=lambda step: step.end_us)
     profile = build_profile(worker, best, [replace(step, rank=rank) for step in steps], rank)
-    facts = build_facts(path, worker, best, profile.steps, all(cycle.found.phases_measured for cycle in cycles))
+    facts = build_facts(path, worker, best, profile.steps, all(cycle.found_steps.phases_measured for cycle in cycles))
     zero = min((event["ts"] for cycle in cycles for event in cycle.events if event["ph"] == "X"), default=0.0)
     facts = replace(facts, zero_unix_us=find_unix_time(best.header, zero))
     return shift_profile(replace(profile, facts=facts), -zero)
@@ -139,9 +137,9 @@ def read_cycle(file: Path, notes: list[str]) -> Cycle:
 
 
 def keep_event(event: Event) -> Event | None:
-    """Return an event that is needed, else None.
+    """Return an event that is needed, with modules as annotations; None for others.
 
-    Of Python functions only modules, backward and the script's are needed.
+    Of Python functions only modules, `Tensor.backward` and the script's own are needed.
     """
     phase, category, name = event.get("ph"), event.get("cat"), event.setdefault("name", "")
     if "ts" not in event or not has_known_types(event["args"]):
@@ -163,7 +161,7 @@ def has_known_types(arguments: dict[str, Any]) -> bool:
 
 
 def find_location(name: str) -> str:
-    """Return the script's function of a Python event, as train.py:12 in main(); "" for libraries."""
+    """Return "train.py:12 in main()" for a function of the script, with its first line; "" for those of libraries."""
     match = FUNCTION.fullmatch(name)
     if match is None or "site-packages" in name or "dist-packages" in name:
         return ""
@@ -176,25 +174,23 @@ def find_location(name: str) -> str:
 
 
 def find_launches(events: Iterable[Event]) -> list[Launch]:
-    """Return the kernels with the time of the call that launched them."""
+    """Return the kernels with the time of the call that launched them; the two have the same correlation."""
     calls: dict[Any, float] = {}
     kernels = []
     for event in events:
-        arguments = event.get("args")
-        correlation = arguments.get("correlation") if isinstance(arguments, dict) else None
-        if correlation is None:
-            continue
-        if event.get("cat") in RUNTIMES:
+        correlation = event["args"].get("correlation")
+        if correlation is not None and event.get("cat") in RUNTIMES:
             calls[correlation] = event["ts"]
-        elif event.get("cat") in ON_DEVICE:
+        elif correlation is not None and event.get("cat") in ON_DEVICE:
             kernels.append((correlation, event["ts"], event["ts"] + event["dur"]))
     return [Launch(calls[key], start, end) for key, start, end in kernels if key in calls]
 
 
-def find_rank(header: dict[str, Any]) -> int:
+def read_distributed(header: dict[str, Any], name: str, least: int) -> int:
+    """Return a number of "distributedInfo" in a trace's header: rank or world_size; `least` where it has none."""
     information = header.get("distributedInfo")
-    rank = information.get("rank") if isinstance(information, dict) else None
-    return rank if isinstance(rank, int) and rank >= 0 else 0
+    number = information.get(name) if isinstance(information, dict) else None
+    return number if isinstance(number, int) and number >= least else least
 
 
 def find_unix_time(header: dict[str, Any], zero: float) -> float | None:
@@ -202,22 +198,22 @@ def find_unix_time(header: dict[str, Any], zero: float) -> float | None:
     base = header.get("baseTimeNanoseconds")
     if isinstance(base, int) and base > 0:
         return base / 1000 + zero
-    return zero if zero > UNIX_FROM else None
+    return zero if zero > UNIX_FROM_US else None
 
 
 def build_profile(worker: Worker, cycle: Cycle, steps: list[Step], rank: int) -> Profile:
     """Return steps, operators, kernels and memory of a worker."""
-    facts = Facts("", "kineto")
+    facts = Facts("", "kineto")  # build_facts comes later, when all notes are known
     memory = read_memory(cycle.events, cycle.device, rank)
-    if not cycle.found.windows:
+    if not cycle.found_steps.windows:
         first = min(event["ts"] for event in cycle.events)
         last = max(event["ts"] + event.get("dur", 0.0) for event in cycle.events)
         worker.notes.append("Figures of operators are those of the whole trace, not of one step.")
         windows, thread = [(first, last + 1)], None
     else:
-        windows, thread = cycle.found.windows, cycle.found.main_thread
+        windows, thread = cycle.found_steps.windows, cycle.found_steps.main_thread
     trace = Trace.read(cycle.events, windows, thread, cycle.device)
-    trace.lines.update({id(e): find_location(e.name) for e in trace.events if e.category == PYTHON})
+    trace.lines.update({id(event): find_location(event.name) for event in trace.events if event.category == PYTHON})
     if any(trace.lines.values()):
         worker.notes.append("Lines of operators are those at which their function begins: the trace has no others.")
     collectives = list_collectives(trace)
@@ -237,8 +233,8 @@ def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryP
     """Return the allocator's memory over time, of the device that the trace is about."""
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
     for event in events:
-        facts = event.get("args")
-        if event["ph"] != "i" or not isinstance(facts, dict):
+        facts = event["args"]
+        if event["ph"] != "i":
             continue
         allocated, reserved = facts.get("Total Allocated"), facts.get("Total Reserved")
         if isinstance(allocated, int) and allocated >= 0:
@@ -250,18 +246,16 @@ def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryP
 
 def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step], measured: bool) -> Facts:
     regular = [step.iteration_us for step in steps if step.previous_end_us is not None]
-    information = cycle.header.get("distributedInfo")
-    world = information.get("world_size") if isinstance(information, dict) else None
     return Facts(
         str(path),
         "kineto",
         device=cycle.device,
         description=describe_device(cycle.header),
-        ranks=world if isinstance(world, int) and world > 0 else 1,
+        ranks=read_distributed(cycle.header, "world_size", 1),
         recorded_steps=len(steps),
         recorded_step_us=median(regular) if regular else None,
-        phases_found_by=tuple(cycle.found.sentences),
-        notes=tuple(dict.fromkeys([*worker.notes, *cycle.found.notes, *describe_missing(cycle)])),
+        phases_found_by=tuple(cycle.found_steps.sentences),
+        notes=tuple(dict.fromkeys([*worker.notes, *cycle.found_steps.notes, *describe_missing(cycle)])),
         phases_measured=measured,
     )
 
@@ -270,7 +264,7 @@ def describe_missing(cycle: Cycle) -> list[str]:
     """Return what the trace lacks, with the option of torch.profiler that records it."""
     operators = [event for event in cycle.events if event.get("cat") == "cpu_op"]
     notes = []
-    if operators and not any("Input Dims" in (event.get("args") or {}) for event in operators):
+    if operators and not any("Input Dims" in event["args"] for event in operators):
         notes.append("The trace has no shapes (record_shapes=True): work and layouts are not known.")
     if not any(event["ph"] == "i" for event in cycle.events):
         notes.append("The trace has no memory (profile_memory=True).")
@@ -278,8 +272,7 @@ def describe_missing(cycle: Cycle) -> list[str]:
 
 
 def describe_device(header: dict[str, Any]) -> str:
-    devices = header.get("deviceProperties")
-    names = (
-        [str(each.get("name", "")) for each in devices if isinstance(each, dict)] if isinstance(devices, list) else []
-    )
-    return next((name for name in names if name), "")
+    """Return the name of the first GPU in a trace's header; "" without one."""
+    properties = header.get("deviceProperties")
+    devices = [device for device in properties if isinstance(device, dict)] if isinstance(properties, list) else []
+    return next((str(device["name"]) for device in devices if device.get("name")), "")

@@ -8,14 +8,15 @@
 
 Other CSV files become tables of the report, except those in NO_TABLES.
 
-Rank is the device: msprof knows no other. Iteration ID counts executions of a graph, not steps of the script.
+The number of the device stands as the rank, which msprof does not know. Iteration ID counts executions of a graph, not
+steps of the script.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from viaduct.profiling.ascend_tables import (
 )
 from viaduct.profiling.csv_files import CsvRow, read_rows, read_table
 from viaduct.profiling.json_events import EventFile
-from viaduct.profiling.merge import merge_profiles, shift_profile
+from viaduct.profiling.merge import merge_profiles, start_read_times_at_zero
 from viaduct.profiling.record import Collective, Facts, Profile, Sample, Step
 from viaduct.profiling.step_split import TABLE, split_steps
 from viaduct.profiling.trace_steps import add_collectives
@@ -38,9 +39,10 @@ from viaduct.profiling.trace_steps import add_collectives
 LAYOUT = (
     "output of msprof (PROF_*/mindstudio_profiler_output, or device_*/summary: step_trace_*.csv, op_summary_*.csv …)"
 )
-AFTER: tuple[str, ...] = ("own", "torch_npu")
+AFTER: tuple[str, ...] = ("viaduct_folder", "torch_npu")
 OUTPUTS = ("mindstudio_profiler_output", "summary", "timeline")
 FILE = re.compile(r"(?P<kind>[a-z][a-z_0-9]*?)(_slice_\d+)?(_\d+)*\.(?P<ending>csv|json)")
+MAIN_KINDS = ("op_summary", "step_trace", "op_statistic")  # files by which the layout is recognised
 NO_TABLES = ("step_trace", "op_summary", "memory_record", "operator_memory", "task_time", "fusion_op")
 SAMPLED = ("nic", "roce")
 SLICE = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh) (\d+)")
@@ -49,37 +51,28 @@ Files = dict[str, list[Path]]  # kind -> files
 
 def recognise(path: Path) -> bool:
     """Return True for a PROF folder, its output folder, and a folder of several PROF folders."""
-    return path.is_dir() and any("step_trace" in files or "op_summary" in files or "op_statistic" in files
-                                 for files in find_outputs(path).values())  # fmt: skip
+    return path.is_dir() and any(not files.keys().isdisjoint(MAIN_KINDS) for files in find_outputs(path).values())
 
 
 def find_outputs(path: Path) -> dict[Path, Files]:
     """Return the files of each PROF folder, by kind."""
     homes = [path] if path.name.startswith("PROF_") else sorted(path.glob("PROF_*")) or [path]
-    found = {}
+    by_home = {}
     for home in homes:
         folders = [home] if home.name in OUTPUTS else []
         folders += [home / OUTPUTS[0], *sorted(home.glob("device_*/summary")), *sorted(home.glob("device_*/timeline"))]
         folders += [home / name for name in OUTPUTS[1:]]
         files: Files = defaultdict(list)
-        for folder in folders if not has_csv_files(home) else [home]:
+        has_files_itself = any(any(home.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)  # as after copying them away
+        for folder in [home] if has_files_itself else folders:
             for file in sorted(folder.glob("*.*")):
                 match = FILE.fullmatch(file.name)
                 if match and file.is_file():
                     key = match["kind"] if match["ending"] == "csv" else f"{match['kind']}.json"
                     files[key].append(file)
         if files:
-            found[home] = dict(files)
-    return found
-
-
-def has_csv_files(folder: Path) -> bool:
-    """Return True if the CSV files lie in the folder itself, as after copying them away."""
-    return (
-        any(folder.glob("op_summary_*.csv"))
-        or any(folder.glob("step_trace_*.csv"))
-        or any(folder.glob("op_statistic_*.csv"))
-    )
+            by_home[home] = dict(files)
+    return by_home
 
 
 def read(path: Path) -> Profile:
@@ -89,15 +82,15 @@ def read(path: Path) -> Profile:
     for home, files in find_outputs(path).items():
         for profile in read_home(path, files):
             rank = profile.steps[0].rank if profile.steps else find_device(files)
-            if rank in profiles:
+            if rank in profiles:  # an older recording, in a folder with an earlier name
                 notes.append(f"{home.name} holds device {rank} once more; the last by name was read.")
             profiles[rank] = profile
     if not profiles:
         raise BadData(f"{str(path)!r} holds files of msprof, but none of them has steps or operators.")
-    ordered = [profiles[rank] for rank in sorted(profiles)]
-    merged = (
-        ordered[0] if len(ordered) == 1 else merge_profiles(ordered, [f"device {rank}" for rank in sorted(profiles)])
-    )
+    ranks = sorted(profiles)
+    merged = profiles[ranks[0]]
+    if len(ranks) > 1:
+        merged = merge_profiles([profiles[rank] for rank in ranks], [f"device {rank}" for rank in ranks])
     return replace(merged, facts=replace(merged.facts, notes=(*merged.facts.notes, *notes)))
 
 
@@ -141,7 +134,7 @@ def read_steps(source: Source) -> dict[int, list[Step]]:
             device = row.number("Device_id", "Device ID")
             number = find_device({"": [file]}) if device is None else int(device)
             rows[number, row.text("Model ID")].append(row)
-    steps = choose_model({key: list_steps(of_one, key[0], source) for key, of_one in rows.items()}, source)
+    steps = choose_model({key: list_steps(group, key[0], source) for key, group in rows.items()}, source)
     if steps:
         source.sentences.append("FP start, BP end and iteration end are those of msprof's step_trace.")
     else:
@@ -155,39 +148,42 @@ def read_steps(source: Source) -> dict[int, list[Step]]:
 
 def choose_model(by_model: dict[tuple[int, str], list[Step]], source: Source) -> dict[int, list[Step]]:
     """Return the steps of the graph that took most time on each device; a note names the other graphs."""
-    chosen: dict[int, list[Step]] = {}
-    models: dict[int, list[tuple[float, str, list[Step]]]] = defaultdict(list)
+    times: dict[int, dict[str, float]] = defaultdict(dict)
     for (device, model), steps in by_model.items():
         if steps:
-            models[device].append((sum(step.iteration_us for step in steps), model, steps))
-    for device, found in models.items():
-        found.sort(key=lambda entry: -entry[0])
-        chosen[device] = found[0][2]
-        if len(found) > 1:
-            others = ", ".join(model for _, model, _ in found[1:])
+            times[device][model] = sum(step.iteration_us for step in steps)
+    chosen: dict[int, list[Step]] = {}
+    for device, by_time in times.items():
+        longest, *others = sorted(by_time, key=lambda model: -by_time[model])
+        chosen[device] = by_model[device, longest]
+        if others:
+            names = ", ".join(others)
             source.notes.append(
-                f"Device {device} ran several graphs; the steps are those of model {found[0][1]}, not of {others}."
+                f"Device {device} ran several graphs; the steps are those of model {longest}, not of {names}."
             )
     return chosen
 
 
 def list_steps(rows: Sequence[CsvRow], device: int, source: Source) -> list[Step]:
     """Return the steps of one device and graph."""
-    found: list[Step] = []
+    steps: list[Step] = []
     damaged = 0
     for row in sorted(rows, key=lambda row: row.number("Iteration ID") or 0):
-        step = make_step(row, device, found[-1] if found else None, source)
+        step = make_step(row, device, steps[-1] if steps else None, source)
         if step is None:
             damaged += 1
         else:
-            found.append(step)
+            steps.append(step)
     if damaged:
         source.notes.append(f"step_trace: {damaged:,} iterations of device {device} have no end and were left out.")
-    return found
+    return steps
 
 
 def make_step(row: CsvRow, device: int, before: Step | None, source: Source) -> Step | None:
-    """Return one step; where FP start or BP end is N/A, the whole iteration stands as forward + backward."""
+    """Return one step; None if its end or its length is not known.
+
+    Where FP start or BP end is N/A, the whole iteration stands as forward + backward.
+    """
     number, end, duration = row.number("Iteration ID"), row.time_us("Iteration End"), row.time_us("Iteration Time")
     if number is None or end is None:
         return None
@@ -215,7 +211,7 @@ def make_step(row: CsvRow, device: int, before: Step | None, source: Source) -> 
 
 def read_timeline(source: Source) -> dict[int, list[Step]]:
     """Return the steps that step_trace_*.json or the process "Step Trace" of msprof_*.json draw."""
-    found: dict[int, list[Step]] = {}
+    by_device: dict[int, list[Step]] = {}
     for kind in ("step_trace.json", "msprof.json"):
         for file in source.files.get(kind, []):
             slices: dict[int, dict[str, tuple[float, float]]] = defaultdict(dict)
@@ -223,16 +219,16 @@ def read_timeline(source: Source) -> dict[int, list[Step]]:
                 match = SLICE.fullmatch(str(event.get("name", "")))
                 if match and event.get("ph") == "X" and "ts" in event and "dur" in event:
                     slices[int(match[2])].setdefault(match[1], (event["ts"], event["ts"] + event["dur"]))
-            steps = draw_steps(slices, find_device({"": [file]}))
+            steps = make_steps(slices, find_device({"": [file]}))
             if steps:
-                found[steps[0].rank] = steps
-        if found:
+                by_device[steps[0].rank] = steps
+        if by_device:
             source.sentences.append(f"The time points are those of the slices in {kind.replace('.', '_*.')}.")
             break
-    return found
+    return by_device
 
 
-def draw_steps(slices: dict[int, dict[str, tuple[float, float]]], device: int) -> list[Step]:
+def make_steps(slices: dict[int, dict[str, tuple[float, float]]], device: int) -> list[Step]:
     """Return steps from the slices FP_BP Time N and Iteration N."""
     steps: list[Step] = []
     for number, parts in sorted(slices.items()):
@@ -260,6 +256,7 @@ def read_tasks(source: Source, devices: Sequence[int]) -> dict[int, TaskTable]:
 
 
 def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTable) -> Profile:
+    """Return the profile of one device."""
     count = len(steps) or len(tasks.steps) or 1
     notes = list(source.notes)
     if not steps and not tasks.steps:
@@ -268,11 +265,8 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
         steps = place_collectives(steps, tasks)
     kernels = tasks.list_kernels(count, device)
     if not kernels:
-        kernels = [
-            each
-            for file in source.files.get("op_statistic", [])
-            for each in read_statistics(file, count, device, notes, device)
-        ]
+        for file in source.files.get("op_statistic", []):
+            kernels += read_statistics(file, count, device, notes, device)
     memory = [
         point for file in source.files.get("memory_record", []) for point in read_memory_record(file, device, notes)
     ]
@@ -282,46 +276,32 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
         notes.append(
             "Operators have the time of the device alone: their time on the host is not in these files and stands as 0."
         )
+    phases = "Iteration ID counts executions of a graph; a loop on the device counts as one."
+    if not source.phases_measured:
+        phases = "FP start or BP end is N/A in the step trace: the whole iteration stands as forward + backward."
     facts = Facts(
         str(source.path),
         "msprof",
         device="npu",
         timed_steps=len(steps),
         recorded_steps=count if tasks.rows else 0,
-        phases_found_by=(*source.sentences, *describe_phases(source, steps)),
+        phases_found_by=(*source.sentences, *([phases] if steps else [])),
         phases_measured=source.phases_measured,
     )
     tables, samples = read_tables(source, notes), read_samples(source, notes)
     if steps and tasks.computing:
-        tables[TABLE] = split_steps(steps, tasks.computing, [each for step in steps for each in step.collectives])
+        tables[TABLE] = split_steps(steps, tasks.computing, [row for step in steps for row in step.collectives])
     facts = replace(facts, notes=tuple(dict.fromkeys(notes)))
     profile = Profile(facts, steps, tasks.list_nodes(count, device), kernels, memory, owners, samples, tables=tables)
-    return set_zero(profile)
+    return start_read_times_at_zero(profile)
 
 
 def place_collectives(steps: list[Step], tasks: TaskTable) -> list[Step]:
     """Return the steps with exposed times; the collectives of op_summary where the step trace has none."""
     if any(step.collectives for step in steps):
-        own = [each for step in steps for each in step.collectives]
-        return add_collectives([replace(step, collectives=()) for step in steps], own, tasks.computing or None)
+        collectives = [row for step in steps for row in step.collectives]
+        return add_collectives([replace(step, collectives=()) for step in steps], collectives, tasks.computing or None)
     return add_collectives(steps, tasks.collectives, tasks.computing or None)
-
-
-def describe_phases(source: Source, steps: Sequence[Step]) -> list[str]:
-    if not steps:
-        return []
-    if not source.phases_measured:
-        return ["FP start or BP end is N/A in the step trace: the whole iteration stands as forward + backward."]
-    return ["Iteration ID counts executions of a graph; a loop on the device counts as one."]
-
-
-def set_zero(profile: Profile) -> Profile:
-    """Return the profile on a clock that begins with its first event."""
-    times = [step.forward_start_us if step.previous_end_us is None else step.previous_end_us for step in profile.steps]
-    times += [point.time_us for point in profile.memory] + [sample.time_us for sample in profile.samples]
-    zero = min(times, default=0.0)
-    unix = zero if zero > 1e15 else None  # newer releases write the time since 1970
-    return shift_profile(replace(profile, facts=replace(profile.facts, zero_unix_us=unix)), -zero)
 
 
 def read_tables(source: Source, notes: list[str]) -> dict[str, Any]:
@@ -338,20 +318,13 @@ def read_tables(source: Source, notes: list[str]) -> dict[str, Any]:
 
 
 def read_samples(source: Source, notes: list[str]) -> list[Sample]:
-    """Return the figures with a time: those of the network."""
+    """Return the rates and percentages of the network's files as samples, in order of time."""
     samples = []
     for kind in SAMPLED:
-        for file in source.files.get(kind, []):
-            samples += list_samples(read_rows(file, notes), kind)
+        for row in (row for file in source.files.get(kind, []) for row in read_rows(file, notes)):
+            time = row.time_us("Timestamp")
+            figures = {f"{kind} {name}": row.number(name) for name in row.columns if "/s" in name or "%" in name}
+            known = {name: value for name, value in figures.items() if value is not None}
+            if time is not None and known:
+                samples.append(Sample(time, known))
     return sorted(samples, key=lambda sample: sample.time_us)
-
-
-def list_samples(rows: Iterable[CsvRow], kind: str) -> list[Sample]:
-    found = []
-    for row in rows:
-        time = row.time_us("Timestamp")
-        figures = {f"{kind} {name}": row.number(name) for name in row.columns if "/s" in name or "%" in name}
-        known = {name: value for name, value in figures.items() if value is not None}
-        if time is not None and known:
-            found.append(Sample(time, known))
-    return found

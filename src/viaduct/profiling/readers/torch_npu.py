@@ -1,10 +1,10 @@
 """Output of torch_npu's profiler: {worker}_{time}_ascend_pt/ASCEND_PROFILER_OUTPUT, of one rank or several.
 
 trace_view.json        steps with their phases, as in a trace of torch.profiler
-step_trace_time.csv    computing, communication and free time of each step: the iteration where the trace has no steps
+step_trace_time.csv    computing, communication and free time of each step: its length if the trace has no steps
 kernel_details.csv     kernels by type and collectives; op_statistic.csv where it is missing
 operator_details.csv   operators of PyTorch with their time on host and device
-memory_record.csv      memory over time; operator_memory.csv: who held it at the peak
+memory_record.csv      memory over time; operator_memory.csv: the operators that allocated what the peak holds
 communication.json     collectives with their size; api_statistic.csv and others: tables of the report
 """
 
@@ -31,14 +31,14 @@ from viaduct.profiling.ascend_tables import (
 )
 from viaduct.profiling.csv_files import CsvRow, read_rows, read_table
 from viaduct.profiling.json_events import Event, EventFile, to_number
-from viaduct.profiling.merge import merge_profiles, shift_profile
-from viaduct.profiling.record import Collective, Facts, Kernel, Operator, Phase, Profile, Step
+from viaduct.profiling.merge import merge_profiles, start_read_times_at_zero
+from viaduct.profiling.record import Collective, Facts, Operator, Phase, Profile, Step
 from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
 
 LAYOUT = (
     "output of torch_npu's profiler (*_ascend_pt/ASCEND_PROFILER_OUTPUT: step_trace_time.csv, kernel_details.csv …)"
 )
-AFTER: tuple[str, ...] = ("own",)
+AFTER: tuple[str, ...] = ("viaduct_folder",)
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 FILES = ("step_trace_time.csv", "kernel_details.csv", "operator_details.csv", "op_statistic.csv", "trace_view.json")
 TABLES = ("step_trace_time", "op_statistic", "api_statistic", "npu_module_mem", "l2_cache", "data_preprocess")
@@ -46,7 +46,7 @@ DEVICE_PROCESS = "Ascend Hardware"
 FRAME = re.compile(r"(?P<file>[^\s;()]+\.py)\((?P<line>\d+)\)")
 LIBRARIES = ("site-packages", "dist-packages", "torch/", "torch_npu/", "<frozen")
 MAX_JSON_BYTES = 256 << 20
-HOST = ("cpu_op", "user_annotation", "fwdbwd")  # categories of events
+HOST = ("cpu_op", "user_annotation", "fwdbwd")  # categories of the host's events in trace_view.json
 
 
 def recognise(path: Path) -> bool:
@@ -77,7 +77,7 @@ def read(path: Path) -> Profile:
 
 
 def find_rank(output: Path) -> int | None:
-    """Return the rank that profiler_info_N.json names, in its name or in itself."""
+    """Return the rank in the name of profiler_info_N.json, or in its content; None where neither has it."""
     for file in sorted(output.parent.glob("profiler_info*.json")):
         match = re.fullmatch(r"profiler_info_(\d+)\.json", file.name)
         rank = int(match[1]) if match else read_json(file, []).get("rank_id")
@@ -108,6 +108,7 @@ class Source:
     notes: list[str] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
     phases_measured: bool = True
+    begins_known: bool = True  # False: steps have a length only, and are drawn one after the other from 0 on
 
     def find(self, name: str) -> Path | None:
         """Return a file of the folder if it is there."""
@@ -126,17 +127,25 @@ def read_rank(output: Path, rank: int, path: Path) -> Profile:
     collectives = read_communication(source) or tasks.collectives
     steps = add_collectives(steps, collectives, tasks.computing or None)
     record, owners = source.find("memory_record.csv"), source.find("operator_memory.csv")
+    statistics = source.find("op_statistic.csv")
     memory = read_memory_record(record, rank, source.notes) if record else []
+    kernels = tasks.list_kernels(count, rank)
+    if not kernels and statistics:
+        kernels = read_statistics(statistics, count, rank, source.notes)
     profile = Profile(
         build_facts(source, path, steps),
         steps,
         read_operators(source, count),
-        tasks.list_kernels(count, rank) or read_type_sums(source, count),
+        kernels,
         memory,
         read_memory_owners(owners, rank, find_peak(memory), source.notes) if owners and memory else [],
         tables=read_tables(source),
     )
-    return set_zero(replace(profile, facts=replace(profile.facts, notes=tuple(dict.fromkeys(source.notes)))))
+    profile = replace(profile, facts=replace(profile.facts, notes=tuple(dict.fromkeys(source.notes))))
+    if source.begins_known:
+        return start_read_times_at_zero(profile)
+    zero = min((point.time_us for point in memory), default=0.0)  # the steps begin at 0 already
+    return replace(profile, memory=[replace(point, time_us=point.time_us - zero) for point in memory])
 
 
 def refuse_database(source: Source) -> None:
@@ -160,16 +169,16 @@ def refuse_database(source: Source) -> None:
 
 def read_steps(source: Source) -> list[Step]:
     """Return the steps of the trace; else those of step_trace_time.csv, which knows no phases."""
-    found = read_trace(source)
-    if found.steps:
-        source.sentences += found.sentences
-        source.notes += found.notes
-        source.phases_measured = found.phases_measured
-        return found.steps
+    trace_steps = read_trace(source)
+    if trace_steps.steps:
+        source.sentences += trace_steps.sentences
+        source.notes += trace_steps.notes
+        source.phases_measured = trace_steps.phases_measured
+        return trace_steps.steps
     file = source.find("step_trace_time.csv")
     steps = list_timed_steps(read_rows(file, source.notes), source) if file else []
     if steps:
-        source.phases_measured = False
+        source.phases_measured = source.begins_known = False
         source.sentences += [
             "The iteration is computing + communication that is not overlapped + free time of step_trace_time.csv.",
             "Start of the forward pass and end of the backward pass are not in these files: the whole iteration stands "
@@ -198,7 +207,7 @@ def list_timed_steps(rows: Iterable[CsvRow], source: Source) -> list[Step]:
 
 
 def find_duration(row: CsvRow) -> float | None:
-    """Return the time of a step: the sum of its three parts, else its stage and bubble."""
+    """Return the time of a step: the sum of its three parts, else of a pipeline's stage and bubble."""
     parts = [row.time_us("Computing"), row.time_us("Communication(Not Overlapped)"), row.time_us("Free")]
     if None not in parts:
         return sum(part for part in parts if part is not None)
@@ -227,7 +236,10 @@ def is_needed(event: Event) -> bool:
 
 
 def find_launches(events: list[Event]) -> list[Launch]:
-    """Return the kernels with the time of the operator that launched them, tied by the flow async_npu."""
+    """Return the kernels with the time of the operator that launched them, found by the flows named async_npu.
+
+    A flow starts (ph "s") at the operator and ends, with the same id, at the start of the kernel on its thread.
+    """
     names = {event.get("pid"): (event.get("args") or {}).get("name") for event in events if event.get("ph") == "M"}
     starts: dict[Any, float] = {}
     ends: dict[tuple[Any, Any, float], Any] = {}
@@ -257,11 +269,6 @@ def read_tasks(source: Source) -> TaskTable:
     return tasks
 
 
-def read_type_sums(source: Source, steps: int) -> list[Kernel]:
-    file = source.find("op_statistic.csv")
-    return read_statistics(file, steps, source.rank, source.notes) if file else []
-
-
 @dataclass
 class OperatorSum(Sum):
     """Calls and times of one operator and signature."""
@@ -275,14 +282,14 @@ def read_operators(source: Source, steps: int) -> list[Operator]:
     file = source.find("operator_details.csv")
     sums: dict[tuple[str, str, str], OperatorSum] = defaultdict(OperatorSum)
     for row in read_rows(file, source.notes) if file else ():
-        total, own = row.time_us("Host Total Duration"), row.time_us("Host Self Duration")
-        if total is None or own is None:
+        total, self_us = row.time_us("Host Total Duration"), row.time_us("Host Self Duration")
+        if total is None or self_us is None:
             continue
         entry = sums[row.text("Name"), row.text("Input Shapes"), find_location(row.text("Call Stack"))]
         entry.add_call(total)
-        entry.self_us += own
+        entry.self_us += self_us
         entry.device_us += row.time_us("Device Self Duration") or 0.0
-    found = [
+    operators = [
         Operator(
             name,
             entry.calls / steps,
@@ -296,7 +303,7 @@ def read_operators(source: Source, steps: int) -> list[Operator]:
         )
         for (name, shapes, location), entry in sums.items()
     ]
-    return sorted(found, key=lambda operator: -(operator.device_us or 0.0) - operator.self_us)
+    return sorted(operators, key=lambda operator: -(operator.device_us or 0.0) - operator.self_us)
 
 
 def find_location(stack: str) -> str:
@@ -319,18 +326,18 @@ def find_phase(name: str) -> Phase:
 def read_communication(source: Source) -> list[Collective]:
     """Return the collectives of communication.json, which knows their size."""
     file = source.find("communication.json")
-    found = []
+    collectives = []
     for groups in (read_json(file, source.notes) if file else {}).values():
         operations = groups.get("collective") if isinstance(groups, dict) else None
         for name, facts in operations.items() if isinstance(operations, dict) else ():
             collective = make_collective(str(name), facts if isinstance(facts, dict) else {})
             if collective is not None:
-                found.append(collective)
-    return found
+                collectives.append(collective)
+    return collectives
 
 
 def make_collective(name: str, facts: dict[str, Any]) -> Collective | None:
-    """Return one operation; None for the sum over all, which has no start."""
+    """Return one operation; None for the sum over all operations, and for one without times."""
     times = facts.get("Communication Time Info")
     if not isinstance(times, dict) or name.startswith("Total"):
         return None
@@ -341,7 +348,7 @@ def make_collective(name: str, facts: dict[str, Any]) -> Collective | None:
 
 
 def find_size(facts: dict[str, Any]) -> int | None:
-    """Return the bytes that went over the links of any kind."""
+    """Return the bytes of an operation, over links of all kinds; None where none is known."""
     links = facts.get("Communication Bandwidth Info")
     entries = [link for link in links.values() if isinstance(link, dict)] if isinstance(links, dict) else []
     known = [size for link in entries if (size := to_number(link.get("Transit Size(MB)")))]
@@ -384,16 +391,3 @@ def read_versions(source: Source) -> dict[str, str]:
             if isinstance(record.get(name), str) and record[name]:
                 versions[name.removesuffix("_version")] = record[name]
     return versions
-
-
-def set_zero(profile: Profile) -> Profile:
-    """Return the profile on a clock that begins with its first event."""
-    if any("drawn one after the other" in sentence for sentence in profile.facts.phases_found_by):
-        zero = min((point.time_us for point in profile.memory), default=0.0)
-        memory = [replace(point, time_us=point.time_us - zero) for point in profile.memory]
-        return replace(profile, memory=memory)
-    times = [step.forward_start_us if step.previous_end_us is None else step.previous_end_us for step in profile.steps]
-    times += [point.time_us for point in profile.memory]
-    zero = min(times, default=0.0)
-    unix = zero if zero > 1e15 else None
-    return shift_profile(replace(profile, facts=replace(profile.facts, zero_unix_us=unix)), -zero)

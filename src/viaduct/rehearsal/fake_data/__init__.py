@@ -1,5 +1,12 @@
 """Synthetic data for missing datasets, where a script declares their shapes (`--fake-data`).
 
-`tf_files.py` stands in for missing TFRecord files, `torchvision_sets.py` for torchvision's data sets whose images
-have a known size. Nothing else is guessed: a folder that a script reads by itself stays missing, and is told so.
+`tf_files.py` replaces missing TFRecord files, `keras_sets.py` and `torchvision_sets.py` datasets whose images have a
+known size. Nothing else is guessed: other missing data stays missing.
 """
+
+import sys
+
+
+def print_note(text: str) -> None:
+    """Print a note on stderr."""
+    print(f"viaduct rehearse: {text}", file=sys.stderr, flush=True)

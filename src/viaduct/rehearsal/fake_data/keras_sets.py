@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from viaduct.rehearsal.fake_data import print_note
 
 LENGTHS = (6000, 1000)  # for training and for the test
 # name -> the shape of an image, the shape of a label, the number of classes
@@ -39,15 +40,14 @@ def wrap_load_data(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
         except Exception as error:  # Keras raises no other class where a download fails
             if "URL fetch failure" not in str(error):
                 raise
-            text = f"keras.datasets.{name} cannot be downloaded; {LENGTHS[0]} images are made up."
-            print(f"viaduct rehearse: {text}", file=sys.stderr, flush=True)
+            print_note(f"keras.datasets.{name} cannot be downloaded; {LENGTHS[0]} images are made up.")
             return make_set(name, LENGTHS[0], 0), make_set(name, LENGTHS[1], 1)
 
     return load_data
 
 
 def make_set(name: str, length: int, seed: int) -> Arrays:
-    """Return random images and labels of a dataset."""
+    """Return random images and labels with the shapes of a dataset."""
     image, label, classes = KNOWN[name]
     random = np.random.RandomState(seed)
     images = random.randint(0, 256, (length, *image)).astype(np.uint8)

@@ -33,18 +33,18 @@ class Declared:
 
 
 def write_records(path: Path, features: Mapping[str, Declared], count: int) -> None:
-    """Write so many synthetic records."""
+    """Write a TFRecord file; its name is the seed of its contents."""
     random = np.random.default_rng(zlib.crc32(path.name.encode()))
     path.parent.mkdir(parents=True, exist_ok=True)
     with RecordWriter(path) as writer:
         for _ in range(count):
             writer.write(
-                encode_example({name: value_of(name, declared, random) for name, declared in features.items()})
+                encode_example({name: make_value(name, declared, random) for name, declared in features.items()})
             )
 
 
-def value_of(name: str, declared: Declared, random: np.random.Generator) -> Encodable:
-    """Return a value for a declared feature."""
+def make_value(name: str, declared: Declared, random: np.random.Generator) -> Encodable:
+    """Return the values of one feature in one record."""
     makers: dict[str, Callable[[], Any]] = {
         "int64": lambda: SIDE if name.rpartition("/")[2] in SIZES else 1,
         "float": lambda: float(random.random()),
@@ -64,7 +64,7 @@ def make_bytes(name: str, declared: Declared, random: np.random.Generator) -> by
 
 
 def make_jpeg(random: np.random.Generator) -> bytes:
-    """Return a small random image as JPEG."""
+    """Return an encoded image of 64 coloured squares."""
     import simplejpeg
 
     coarse = random.integers(0, 256, (8, 8, 3), np.uint8)

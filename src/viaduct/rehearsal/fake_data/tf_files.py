@@ -1,21 +1,22 @@
 """Synthetic files for TFRecords that a TensorFlow 1 script names and that are missing.
 
-Names of missing files are replaced by names in the rehearsal's record. What the script then parses out of them
-(`tf.parse_single_example`, `tf.io.parse_example`) says what is in them; they are written before the first run of a
-graph. Found are files given to `TFRecordDataset`, `Dataset.list_files` and `tf.gfile.Glob`; a script that opens files
-in another way finds them missing.
+Names of missing files are replaced by names in the rehearsal's record. The features that the script parses
+(`tf.parse_single_example`, `tf.io.parse_example`) define what is written into them, before the first run of a graph.
+Names are replaced in `TFRecordDataset`, `Dataset.list_files` and `tf.gfile.Glob`; a script that opens files in another
+way finds them missing.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from viaduct.rehearsal.fake_data import print_note
 from viaduct.rehearsal.fake_data.records import Declared, records_per_file, write_records
 
 PARSERS = ("parse_single_example", "parse_example")
@@ -28,8 +29,9 @@ class Missing:
         self.folder = folder
         self.names: dict[str, Path] = {}
         self.features: dict[str, Declared] = {}
-        self.parsed: dict[str, str] = {}  # a tensor of bytes -> its feature
-        self.raw: dict[str, tuple[str, int]] = {}  # a tensor of decoded numbers -> its feature, bytes of a number
+        # By the keys of tensors:
+        self.parsed: dict[str, str] = {}  # the feature of a tensor of bytes
+        self.raw: dict[str, tuple[str, int]] = {}  # the feature of a tensor of decoded numbers, and a number's bytes
         self._written: dict[Path, dict[str, Declared]] = {}
 
     def stand_in(self, name: str) -> str:
@@ -37,8 +39,8 @@ class Missing:
         if os.path.exists(name) or Path(name).parent == self.folder:
             return name
         if name not in self.names:
-            plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name.strip("/")).replace("*", "x") or "records"
-            self.names[name] = self.folder / plain
+            file = re.sub(r"[^A-Za-z0-9._-]+", "_", name.strip("/")) or "records"
+            self.names[name] = self.folder / file
             print_note(f"{name} is missing; records are made up.")
         return str(self.names[name])
 
@@ -162,10 +164,10 @@ def install_raw(tf: Any, missing: Missing) -> None:
 
     @functools.wraps(decode)
     def decode_raw(input_bytes: Any = None, out_type: Any = None, *args: Any, **kwargs: Any) -> Any:
-        given = input_bytes if input_bytes is not None else kwargs.get("bytes")
+        encoded = key(input_bytes if input_bytes is not None else kwargs.get("bytes"))
         numbers = decode(input_bytes, out_type, *args, **kwargs)
-        if key(given) in missing.parsed:
-            missing.raw[key(numbers)] = (missing.parsed[key(given)], tf.as_dtype(out_type).size)
+        if encoded in missing.parsed:
+            missing.raw[key(numbers)] = (missing.parsed[encoded], tf.as_dtype(out_type).size)
         return numbers
 
     @functools.wraps(cast)
@@ -201,10 +203,7 @@ def product(shape: Any) -> int | None:
     sizes = [sizes] if isinstance(sizes, int) else sizes
     if not isinstance(sizes, (list, tuple)) or not all(isinstance(size, int) and size > 0 for size in sizes):
         return None
-    result = 1
-    for size in sizes:
-        result *= size
-    return result
+    return math.prod(sizes)
 
 
 def declaration(feature: Any) -> Declared | None:
@@ -215,8 +214,3 @@ def declaration(feature: Any) -> Declared | None:
     count = product(list(feature.shape)) if len(feature.shape) else 1
     kind = kinds.get(getattr(feature.dtype, "name", ""))
     return Declared(count, kind) if kind is not None and count is not None else None
-
-
-def print_note(line: str) -> None:
-    """Print a note on stderr."""
-    print(f"viaduct rehearse: {line}", file=sys.stderr, flush=True)

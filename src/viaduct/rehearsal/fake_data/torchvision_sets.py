@@ -1,18 +1,19 @@
 """Synthetic images for torchvision datasets whose folder is missing.
 
-Only sets whose images and number of classes are part of their definition, and folders of images, for which a
-usual size is taken. The script's transforms run on them. A data set of the script's own is not guessed.
+Replaced are datasets whose images and number of classes are part of their definition, and folders of images, for which
+a usual size is taken. The script's transforms run on them. A dataset class of the script's own is not replaced.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+
+from viaduct.rehearsal.fake_data import print_note
 
 LENGTH = 512
 LARGEST = 32  # pixels of a side, of sets that hold all images in memory
@@ -53,7 +54,8 @@ def wrap_init(plain: Callable[..., Any], facts: tuple[int, int, int, int], other
             plain(*given.args, **given.kwargs)
         except (FileNotFoundError, RuntimeError) as error:
             root = given.arguments.get("root")
-            print_note(f"{type(self).__name__} of {root}: {first_line(error)}; {LENGTH} images are made up.")
+            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+            print_note(f"{type(self).__name__} of {root}: {reason}; {LENGTH} images are made up.")
             self.__class__ = other
             self.make_up(facts, given.arguments)
 
@@ -102,25 +104,14 @@ def arrays(facts: tuple[int, int, int, int], labels: list[int]) -> dict[str, Any
 
 
 def make_pixels(index: int, facts: tuple[int, int, int, int]) -> Any:
-    """Return the random pixels of an image."""
     return np.random.default_rng(index).integers(0, 256, facts[:3], np.uint8)
 
 
 def make_image(index: int, facts: tuple[int, int, int, int]) -> Any:
-    """Return an image for an index."""
+    """Return a random image, the same for the same index; raise IndexError beyond the last."""
     from PIL import Image
 
     if not 0 <= index < LENGTH:
         raise IndexError(index)
     pixels = make_pixels(index, facts)
     return Image.fromarray(pixels if facts[2] == 3 else pixels[..., 0])
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error."""
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-
-
-def print_note(line: str) -> None:
-    """Print a note on stderr."""
-    print(f"viaduct rehearse: {line}", file=sys.stderr, flush=True)

@@ -4,21 +4,24 @@
     install("mlu")        /mlu:0 and config.mlu_options are understood, as in Cambricon's TensorFlow; Horovod is gloo
     install("original")   GPU devices are the CPU, and Horovod is gloo
 
-`install` must come before the script imports TensorFlow. It changes this process for good: a rehearsal has a process
-of its own. `watch.py` counts and bounds the script's steps and keeps what they compute. `finish` reports NPU sessions
-that are still open when the script is at its end. Importing this package needs no TensorFlow.
+`install` must come before the script imports TensorFlow, and cannot be undone: a rehearsal has a process of its own.
+`watch.py` counts and bounds the script's steps and records what they compute. `finish` reports NPU sessions that are
+still open when the script is at its end. Importing this package needs no TensorFlow.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Literal
+import sys
+from pathlib import Path
 
 from viaduct.errors import BadValue
 from viaduct.extras import install_line, is_installed, require
+from viaduct.rehearsal.plan import On
 from viaduct.rehearsal.tf1_stage import state
 
-On = Literal["npu", "mlu", "original"]
+# Folders with the stand-in packages: npu_bridge and hccl for the NPU, Horovod for the MLU and the original.
+PACKAGES = {"npu": "site", "mlu": "horovod_site", "original": "horovod_site"}
 
 
 def need_tensorflow() -> None:
@@ -46,11 +49,12 @@ def install(on: On, *, seed: int | None = None) -> None:
     state.on = on
     state.set_default_ranks()
     # TensorFlow is imported from here on.
-    from viaduct.rehearsal.tf1_stage import alias, devices, inputs, legacy, packages, queues, seeding, sessions
+    from viaduct.rehearsal.tf1_stage import alias, devices, inputs, legacy, queues, seeding, sessions
 
     legacy.install()
     alias.install()
-    packages.install(on)
+    # First on the path, because a real adapter that is installed would look for its device.
+    sys.path.insert(0, str(Path(__file__).parent / PACKAGES[on]))
     devices.install(on)
     seeding.install(seed)
     if seed is not None:
@@ -59,9 +63,9 @@ def install(on: On, *, seed: int | None = None) -> None:
     inputs.install(on)
 
 
-def finish(stopped: bool = False) -> None:
-    """Report sessions that the script never closes. `stopped`: viaduct ended the script before its own end."""
+def finish() -> None:
+    """Report sessions that the script has not closed at its own end; one that was stopped had no chance to."""
     if state.on == "npu":
         from viaduct.rehearsal.tf1_stage import sessions
 
-        sessions.report_open_sessions(stopped)
+        sessions.report_open_sessions()

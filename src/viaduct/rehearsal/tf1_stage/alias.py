@@ -1,7 +1,7 @@
-"""`import tensorflow` gives TensorFlow 1: compat.v1 under that name, with the real package's path beneath it.
+"""Makes `import tensorflow` give TensorFlow 1: compat.v1 under that name, with the real package's path.
 
-Internals (`tensorflow.python…`) are found as ever; `tensorflow.keras` is compat.v1's, since newer optimizers of Keras
-do not work in graphs; `tensorflow.contrib` is `contrib/` here, and `tensorflow.examples` lies in `parts/`.
+Internals (`tensorflow.python…`) are still found. `tensorflow.keras` is compat.v1's, since newer optimizers of Keras do
+not work in graphs. `tensorflow.contrib` is the folder `contrib`, and `tensorflow.examples` is in `parts`.
 """
 
 from __future__ import annotations

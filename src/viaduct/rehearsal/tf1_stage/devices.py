@@ -1,6 +1,6 @@
-"""Device strings and device options: a card's name means the CPU here.
+"""Maps device strings and device options to the CPU.
 
-A GPU that a script migrated to the NPU or MLU still names is reported; in the original script it is not.
+In a script migrated to the NPU or MLU a GPU is reported; in the original script it is not.
 """
 
 from __future__ import annotations
@@ -8,18 +8,17 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from viaduct.rehearsal import limits
+from viaduct.rehearsal.plan import On
 
 CARD = re.compile(r"(device:)?\b(gpu|xla_gpu|mlu|npu)\b(:(\d+|\*))?", re.IGNORECASE)
 GPU = re.compile(r"\b(xla_)?gpu\b", re.IGNORECASE)
-On = Literal["npu", "mlu", "original"]
 
 
 def install(on: On) -> None:
-    """Map device strings and distribution strategies to the CPU; on the NPU report eager mode, on the MLU add
-    `config.mlu_options`."""
+    """Map device strings and strategies to the CPU; on the NPU report eager mode, on the MLU add `mlu_options`."""
     import tensorflow.compat.v1 as tf
     from tensorflow.core.protobuf.config_pb2 import ConfigProto
     from tensorflow.python.distribute import device_util
@@ -34,7 +33,8 @@ def install(on: On) -> None:
         # A field of Cambricon's build only; an alias of gpu_options, which the CPU does not read either.
         ConfigProto.mlu_options = property(lambda config: config.gpu_options)
     if on == "npu":
-        refuse_eager(tf)
+        for name in ("enable_eager_execution", "enable_v2_behavior"):
+            setattr(tf, name, wrap_eager(name, getattr(tf, name)))
 
 
 def map_device(device: Any, on: On) -> Any:
@@ -57,15 +57,10 @@ def wrap_graph_device(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def device(self: Any, device_name_or_function: Any) -> Any:
-        given = device_name_or_function
-        if callable(given) and not hasattr(given, "to_string"):
-            chooser = given
-
-            def choose(op: Any) -> Any:
-                return map_device(chooser(op), on)
-
-            return plain(self, choose)
-        return plain(self, map_device(given, on))
+        requested = device_name_or_function
+        if callable(requested) and not hasattr(requested, "to_string"):  # a function, and no DeviceSpec
+            return plain(self, lambda op: map_device(requested(op), on))
+        return plain(self, map_device(requested, on))
 
     return device
 
@@ -96,12 +91,6 @@ def wrap_strategy(kind: Any, on: On) -> None:
             plain(self, ["/device:CPU:0"])
 
     kind.__init__ = init
-
-
-def refuse_eager(tf: Any) -> None:
-    """Report calls that switch eager mode on."""
-    for name in ("enable_eager_execution", "enable_v2_behavior"):
-        setattr(tf, name, wrap_eager(name, getattr(tf, name)))
 
 
 def wrap_eager(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:

@@ -38,7 +38,6 @@ class Dumps(sessions.Observer):
         return tensors
 
     def receive_values(self, run: Pass, values: list[Any]) -> None:
-        """Write the tensors."""
         tensors = run.notes[id(self)]
         if not tensors:
             return
@@ -49,29 +48,23 @@ class Dumps(sessions.Observer):
 
 def is_dump_requested(opened: Opened, step: int) -> bool:
     """Return True if the session's options ask for a dump of this step."""
-    values = opened.chosen.values
-    if not (opened.chosen.npu and values.get("enable_dump")):
+    values = opened.npu_options.values
+    if not (opened.npu_options.npu and values.get("enable_dump")):
         return False
-    listed = values.get("dump_step")
-    return not listed or any(is_step_in(step, entry) for entry in str(listed).split("|"))
-
-
-def is_step_in(step: int, entry: str) -> bool:
-    """Return True if a step is in an entry of dump_step, such as `3` or `5-9`."""
-    first, _, last = entry.partition("-")
-    return int(first) <= step <= int(last or first)
+    listed = values.get("dump_step")  # such as 0|3|5-9
+    ranges = [entry.partition("-") for entry in str(listed).split("|")] if listed else []
+    return not listed or any(int(first) <= step <= int(last or first) for first, _, last in ranges)
 
 
 def step_folder(run: Pass, started: str, step: int) -> Path:
-    """Return the folder of a step's dump."""
     device = os.environ.get(NPU.device_choice) or os.environ.get("DEVICE_ID") or "0"
-    return Path(run.opened.chosen.values["dump_path"]) / started / device / "ge_default" / "1" / str(step)
+    return Path(run.opened.npu_options.values["dump_path"]) / started / device / "ge_default" / "1" / str(step)
 
 
 def write_step(run: Pass, values: list[Value], folder: Path) -> None:
     """Write the values of a step as CANN does: one .npy file for each, or their statistics alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = run.opened.chosen.values
+    options = run.opened.npu_options.values
     layers = set(str(options.get("dump_layer") or "").split())
     tasks = {op: task for task, op in enumerate(dict.fromkeys(value.op for value in values), 1)}
     arrays = {(value.op, value.index): value.array for value in values}
@@ -103,7 +96,6 @@ def select_arrays(value: Value, stem: str, arrays: dict[Any, Any], mode: str) ->
 
 
 def write_statistics(folder: Path, rows: list[tuple[str, np.ndarray[Any, Any]]]) -> None:
-    """Write the statistics of a step's arrays to statistic.csv."""
     with (folder / "statistic.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["Name", "Data Type", "Shape", "Max Value", "Min Value", "Avg Value", "L2Norm Value"])

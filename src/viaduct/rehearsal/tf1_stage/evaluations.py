@@ -5,8 +5,8 @@
 - A loop of the script that reads a dataset until its end, and says so (`except tf.errors.OutOfRangeError`), gets that
   error after that many batches.
 - Any other loop of the script cannot be left from outside. Where no training can follow it (the last step is taken, or
-  no step was taken and the graph has no gradients) the script is stopped, but not before PATIENCE batches: a short
-  evaluation at the end of a script is worth seeing.
+  no step was taken and the graph has no gradients) the script is stopped after PATIENCE batches, or after the limit if
+  that is larger, so that a short evaluation at the end of a script is complete.
 - Loops of monitored sessions, and so of Estimators, are bounded in `watch.py`.
 """
 
@@ -54,31 +54,19 @@ class PlainLoops(sessions.Observer):
 
     def count(self, run: Pass, limit: int) -> None:
         """Count a run of one loop, and end the loop at its limit."""
-        stack = users_lines()
+        frames = (frame for frame in limits.frames() if limits.is_users(frame.f_code.co_filename))
+        stack = tuple((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
         loop = (id(run.opened), stack)  # the id stays unique: sessions.opened_sessions keeps every record
         self.counted[loop] += 1
         if self.counted[loop] > limit and run.reach.reads_data and any(map(is_guarded, stack)):
+            import tensorflow.compat.v1 as tf
+
             self.counted[loop] = 0
-            self.raise_end_of_data(limit)
-        if self.counted[loop] > max(limit, PATIENCE) and self.can_stop(run):
+            message = f"End of sequence: a rehearsal's loop ends after {limit} batches"
+            raise tf.errors.OutOfRangeError(None, None, message)
+        has_training = self.watched.steps or gradients.recorded_gradients(run.graph)
+        if self.counted[loop] > max(limit, PATIENCE) and (self.watched.full or not has_training):
             self.watched.stop()
-
-    def can_stop(self, run: Pass) -> bool:
-        """Return True if the last step is taken, or if none was taken and the graph has no gradients."""
-        return self.watched.full or (not self.watched.steps and not gradients.recorded_gradients(run.graph))
-
-    @staticmethod
-    def raise_end_of_data(limit: int) -> None:
-        """Raise the error with which a dataset ends."""
-        import tensorflow.compat.v1 as tf
-
-        raise tf.errors.OutOfRangeError(None, None, f"End of sequence: a rehearsal's loop ends after {limit} batches")
-
-
-def users_lines() -> tuple[Line, ...]:
-    """Return the script's own lines on the stack, the innermost first."""
-    frames = (frame for frame in limits.frames() if limits.is_users(frame.f_code.co_filename))
-    return tuple((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
 
 
 def is_guarded(line: Line) -> bool:
@@ -130,42 +118,39 @@ def bound_iteration(
     def iterate(*args: Any, **kwargs: Any) -> Any:
         if "steps" in kwargs:
             kwargs["steps_per_epoch"] = kwargs.pop("steps")
-        given = signature.bind(*args, **kwargs).arguments
-        if watched.limit is not None and str(given.get("mode", "train")) != "train":
-            if given.get("steps_per_epoch") is not None:
-                given["steps_per_epoch"] = min(given["steps_per_epoch"], watched.limit)
+        arguments = signature.bind(*args, **kwargs).arguments
+        if watched.limit is not None and str(arguments.get("mode", "train")) != "train":
+            if arguments.get("steps_per_epoch") is not None:
+                arguments["steps_per_epoch"] = min(arguments["steps_per_epoch"], watched.limit)
             else:
-                cap(given, watched.limit)
-        return plain(**given)
+                cap(arguments, watched.limit)
+        return plain(**arguments)
 
     return iterate
 
 
-def cap_arrays(given: dict[str, Any], limit: int) -> None:
+def cap_arrays(arguments: dict[str, Any], limit: int) -> None:
     """Shorten the inputs of the array loop to `limit` batches: a dataset always, arrays only in an evaluation."""
     import tensorflow.compat.v1 as tf
 
-    if isinstance(given["inputs"], tf.data.Dataset):
-        given["inputs"] = given["inputs"].take(limit)
-    elif str(given["mode"]) == "test" and not given.get("prepared_feed_values_from_dataset"):
-        rows = limit * (given.get("batch_size") or 32)  # 32 is Keras' default
+    if isinstance(arguments["inputs"], tf.data.Dataset):
+        arguments["inputs"] = arguments["inputs"].take(limit)
+    elif str(arguments["mode"]) == "test" and not arguments.get("prepared_feed_values_from_dataset"):
+        rows = limit * (arguments.get("batch_size") or 32)  # 32 is Keras' default
         for name in ("inputs", "targets", "sample_weights"):
-            if given.get(name) is not None:
-                given[name] = tf.nest.map_structure(lambda array: first_rows(array, rows), given[name])
+            if arguments.get(name) is not None:
+                arguments[name] = tf.nest.map_structure(
+                    lambda array: array[:rows] if isinstance(array, np.ndarray) else array, arguments[name]
+                )
 
 
-def first_rows(array: Any, rows: int) -> Any:
-    """Return the first rows of an array, and anything else unchanged."""
-    return array[:rows] if isinstance(array, np.ndarray) else array
-
-
-def cap_generator(given: dict[str, Any], limit: int) -> None:
+def cap_generator(arguments: dict[str, Any], limit: int) -> None:
     """Bound a Sequence by its number of steps, a dataset by its batches; other generators must come with steps."""
     import tensorflow.compat.v1 as tf
     from keras.src.utils.data_utils import Sequence
 
-    data = given["data"]
+    data = arguments["data"]
     if isinstance(data, Sequence):
-        given["steps_per_epoch"] = min(len(data), limit)
+        arguments["steps_per_epoch"] = min(len(data), limit)
     elif isinstance(data, tf.data.Dataset):
-        given["data"] = data.take(limit)
+        arguments["data"] = data.take(limit)

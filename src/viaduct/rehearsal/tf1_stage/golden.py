@@ -4,8 +4,8 @@
 
 The script is not changed: no session is wrapped by hand, nothing is pasted into a debugger. Tensors that cannot be
 fetched (`snapshot.py`) are left out. All files of a step have the same time. Where the names of two operators become
-the same file name, the second gets an earlier time; readers take the first. Names that are too long for a file system
-are written under a number, with `mapping.csv` beside them.
+the same file name, the second gets an earlier time; readers take the file with the latest. Names that are too long for
+a file system are written under a number, with `mapping.csv` beside them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ MAX_NAME_LENGTH = 255  # of a file, on common file systems
 
 
 def dump(golden: Golden, script: Script) -> Ended:
-    """Run a script on the CPU, dump its steps, and return how it ended."""
+    """Run a script on the CPU, where GPU devices are the CPU too, dump its steps, and return how it ended."""
     tf1_stage.install("original")
     from viaduct.rehearsal.tf1_stage import sessions
 
     sessions.observers.append(make_observer(golden))
     ended = run_script(script)
-    golden.abandon()
+    for incomplete in golden.folder.glob(".step_*.part"):
+        shutil.rmtree(incomplete)
     return ended
 
 
@@ -43,7 +44,7 @@ class Golden:
     """The steps and operators to dump, and the files written."""
 
     folder: Path
-    chosen: Callable[[int], bool]  # returns True for a step to dump
+    chosen: Callable[[int], bool]  # returns True for a step that is to be dumped
     last: int  # the last step to dump; the script is stopped at the step after it
     run_on: bool = False  # do not stop it
     only: tuple[str, ...] = ()  # shell patterns of operators' names; empty: all operators
@@ -72,15 +73,9 @@ class Golden:
             self.met.add(op)
         return not self.only or any(fnmatch.fnmatchcase(op, pattern) for pattern in self.only)
 
-    def abandon(self) -> None:
-        """Remove steps that are not completely written."""
-        for beside in self.folder.glob(".step_*.part"):
-            shutil.rmtree(beside)
-
 
 def file_name(op: str, index: int, time: int, taken: dict[str, str]) -> str:
-    """Return a file name for an output, and add it to `taken`: with an earlier time if the name is taken, a number if
-    it is too long."""
+    """Return a file name for an output, and add it to `taken`; the time is earlier if the name is taken already."""
     stem = f"{re.sub(r'[/.]', '_', op)}.{index}"
     while (full := f"{stem}.{time}.npy") in taken.values():
         time -= 1
@@ -90,7 +85,7 @@ def file_name(op: str, index: int, time: int, taken: dict[str, str]) -> str:
 
 
 def make_observer(golden: Golden) -> Any:
-    """Return the observer that writes a dump."""
+    """Return the session observer that writes the chosen steps and stops the script after the last one."""
     from viaduct.rehearsal.tf1_stage import reach, sessions, snapshot
 
     class Dumping(sessions.Observer):

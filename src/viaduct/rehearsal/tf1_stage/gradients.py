@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from viaduct.rehearsal.tf1_stage.variables import find_variables, plain_variable
+from viaduct.rehearsal.tf1_stage.variables import plain_variable, trainable_names
 
 
 @dataclass
@@ -67,7 +67,6 @@ def install() -> None:
 
 
 def list_subclasses(root: Any) -> list[Any]:
-    """Return a class and all its subclasses."""
     return [root, *(member for kind in root.__subclasses__() for member in list_subclasses(kind))]
 
 
@@ -146,7 +145,7 @@ def record_gradients(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
     if not by_name:
         return
     graph = dense_tensor(by_name[0][1]).graph
-    weights = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
+    weights = trainable_names(graph)
     of_weights = [(name, gradient) for name, gradient in by_name if name in weights]
     if of_weights and not callable(loss):
         _by_graph.setdefault(graph, []).append(Gradients(loss, of_weights, applied=loss is None))

@@ -1,4 +1,4 @@
-"""Checks of what the NPU compiles a training graph for: shapes, dtypes, and whether the session uses the NPU at all.
+"""Checks of the shapes and dtypes that a training graph is compiled for on the NPU, and of the session's use of it.
 
 The NPU compiles a training graph once. Reported are batches whose last one may be smaller, unknown dimensions of a
 dataset, feeds that change their shape, operators in float64, and sessions that train without the NPU.
@@ -7,41 +7,37 @@ dataset, feeds that change their shape, operators in float64, and sessions that 
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import weakref
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from viaduct.rehearsal import limits
+from viaduct.rehearsal.plan import On
 from viaduct.rehearsal.tf1_stage import dumping, sessions
 from viaduct.rehearsal.tf1_stage.reach import Reach
 from viaduct.rehearsal.tf1_stage.sessions import Pass
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 
-# Operators that hand values on or get them from the host; every other operator computes.
+# Operators that pass values on or get them from the host; every other operator computes.
 CARRIES = re.compile(
     r"Cast|Const|Identity(N)?|Placeholder\w*|(OneShot)?Iterator\w*|QueueDequeue\w*|Reshape|Squeeze|ExpandDims|Pack|Shape"
     r"|StopGradient|ReadVariableOp|Assert|PyFunc\w*|EagerPyFunc|NoOp|\w*Summary\w*"
 )
 VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 WIDE = ("float64", "complex128")
-CUBE = (  # operators of the matrix unit, which has no float64
-    "MatMul",
-    "BatchMatMul",
-    "BatchMatMulV2",
-    "Conv2D",
-    "Conv3D",
-    "DepthwiseConv2dNative",
-)
+# Operators of the matrix unit, which has no float64.
+CUBE = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
 
 
-def install(on: Literal["npu", "mlu", "original"]) -> None:
+def install(on: On) -> None:
     """Install the checks and the dumps of the NPU; on other stages do nothing."""
     if on != "npu":
         return
-    from tensorflow.python.data.experimental.ops import batching
+    import tensorflow.compat.v1 as tf
     from tensorflow.python.data.ops import dataset_ops
 
     # DatasetV1's methods call DatasetV2's; `wrap_batch` checks the outermost call only.
@@ -49,9 +45,7 @@ def install(on: Literal["npu", "mlu", "original"]) -> None:
         for name in ("batch", "padded_batch"):
             if name in vars(kind):
                 setattr(kind, name, wrap_batch(vars(kind)[name], name))
-    for name in ("map_and_batch", "map_and_batch_v1"):
-        if hasattr(batching, name):
-            wrap_public_name(getattr(batching, name))
+    tf.data.experimental.map_and_batch = wrap_batch(tf.data.experimental.map_and_batch, "map_and_batch")
     sessions.observers.append(TrainingGraphs())
     sessions.observers.append(dumping.Dumps())
 
@@ -61,8 +55,6 @@ _in_batch = False  # a wrapped function is running
 
 def wrap_batch(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Wrap a method or function that makes batches, so that a call without drop_remainder=True is reported."""
-    import inspect
-
     signature = inspect.signature(plain)
 
     @functools.wraps(plain)
@@ -72,32 +64,19 @@ def wrap_batch(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
             return plain(*args, **kwargs)
         _in_batch = True
         try:
-            given = signature.bind_partial(*args, **kwargs).arguments.get("drop_remainder", False)
-            if given is not True:
-                report_remainder(name)
+            if signature.bind_partial(*args, **kwargs).arguments.get("drop_remainder") is not True:
+                limits.report_violation(
+                    "drop-remainder",
+                    f"{name} is called without drop_remainder=True.",
+                    "The batch dimension is unknown: the graph is compiled for dynamic shapes, or fails in the last "
+                    "batch.",
+                    f"Write {name}(…, drop_remainder=True).",
+                )
             return plain(*args, **kwargs)
         finally:
             _in_batch = False
 
     return batch
-
-
-def report_remainder(name: str) -> None:
-    """Report batches without drop_remainder=True."""
-    limits.report_violation(
-        "drop-remainder",
-        f"{name} is called without drop_remainder=True.",
-        "The batch dimension is unknown: the graph is compiled for dynamic shapes, or fails in the last batch.",
-        f"Write {name}(…, drop_remainder=True).",
-    )
-
-
-def wrap_public_name(plain: Callable[..., Any]) -> None:
-    """Wrap tf.data.experimental.map_and_batch if it is this function."""
-    import tensorflow.compat.v1 as tf
-
-    if getattr(tf.data.experimental, "map_and_batch", None) is plain:
-        tf.data.experimental.map_and_batch = wrap_batch(plain, "map_and_batch")
 
 
 class TrainingGraphs(sessions.Observer):
@@ -110,14 +89,21 @@ class TrainingGraphs(sessions.Observer):
     def before_run(self, run: Pass) -> None:
         if not run.training:
             return
-        if not run.opened.chosen.npu:
-            report_host_training(run)
+        if not run.opened.npu_options.npu:
+            limits.report_violation(
+                "npu-optimizer",
+                "This session trains, and its config has no NpuOptimizer.",
+                "All of it runs on the host's CPU; the NPU stays idle.",
+                "Add the custom optimizer NpuOptimizer to config.graph_options.rewrite_options, or use "
+                "npu_config_proto().",
+                at=run.opened.location,
+            )
             return
         if run.reach not in self.checked:
             self.checked.add(run.reach)
             check_shapes(run)
             check_types(run)
-        if not run.opened.chosen.values.get("dynamic_input"):
+        if not run.opened.npu_options.values.get("dynamic_input"):
             self.check_feeds(run)
 
     def check_feeds(self, run: Pass) -> None:
@@ -145,17 +131,6 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
         return None
 
 
-def report_host_training(run: Pass) -> None:
-    """Report a session that trains without NpuOptimizer."""
-    limits.report_violation(
-        "npu-optimizer",
-        "This session trains, and its config has no NpuOptimizer.",
-        "All of it runs on the host's CPU; the NPU stays idle.",
-        "Add the custom optimizer NpuOptimizer to config.graph_options.rewrite_options, or use npu_config_proto().",
-        at=run.opened.location,
-    )
-
-
 def check_shapes(run: Pass) -> None:
     """Report dataset outputs of unknown shape; placeholders are checked when they are fed."""
     for op in run.reach.ops:
@@ -179,7 +154,8 @@ def check_types(run: Pass) -> None:
     Matrix and convolution operators and trainable variables are refused. The AI CPU has kernels for some of the other
     operators, so that these are a warning.
     """
-    wide = sorted((op for op in run.reach.ops if is_wide(op)), key=lambda op: op._id)
+    wide = [op for op in run.reach.ops if wide_type(op) and not CARRIES.fullmatch(op.type)]
+    wide.sort(key=lambda op: op._id)
     trained = {variable.op for variable in find_variables(run.graph, "trainable_variables")}
     refused = [op for op in wide if op.type in CUBE or op in trained]
     computing = [op for op in wide if op.type not in VARIABLES]
@@ -192,11 +168,6 @@ def check_types(run: Pass) -> None:
             at=users_line_of(op),
             doubtful=not refused,
         )
-
-
-def is_wide(op: Any) -> bool:
-    """Return True if an operator computes in, or is a variable of, float64 or complex128."""
-    return bool(wide_type(op)) and not CARRIES.fullmatch(op.type)
 
 
 def wide_type(op: Any) -> str:

@@ -17,7 +17,7 @@ from viaduct.rehearsal.perturbation import perturb_array
 from viaduct.rehearsal.tf1_stage import sessions
 from viaduct.rehearsal.tf1_stage.inputs import users_line_of
 from viaduct.rehearsal.tf1_stage.reach import uses_weights
-from viaduct.rehearsal.tf1_stage.variables import find_variables
+from viaduct.rehearsal.tf1_stage.variables import assign_value, find_variables, read_tensor
 
 OPERATORS = 50_000  # of a graph that are recorded
 EVALUATIONS = 10_000  # runs that are recorded
@@ -34,26 +34,26 @@ class GraphInspection(sessions.Observer):
         self.facts: list[Fact] = []
 
     def before_run(self, run: sessions.Pass) -> None:
-        """Record the operators of the first training step."""
         if run.training and not self.facts:
             self.facts = [*list_operators(run.graph), *list_function_nodes(run.graph)]
 
 
 class Evaluations(sessions.Observer):
-    """Records, of runs that use weights and do not train, two sums over each array that they return: its elements, and
-    their magnitudes. These are metrics and predictions."""
+    """Records two sums over each array that an evaluation returns: of its elements, and of their magnitudes.
+
+    Evaluations are runs that use weights and do not train; they return metrics and predictions.
+    """
 
     def __init__(self) -> None:
         self.sums: list[list[float]] = []
 
     def receive_result(self, run: sessions.Pass, result: Any) -> None:
-        """Record the sums of an evaluation's results."""
         if run.training or len(self.sums) >= EVALUATIONS or not uses_weights(run.graph, run.reach):
             return
         arrays = [np.asarray(value) for value in numbers_in(result)]
         if arrays:
-            wide = [array.astype(np.float64) for array in arrays]
-            self.sums.append([float(part) for array in wide for part in (array.sum(), np.abs(array).sum())])
+            doubles = [array.astype(np.float64) for array in arrays]
+            self.sums.append([float(total) for array in doubles for total in (array.sum(), np.abs(array).sum())])
 
 
 def numbers_in(result: Any) -> Iterator[Any]:
@@ -74,22 +74,17 @@ class Perturbation(sessions.Observer):
         self.done = False
 
     def before_run(self, run: sessions.Pass) -> None:
-        """Perturb the variables before the first training step."""
         if not run.training or self.done:
             return
         self.done = True
         session = run.opened.session
         with sessions.internal_run():
             for variable in find_variables(run.graph, "trainable_variables"):
-                name = variable.op.name
-                source = variable._graph_element if hasattr(variable, "_graph_element") else variable
-                value = perturb_array(name, np.asarray(session.run(source)))
-                assign = getattr(variable.initializer, "op", variable.initializer)  # restoring makes it a tensor
-                session.run(assign, {assign.inputs[1]: value})
+                value = np.asarray(session.run(read_tensor(variable)))
+                assign_value(session, variable, perturb_array(variable.op.name, value))
 
 
 def list_operators(graph: Any) -> Iterator[Fact]:
-    """Yield the operators of a graph as facts."""
     for op in graph.get_operations()[:OPERATORS]:
         yield Fact("op", op.name, describe_node(op.node_def), users_line_of(op))
 

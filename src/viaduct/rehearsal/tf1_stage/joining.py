@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.rehearsal.tf1_stage import averaging, collectives, gradients, sessions, state
+from viaduct.rehearsal.tf1_stage import collectives, data_parallel, gradients, sessions, state
 from viaduct.rehearsal.tf1_stage.reach import uses_weights
-from viaduct.rehearsal.tf1_stage.variables import find_variables
+from viaduct.rehearsal.tf1_stage.variables import assign_value, find_variables, read_tensor, trainable_names
 
 
 def install() -> None:
@@ -32,17 +32,17 @@ def average_weights_gradients(targets: list[Any], computed: list[Any]) -> list[A
     if not present:
         return computed
     graph = gradients.dense_tensor(present[0]).graph
-    weights = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
+    weights = trainable_names(graph)
     if not all(gradients.variable_name(target) in weights for target in targets):
         return computed
-    return averaging.average_gradients(computed)
+    return data_parallel.average_gradients(computed)
 
 
 class Broadcast(sessions.Observer):
     """Broadcasts rank 0's variables before the first run of each session that uses weights."""
 
     def __init__(self) -> None:
-        self.sessions: list[sessions.Opened] = []  # whose variables are broadcast
+        self.sessions: list[sessions.Opened] = []  # whose variables have been broadcast
 
     def before_run(self, run: sessions.Pass) -> None:
         if any(opened is run.opened for opened in self.sessions) or not uses_weights(run.graph, run.reach):
@@ -54,9 +54,4 @@ class Broadcast(sessions.Observer):
             values = [np.asarray(session.run(read_tensor(variable))) for variable in variables]
             values = collectives.broadcast_arrays(f"joining|{len(self.sessions)}", ranks, values, 0)
             for variable, value in zip(variables, values, strict=True):
-                session.run(variable.initializer, {variable.initializer.inputs[1]: value})
-
-
-def read_tensor(variable: Any) -> Any:
-    """Return the tensor that reads a resource variable; a reference variable is its own."""
-    return variable._graph_element if hasattr(variable, "_graph_element") else variable
+                assign_value(session, variable, value)

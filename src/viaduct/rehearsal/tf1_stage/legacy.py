@@ -10,18 +10,13 @@ ALIASES: dict[str, type] = {"bool": bool, "int": int, "float": float, "object": 
 
 
 def install() -> None:
-    """Add NumPy's former aliases where they are missing, and patch absl's EnumParser."""
+    """Add NumPy's former aliases where they are missing, and let absl flags take `enum_values="a|b"` as a and b.
+
+    Any other text stands for its letters, as it did until absl 1.4, which refuses text.
+    """
     for name, kind in ALIASES.items():
         if name not in np.__dict__:
             setattr(np, name, kind)
-    accept_string_choices()
-
-
-def accept_string_choices() -> None:
-    """Let absl flags take `enum_values="a|b"` as the choices a and b, and any other text as its letters.
-
-    absl took such a text for a sequence of letters until 1.4, and refuses it since.
-    """
     from absl.flags import _argument_parser
 
     parser: Any = _argument_parser.EnumParser

@@ -1,4 +1,4 @@
-"""iterations_per_loop: operators of which one run is N steps on the device before the host sees anything.
+"""iterations_per_loop: operators of which one run takes N steps on the device before it returns to the host.
 
 `util.set_iteration_per_loop` and the iterations hook declare such operators here; `sessions.run_observed` executes a
 run that reaches one N times.
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _loops: weakref.WeakKeyDictionary[Any, dict[str, int]] = weakref.WeakKeyDictionary()
 
 
-def declare(graph: Any, op: Any, times: int = 1) -> None:
-    """Declare that a training run that executes `op` is `times` steps."""
-    _loops.setdefault(graph, {})[op.name] = times
+def declare(graph: Any, op: Any) -> None:
+    """Declare that a training run that executes `op` is a loop, of one step until `set_all`."""
+    _loops.setdefault(graph, {})[op.name] = 1
 
 
 def set_all(graph: Any, times: int) -> None:
@@ -31,8 +31,4 @@ def count_steps(run: Pass) -> int:
     declared = _loops.get(run.graph)
     if not declared or not run.training:
         return 1
-    return max((declared.get(op.name, 1) for op in run.reach.ops), default=1) if any_reached(run, declared) else 1
-
-
-def any_reached(run: Pass, declared: dict[str, int]) -> bool:
-    return any(run.graph.get_operation_by_name(name) in run.reach.ops for name in declared)
+    return max((declared.get(op.name, 1) for op in run.reach.ops), default=1)

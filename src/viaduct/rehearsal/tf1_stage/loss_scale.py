@@ -12,12 +12,13 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
+from viaduct.rehearsal.tf1_stage.data_parallel import WrappingOptimizer
+
 
 class LossScaleManager:
     """Interface between a loss scale and its optimizer."""
 
     def get_loss_scale(self) -> Any:
-        """Return the scale as a tensor."""
         raise NotImplementedError
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
@@ -38,7 +39,6 @@ class FixedLossScaleManager(LossScaleManager):
         self._loss_scale = tf.convert_to_tensor(loss_scale, dtype=tf.float32)
 
     def get_loss_scale(self) -> Any:
-        """Return the scale, which never changes."""
         return self._loss_scale
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
@@ -61,12 +61,11 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         self._decr_every_n_nan_or_inf = decr_every_n_nan_or_inf
         self._incr_ratio = incr_ratio
         self._decr_ratio = decr_ratio
-        self._loss_scale = make_state("loss_scale", float(init_loss_scale), tf.float32)
-        self._num_good_steps = make_state("good_steps", 0, tf.int32)
-        self._num_bad_steps = make_state("bad_steps", 0, tf.int32)
+        self._loss_scale = tf.Variable(float(init_loss_scale), name="loss_scale", dtype=tf.float32, trainable=False)
+        self._num_good_steps = tf.Variable(0, name="good_steps", dtype=tf.int32, trainable=False)
+        self._num_bad_steps = tf.Variable(0, name="bad_steps", dtype=tf.int32, trainable=False)
 
     def get_loss_scale(self) -> Any:
-        """Return the present scale."""
         return tf.identity(self._loss_scale)
 
     def update_loss_scale(self, finite_grads: Any) -> Any:
@@ -91,26 +90,20 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         )
 
 
-def make_state(name: str, value: Any, dtype: Any) -> Any:
-    """Return a variable that is not trained."""
-    return tf.Variable(value, name=name, dtype=dtype, trainable=False)
-
-
-class LossScaleOptimizer(tf.train.Optimizer):  # type: ignore[misc]
+class LossScaleOptimizer(WrappingOptimizer):
     """Optimizer that scales the loss, unscales the gradients and skips steps with an overflow."""
 
     def __init__(self, opt: Any, loss_scale_manager: Any) -> None:
         if not isinstance(opt, tf.train.Optimizer):
             raise ValueError(f'"opt" must be an instance of Optimizer, but got: {type(opt)}')
         if not isinstance(loss_scale_manager, LossScaleManager):
-            given = type(loss_scale_manager)
-            raise ValueError(f'"loss_scale_manager" must be an instance of LossScaleManager, but got: {given}')
+            actual = type(loss_scale_manager)
+            raise ValueError(f'"loss_scale_manager" must be an instance of LossScaleManager, but got: {actual}')
         self._opt = opt
         self._loss_scale_manager = loss_scale_manager
-        super().__init__(name=f"{type(self).__name__}{type(opt).__name__}", use_locking=False)
+        super().__init__(opt, f"{type(self).__name__}{type(opt).__name__}")
 
     def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> list[tuple[Any, Any]]:
-        """Compute gradients of the scaled loss and unscale them."""
         scale = self._loss_scale_manager.get_loss_scale()
         value = loss() if callable(loss) else loss
         scaled = value * tf.cast(scale, value.dtype.base_dtype)
@@ -133,20 +126,8 @@ class LossScaleOptimizer(tf.train.Optimizer):  # type: ignore[misc]
 
     def all_finite(self, gradients: list[Any]) -> Any:
         """Return a tensor that is True if no gradient has an infinity or NaN."""
-        found = [tf.reduce_all(tf.is_finite(getattr(gradient, "values", gradient))) for gradient in gradients]
-        return tf.reduce_all(tf.stack(found))
-
-    def get_slot_names(self) -> Any:
-        """Return the slots' names of the inner optimizer."""
-        return self._opt.get_slot_names()
-
-    def get_slot(self, var: Any, name: str) -> Any:
-        """Return a slot of the inner optimizer."""
-        return self._opt.get_slot(var, name)
-
-    def variables(self) -> Any:
-        """Return the variables of the inner optimizer."""
-        return self._opt.variables()
+        finite = [tf.reduce_all(tf.is_finite(getattr(gradient, "values", gradient))) for gradient in gradients]
+        return tf.reduce_all(tf.stack(finite))
 
 
 def unscale_gradient(gradient: Any, scale: Any) -> Any:

@@ -1,7 +1,7 @@
 """Session options of the NPU: the keys of NpuOptimizer's parameter_map, their fields and rules.
 
-TensorFlow reads none of it: a misspelled key, a flag in the wrong field or a rewrite that the device cannot have is
-silent on a CPU. Here each is told, at the line that opened the session.
+TensorFlow reads none of them: on a CPU a misspelled key, a flag in the wrong field or a rewrite that the device does
+not support has no effect. Here each is reported, at the line that opened the session.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.rehearsal.tf1_stage import state
 At = tuple[str, int] | None
 OPTIMIZER = "NpuOptimizer"
 
-# The field of each key: s bytes, b bool, i int.
+# The field of AttrValue that holds each key's value: s bytes, b bool, i int.
 FIELDS: dict[str, str] = {
     **dict.fromkeys(
         (
@@ -79,7 +79,7 @@ CHOICES: dict[str, tuple[str | int, ...]] = {
     "aoe_mode": ("1", "2", "4", "mdat"),
 }
 STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
-NAMES = {"s": "a string (.s)", "b": "a bool (.b)", "i": "an integer (.i)"}
+FIELD_NAMES = {"s": "a string (.s)", "b": "a bool (.b)", "i": "an integer (.i)"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class SessionOptions:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-IN_THE_CALLERS_THREAD = -1  # of TensorFlow: a session has no threads of its own for operators
+IN_THE_CALLERS_THREAD = -1  # value of inter_op_parallelism_threads: a session has no threads of its own
 
 
 def prepare_config(config: Any, threads: int) -> Any:
@@ -129,9 +129,9 @@ def read_options(config: Any, at: At) -> SessionOptions:
 
 def value_of(value: Any) -> Any:
     """Return the value of an option of parameter_map, text as str."""
-    kind = value.WhichOneof("value")
-    found = getattr(value, kind) if kind else None
-    return found.decode() if isinstance(found, bytes) else found
+    field_name = value.WhichOneof("value")
+    option = getattr(value, field_name) if field_name else None
+    return option.decode() if isinstance(option, bytes) else option
 
 
 # ---- rewrites
@@ -148,10 +148,10 @@ def check_rewrites(config: Any, rewrites: Any, at: At) -> None:
             "Set config.graph_options.rewrite_options.remapping = RewriterConfig.OFF.",
             at=at,
         )
-    for said, change in find_forbidden(config, rewrites):
+    for setting, change in find_forbidden(config, rewrites):
         limits.report_violation(
             "rewrite-options",
-            f"The session's config sets {said}.",
+            f"The session's config sets {setting}.",
             "The graph that reaches the NPU's compiler is not the one it expects: parts of it do not compile.",
             change,
             at=at,
@@ -180,7 +180,7 @@ def check_visible_devices(at: At) -> None:
     if text is None:
         return
     numbers = text.split(",")
-    if all(number.isdecimal() for number in numbers) and ascending([int(number) for number in numbers]):
+    if all(number.isdecimal() for number in numbers) and is_ascending([int(number) for number in numbers]):
         return
     limits.report_violation(
         "visible-devices",
@@ -191,7 +191,7 @@ def check_visible_devices(at: At) -> None:
     )
 
 
-def ascending(numbers: list[int]) -> bool:
+def is_ascending(numbers: list[int]) -> bool:
     """Return True if the numbers ascend strictly."""
     return all(first < second for first, second in itertools.pairwise(numbers))
 
@@ -223,19 +223,19 @@ def find_fault(key: str, kind: str | None, value: Any) -> tuple[str, str] | None
         return f"NpuOptimizer has no option {key!r}.", closest if closest.startswith("Closest") else "Remove it."
     wanted = FIELDS.get(key, "s")
     if kind != wanted:
-        given = NAMES.get(kind or "", "nothing" if kind is None else f"the field .{kind}")
-        return f"{key} is given as {given}.", f"It is {NAMES[wanted]}: parameter_map[{key!r}].{wanted} = …"
+        actual = FIELD_NAMES.get(kind or "", "nothing" if kind is None else f"the field .{kind}")
+        return f"{key} is given as {actual}.", f"It is {FIELD_NAMES[wanted]}: parameter_map[{key!r}].{wanted} = …"
     choices = CHOICES.get(key)
     if choices and value not in choices:
         return f"{key} is {value!r}.", f"It is one of: {', '.join(map(str, choices))}."
     return None
 
 
+# Takes the options; returns what is wrong and what to write, or None. Its name says what must be true.
 Rule = Callable[[dict[str, Any]], tuple[str, str] | None]
 
 
-def dump_has_a_place(values: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the fault of a dump without a usable folder."""
+def dump_has_folder(values: dict[str, Any]) -> tuple[str, str] | None:
     if not (values.get("enable_dump") or values.get("enable_dump_debug")):
         return None
     path = values.get("dump_path")
@@ -246,25 +246,22 @@ def dump_has_a_place(values: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def dump_steps_are_steps(values: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the fault of a list of steps that cannot be read."""
+def dump_steps_are_valid(values: dict[str, Any]) -> tuple[str, str] | None:
     text = values.get("dump_step")
     if not text:
         return None
     parts = text.split("|")
     ranges = [part.split("-") for part in parts if "-" in part]
-    right = STEPS.fullmatch(text) and len(parts) <= 100 and all(int(a) < int(b) for a, b in ranges)
-    return None if right else (f"dump_step is {text!r}.", "Write steps as 0|5|10 or 0|3-5, at most 100 of them.")
+    is_valid = STEPS.fullmatch(text) and len(parts) <= 100 and all(int(a) < int(b) for a, b in ranges)
+    return None if is_valid else (f"dump_step is {text!r}.", "Write steps as 0|5|10 or 0|3-5, at most 100 of them.")
 
 
-def precision_is_said_once(values: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the fault of two precision modes."""
+def precision_is_set_once(values: dict[str, Any]) -> tuple[str, str] | None:
     both = values.get("precision_mode") and values.get("precision_mode_v2")
     return ("precision_mode and precision_mode_v2 are both set.", "Set one of them.") if both else None
 
 
 def mixlist_needs_a_mixed_mode(values: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the fault of a mix list without mixed precision."""
     if not values.get("modify_mixlist"):
         return None
     mode = values.get("precision_mode") or values.get("precision_mode_v2") or "unset"
@@ -274,40 +271,36 @@ def mixlist_needs_a_mixed_mode(values: dict[str, Any]) -> tuple[str, str] | None
 
 
 def weights_are_compressed_one_way(values: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the fault of two ways to compress weights."""
     both = values.get("enable_compress_weight") and values.get("compress_weight_conf")
     return ("enable_compress_weight and compress_weight_conf exclude each other.", "Set one.") if both else None
 
 
 def operator_list_needs_a_mode(values: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the fault of an operator list without a mode."""
     alone = values.get("optypelist_for_implmode") and not values.get("op_select_implmode")
     return ("optypelist_for_implmode is set without op_select_implmode.", "Set both, or neither.") if alone else None
 
 
-def dynamic_input_is_whole(values: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the fault of a dynamic input of which something is missing."""
+def dynamic_input_is_complete(values: dict[str, Any]) -> tuple[str, str] | None:
     names = ("input_shape", "dynamic_dims", "dynamic_node_type")
-    given = [name for name in names if name in values]
-    if len(given) in (0, 3):
+    present = [name for name in names if name in values]
+    if len(present) in (0, 3):
         return None
-    return f"Of {', '.join(names)} only {', '.join(given)} is set.", "Set all three, or none."
+    return f"Of {', '.join(names)} only {', '.join(present)} is set.", "Set all three, or none."
 
 
-def loops_compile_whole(values: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the fault of a device loop in a graph that is compiled in part."""
+def loops_compile_whole_graph(values: dict[str, Any]) -> tuple[str, str] | None:
     if not values.get("mix_compile_mode") or values.get("iterations_per_loop", 1) == 1:
         return None
     return "iterations_per_loop is above 1 with mix_compile_mode.", "With mix_compile_mode it must be 1."
 
 
 RULES: tuple[Rule, ...] = (
-    dump_has_a_place,
-    dump_steps_are_steps,
-    precision_is_said_once,
+    dump_has_folder,
+    dump_steps_are_valid,
+    precision_is_set_once,
     mixlist_needs_a_mixed_mode,
     weights_are_compressed_one_way,
     operator_list_needs_a_mode,
-    dynamic_input_is_whole,
-    loops_compile_whole,
+    dynamic_input_is_complete,
+    loops_compile_whole_graph,
 )

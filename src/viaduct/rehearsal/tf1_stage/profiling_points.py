@@ -19,7 +19,7 @@ from viaduct.atomic_files import replace_file
 from viaduct.rehearsal.tf1_stage import gradients, sessions
 from viaduct.rehearsal.tf1_stage.reach import READS_DATA, dependencies
 from viaduct.rehearsal.tf1_stage.sessions import Pass
-from viaduct.rehearsal.tf1_stage.variables import find_variables
+from viaduct.rehearsal.tf1_stage.variables import trainable_names
 
 FILE = "profiling_points.json"
 PASSES_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot", "Reshape", "ExpandDims", "Squeeze")
@@ -60,7 +60,7 @@ def find_points(run: Pass) -> dict[str, str]:
 
 def find_first_layer(run: Pass, forward: Collection[Any]) -> Any:
     """Return the first operator that takes both the batch and a trainable variable; None where there is none."""
-    weights = {variable.op.name for variable in find_variables(run.graph, "trainable_variables")}
+    weights = trainable_names(run.graph)
     of_batch: set[Any] = set()
     of_weights: set[Any] = set()
     for op in sorted(forward, key=lambda op: op._id):

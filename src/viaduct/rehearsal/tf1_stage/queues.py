@@ -31,7 +31,6 @@ class FixedRandom(random.Random):
     """Replaces the `random` module in numpy_input_fn, which seeds it from the clock where the script gives no seed."""
 
     def seed(self, a: Any = None, version: int = 2) -> None:
-        """Seed with `a`, or with 0 where none is given."""
         super().seed(0 if a is None else a, version)
 
 

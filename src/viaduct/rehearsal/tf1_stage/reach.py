@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from viaduct.rehearsal.tf1_stage import gradients
-from viaduct.rehearsal.tf1_stage.variables import find_variables
+from viaduct.rehearsal.tf1_stage.variables import find_variables, trainable_names
 
 APPLIES = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
 WRITES = re.compile(r"Assign(Add|Sub)?(VariableOp)?|(Resource)?Scatter(Sub|Add|Update)")
@@ -76,7 +76,7 @@ def trains(graph: Any, ops: set[Any]) -> bool:
     steps = {variable.op.name for variable in find_variables(graph, "global_step")}
     if any(op.inputs[0].op.name in steps for op in writes):
         return True
-    weights = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
+    weights = trainable_names(graph)
     writes_weights = any(op.inputs[0].op.name in weights for op in writes)
     return writes_weights and any(record.any_made_by(ops) for record in gradients.recorded_gradients(graph))
 
@@ -115,7 +115,8 @@ def is_fetchable(tensor: Any) -> bool:
 def perhaps_dead(ops: Collection[Any]) -> set[Any]:
     """Return operators that may have no value in a run: those between a Switch and the Merge that joins its branches.
 
-    They need not lie inside the branch's context: the gradient of a branch lies outside of it.
+    Found are those outside of the branch, such as its gradients: what is inside may be older than its Switch, and
+    `in_a_branch` finds it.
     """
     dead: set[Any] = set()
     for op in sorted(ops, key=lambda op: op._id):
@@ -139,12 +140,12 @@ def entry_of(exit_op: Any) -> Any:
     return op
 
 
-def uses_weights(graph: Any, found: Reach) -> bool:
+def uses_weights(graph: Any, executed: Reach) -> bool:
     """Return True if a run trains, or executes a trainable variable's operator without setting any up."""
-    names = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
-    if not any(op.name in names for op in found.ops):
+    names = trainable_names(graph)
+    if not any(op.name in names for op in executed.ops):
         return False
-    return found.training or not any(WRITES.fullmatch(op.type) and sets_up(graph, op) for op in found.ops)
+    return executed.training or not any(WRITES.fullmatch(op.type) and sets_up(graph, op) for op in executed.ops)
 
 
 def in_a_branch(tensor: Any) -> bool:

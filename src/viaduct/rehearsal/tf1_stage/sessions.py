@@ -8,7 +8,6 @@ executed that many times, and observed each time.
 
 from __future__ import annotations
 
-import ast
 import atexit
 import functools
 import threading
@@ -20,9 +19,8 @@ from typing import Any
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import gradients, loops, options, state
 from viaduct.rehearsal.tf1_stage.reach import Reach, reach
-from viaduct.scripts.notebook_runs import parse_source
 
-THREADS = 64  # of a session with several ranks: a collective that waits for other ranks holds a thread
+THREADS = 64  # of a session, where there are several ranks: a collective that waits for other ranks holds a thread
 
 
 @dataclass
@@ -31,7 +29,7 @@ class Opened:
 
     session: Any  # None when it is closed
     location: tuple[str, int] | None  # file and line of the script
-    chosen: options.SessionOptions
+    npu_options: options.SessionOptions
     steps: int = 0  # runs that trained
     closed: bool = False
     held_by_keras: bool = False  # given to Keras, which closes it itself
@@ -44,7 +42,7 @@ class Pass:
 
     opened: Opened
     graph: Any
-    reach: Reach
+    reach: Reach  # the operators that the run executes, and whether it trains
     feeds: dict[str, Any] = field(default_factory=dict)  # by tensor name; None for each part of a composite tensor
     by_keras: bool = False  # run by one of Keras' own loops
     # What an observer keeps from `select_tensors` to `receive_values`, by the observer's id. It is kept here and not in
@@ -53,7 +51,6 @@ class Pass:
 
     @property
     def training(self) -> bool:
-        """Return True if the run trains."""
         return self.reach.training
 
 
@@ -105,12 +102,12 @@ def install() -> None:
     base.close = wrap_close(base.close)
     base.make_callable = make_callable
     base._make_callable_from_options = wrap_make_callable(base._make_callable_from_options)
-    watch_keras()
-    watch_exit()
+    wrap_set_session()
+    record_exit_functions()
     gradients.install()
 
 
-def watch_keras() -> None:
+def wrap_set_session() -> None:
     """Wrap tf.keras.backend.set_session: a session that is given to Keras is Keras' to close."""
     import tensorflow.compat.v1 as tf
 
@@ -125,7 +122,7 @@ def watch_keras() -> None:
     backend.set_session = set_session
 
 
-def watch_exit() -> None:
+def record_exit_functions() -> None:
     """Record the functions that the script registers with atexit: a session may be closed there."""
     plain: Any = atexit.register
 
@@ -155,13 +152,12 @@ def wrap_session_init(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        """Open a session with a prepared config, and record the line of the script that opens it."""
         location = limits.users_line()
         at = (location.file, location.line) if location else None
         config = options.prepare_config(config, THREADS if state.size() > 1 else 0)
-        chosen = options.read_options(config, at)
+        npu_options = options.read_options(config, at)
         plain(self, target, graph, config)
-        self._viaduct = Opened(self, at, chosen)
+        self._viaduct = Opened(self, at, npu_options)
         opened_sessions.append(self._viaduct)
 
     return init
@@ -173,22 +169,20 @@ def wrap_run(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def run(self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        """Run the script's fetches together with the tensors that observers select."""
         if getattr(_internal, "active", False):
             return plain(self, fetches, feed_dict, options, run_metadata)
-        asked = make_pass(self, fetches, feed_dict)
+        run_pass = make_pass(self, fetches, feed_dict)
 
         def run_once(extra: list[Any]) -> tuple[Any, list[Any]]:
-            """Run fetches and extra tensors together; return both results."""
 
-            def call(chosen: Any, metadata: Any) -> Any:
-                return plain(self, (fetches, extra), feed_dict, chosen, metadata)
+            def call(run_options: Any, metadata: Any) -> Any:
+                return plain(self, (fetches, extra), feed_dict, run_options, metadata)
 
             with internal_run():
-                result: tuple[Any, list[Any]] = tracing.run_traced(asked, call, options, run_metadata)
+                result: tuple[Any, list[Any]] = tracing.run_traced(run_pass, call, options, run_metadata)
             return result
 
-        return run_observed(asked, run_once)
+        return run_observed(run_pass, run_once)
 
     return run
 
@@ -205,34 +199,34 @@ def make_pass(session: Any, fetches: Any, feed_dict: Any) -> Pass:
     for key, value in (feed_dict or {}).items():
         parts = nest.flatten(key, expand_composites=True)
         feeds.update({graph.as_graph_element(part).name: value if len(parts) == 1 else None for part in parts})
-    with own_bookkeeping():
+    with blame_viaduct():
         return Pass(session._viaduct, graph, reach(graph, ops, feeds), feeds)
 
 
-def run_observed(asked: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
+def run_observed(run_pass: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
     """Run a pass between its observers, as many times as a loop on the device would; return the last result.
 
     `once` takes the observers' tensors and returns the script's result and the values of these tensors.
     """
     result: Any = None
-    for _ in range(loops.count_steps(asked)):
-        with own_bookkeeping():
+    for _ in range(loops.count_steps(run_pass)):
+        with blame_viaduct():
             for observer in observers:
-                observer.before_run(asked)
-            wishes = [(observer, observer.select_tensors(asked)) for observer in observers]
-        result, values = once([tensor for _, tensors in wishes for tensor in tensors])
-        with own_bookkeeping():
-            record_run(asked)
+                observer.before_run(run_pass)
+            selected = [(observer, observer.select_tensors(run_pass)) for observer in observers]
+        result, values = once([tensor for _, tensors in selected for tensor in tensors])
+        with blame_viaduct():
+            record_run(run_pass)
             remaining = iter(values)
-            for observer, tensors in wishes:
-                observer.receive_values(asked, [next(remaining) for _ in tensors])
+            for observer, tensors in selected:
+                observer.receive_values(run_pass, [next(remaining) for _ in tensors])
             for observer in observers:
-                observer.receive_result(asked, result)
+                observer.receive_result(run_pass, result)
     return result
 
 
 @contextmanager
-def own_bookkeeping() -> Iterator[None]:
+def blame_viaduct() -> Iterator[None]:
     """Turn an exception in viaduct's own code around a run into StandInFails, so that the script is not blamed for it.
 
     Limits of the card and TensorFlow's own errors pass as they are.
@@ -247,18 +241,15 @@ def own_bookkeeping() -> Iterator[None]:
         raise limits.StandInFails(f"{type(error).__name__}: {error}") from error
 
 
-def record_run(asked: Pass) -> None:
-    """Update the session's record after a run."""
-    opened = asked.opened
-    opened.computes = opened.computes or not all(is_communication(op.name) for op in asked.reach.ops)
-    opened.steps += asked.training
-    if opened.chosen.npu:
+def record_run(run_pass: Pass) -> None:
+    """Update the session's `Opened` after a run, and note that an NPU session started communication."""
+    opened = run_pass.opened
+    names = (op.name.rpartition("/")[2] for op in run_pass.reach.ops)
+    computes = not all(name.startswith(COMMUNICATION) for name in names)
+    opened.computes = opened.computes or computes
+    opened.steps += run_pass.training
+    if computes and opened.npu_options.npu:
         state.set_communication(True)  # an NPU session starts communication with its first run
-
-
-def is_communication(name: str) -> bool:
-    """Return True for operations that only start or end communication."""
-    return name.rpartition("/")[2].startswith(COMMUNICATION)
 
 
 def wrap_close(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -284,7 +275,6 @@ def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options
     keys = list(feed_list or [])
 
     def call(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
-        """Run the fetches with the values for the feeds, in order."""
         if len(values) != len(keys):
             raise ValueError(f"this callable takes {len(keys)} values and got {len(values)}")
         return self.run(fetches, dict(zip(keys, values, strict=True)), options, run_metadata)
@@ -295,11 +285,7 @@ def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options
 def wrap_make_callable(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the method with which Keras makes its callables."""
 
-    @functools.wraps(plain)
-    def make_callable_object(self: Any, callable_options: Any) -> Any:
-        return KerasCallable(plain, self, callable_options)
-
-    return make_callable_object
+    return functools.wraps(plain)(lambda session, callable_options: KerasCallable(plain, session, callable_options))
 
 
 class KerasCallable:
@@ -318,15 +304,15 @@ class KerasCallable:
         ops = [graph.as_graph_element(name) for name in (*self.options.fetch, *self.options.target)]
         ops = [getattr(element, "op", element) for element in ops]
         feeds = dict(zip(self.options.feed, args, strict=False))
-        with own_bookkeeping():
-            asked = Pass(self.session._viaduct, graph, reach(graph, ops, feeds), feeds, by_keras=True)
+        with blame_viaduct():
+            run_pass = Pass(self.session._viaduct, graph, reach(graph, ops, feeds), feeds, by_keras=True)
 
         def run_once(extra: list[Any]) -> tuple[Any, list[Any]]:
             fetched = self.with_extra(tuple(tensor.name for tensor in extra))(*args, **kwargs)
             own_count = len(self.options.fetch)
             return fetched[:own_count], list(fetched[own_count:])
 
-        return run_observed(asked, run_once)
+        return run_observed(run_pass, run_once)
 
     def with_extra(self, names: tuple[str, ...]) -> Any:
         """Return a callable that fetches further tensors, made once for each set of names."""
@@ -341,16 +327,11 @@ class KerasCallable:
 # ---- sessions that were left open
 
 
-def report_open_sessions(stopped: bool = False) -> None:
-    """Report NPU sessions that computed something and are never closed.
-
-    A script that was `stopped` may not have come to its call of close. Then a session is reported only if nothing in
-    the file that opened it closes anything.
-    """
+def report_open_sessions() -> None:
+    """Report NPU sessions that computed something and were not closed."""
     for opened in opened_sessions:
-        is_open = opened.computes and opened.chosen.npu and not opened.closed and not opened.held_by_keras
-        is_open = is_open and not is_closed_at_exit(opened.session)
-        if is_open and not (stopped and closes_something(opened.location)):
+        is_open = opened.computes and opened.npu_options.npu and not opened.closed and not opened.held_by_keras
+        if is_open and not is_closed_at_exit(opened.session):
             limits.report_violation(
                 "session-not-closed",
                 "This session is never closed.",
@@ -359,15 +340,3 @@ def report_open_sessions(stopped: bool = False) -> None:
                 at=opened.location,
                 fatal=False,
             )
-
-
-def closes_something(location: tuple[str, int] | None) -> bool:
-    """Return True if the file at a location calls a function with a closer's name, or if the location is unknown."""
-    if location is None:
-        return True
-    tree = parse_source(location[0])
-    calls = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    names = {
-        function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "") for function in calls
-    }
-    return bool(names & CLOSERS)

@@ -15,7 +15,7 @@ from viaduct.rehearsal.tf1_stage.sessions import Pass
 
 @dataclass(frozen=True)
 class Value:
-    """One output of an operator. bfloat16, which NumPy does not have, is held as float32."""
+    """One output of an operator. bfloat16, which NumPy does not have, is converted to float32."""
 
     op: Any
     index: int
@@ -33,21 +33,18 @@ def list_tensors(run: Pass) -> list[Any]:
 
 def iterate_values(run: Pass, tensors: list[Any], arrays: list[Any]) -> Iterator[Value]:
     """Yield fed values, then fetched ones. Empty arrays, fed strings and fed composite tensors are skipped."""
-    for name, given in run.feeds.items():
+    for name, fed in run.feeds.items():
         tensor = run.graph.as_graph_element(name)
-        array = as_fed(given, tensor) if given is not None else None
-        if array is not None and array.size and array.dtype.kind in "biufc":
+        dtype = np.dtype(tensor.dtype.base_dtype.as_numpy_dtype)
+        if fed is None or dtype.kind in "OSU":
+            continue
+        array = as_numbers(np.asarray(fed, dtype=dtype))
+        if array.size:
             yield Value(tensor.op, tensor.value_index, array)
     for tensor, array in zip(tensors, arrays, strict=True):
         numbers = as_numbers(np.asarray(array))
         if numbers.size:
             yield Value(tensor.op, tensor.value_index, numbers)
-
-
-def as_fed(given: Any, tensor: Any) -> np.ndarray[Any, Any] | None:
-    """Return a fed value in the placeholder's dtype; None for objects and strings."""
-    kind = np.dtype(tensor.dtype.base_dtype.as_numpy_dtype)
-    return None if kind.kind in "OSU" else as_numbers(np.asarray(given, dtype=kind))
 
 
 def as_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -56,5 +53,4 @@ def as_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def microseconds() -> int:
-    """Return the time of day in microseconds."""
     return time.time_ns() // 1000

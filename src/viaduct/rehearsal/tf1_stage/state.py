@@ -1,13 +1,16 @@
-"""State that the stand-in packages share: which stage this is, this process's rank, whether communication
-is up. No TensorFlow here."""
+"""State that the stand-in packages share: the device, this process's rank, whether communication has started.
+
+Importing this module needs no TensorFlow.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Literal
 
-on: Literal["", "npu", "mlu", "original"] = ""
-_communication = False
+from viaduct.rehearsal.plan import On
+
+on: On | None = None  # None until `install`
+_has_communication = False
 
 
 def set_default_ranks() -> None:
@@ -38,14 +41,14 @@ def local_size() -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE") or size())
 
 
-def communication_is_up() -> bool:
-    return _communication
+def has_communication() -> bool:
+    return _has_communication
 
 
 def set_communication(up: bool) -> None:
-    """Note that communication is initialised, or has ended.
+    """Note that communication has started, or has ended.
 
-    It begins with an NPU session's first run or initialize_system, and ends with shutdown_system or an Estimator's run.
+    It starts with an NPU session's first run or initialize_system, and ends with shutdown_system or an Estimator's run.
     """
-    global _communication
-    _communication = up
+    global _has_communication
+    _has_communication = up

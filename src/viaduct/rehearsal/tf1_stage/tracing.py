@@ -43,7 +43,6 @@ class Tracer:
         self.write_row(COLUMNS)
 
     def write_row(self, values: Any) -> None:
-        """Append a row to step_trace.csv."""
         with (self.folder / "summary" / "step_trace.csv").open("a", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow(values)
 
@@ -78,7 +77,6 @@ class Tracer:
 
 
 def start_time(span: Any) -> float:
-    """Return when a span began, in microseconds."""
     return float(span.all_start_micros)
 
 
@@ -89,7 +87,7 @@ def end_time(span: Any) -> float:
 
 def find_tracer(run: Pass) -> Tracer | None:
     """Return the tracer of a training run's session, made at its first step; None where none is requested."""
-    if not (run.training and run.opened.chosen.npu and run.opened.chosen.values.get("profiling_mode")):
+    if not (run.training and run.opened.npu_options.npu and run.opened.npu_options.values.get("profiling_mode")):
         return None
     key = id(run.opened)
     if key not in _tracers:
@@ -100,7 +98,7 @@ def find_tracer(run: Pass) -> Tracer | None:
 
 def read_profiling_options(run: Pass) -> dict[str, Any] | None:
     """Return the session's profiling_options; report what is invalid, and return None where the limit is no error."""
-    text = run.opened.chosen.values.get("profiling_options") or ""
+    text = run.opened.npu_options.values.get("profiling_options") or ""
     try:
         options = json.loads(text)
     except ValueError:

@@ -19,3 +19,19 @@ def plain_variable(variable: Any) -> Any:
     """Return the first copy of a distributed variable, and any other variable unchanged."""
     copies = getattr(variable, "values", None)
     return copies[0] if isinstance(copies, tuple) and copies else variable
+
+
+def trainable_names(graph: Any) -> set[str]:
+    """Return the names of a graph's trainable variables."""
+    return {variable.op.name for variable in find_variables(graph, "trainable_variables")}
+
+
+def read_tensor(variable: Any) -> Any:
+    """Return the tensor that reads a resource variable; a reference variable is its own."""
+    return variable._graph_element if hasattr(variable, "_graph_element") else variable
+
+
+def assign_value(session: Any, variable: Any, value: Any) -> None:
+    """Set a variable by its initializer, without adding operators to the graph."""
+    assign = getattr(variable.initializer, "op", variable.initializer)  # it is a tensor after init_from_checkpoint
+    session.run(assign, {assign.inputs[1]: value})

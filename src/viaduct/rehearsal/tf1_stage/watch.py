@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,13 +33,11 @@ class Watched(sessions.Observer):
     """Observations of a script. `losses` has one value per step: the mean of the loss; None where none is known."""
 
     limit: int | None = None
-    on_step: Callable[[int, float | None], None] | None = None  # after each step: its number from 0, its loss
     by_line: bool = False  # a step ends when `take_step` is called, not with each run that trains
     losses: list[float | None] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)  # of each step's end: monotonic(), process_time()
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    trainable: list[str] = field(default_factory=list)
     stopped: bool = False  # StopScript was raised
     stop_requested_at: float | None = None  # when it was first raised: time.monotonic()
     _unsaved: Opened | None = None  # the session of the last step, while its variables are not read
@@ -48,7 +45,6 @@ class Watched(sessions.Observer):
 
     @property
     def steps(self) -> int:
-        """Return the number of steps taken."""
         return len(self.losses)
 
     @property
@@ -70,8 +66,9 @@ class Watched(sessions.Observer):
 
     def select_tensors(self, run: Pass) -> list[Any]:
         """Return the loss, and in the first step the gradients, that can be fetched without changing the run."""
-        wishes: list[tuple[str, str]] = []  # of each tensor: "loss" or the part of a gradient, and the variable's name
-        run.notes[id(self)] = wishes
+        # Of each tensor: "loss" or the kind that split_gradient gives, and the variable's name.
+        labels: list[tuple[str, str]] = []
+        run.notes[id(self)] = labels
         if not self.is_part_of_step(run):
             return []
         tensors: list[Any] = []
@@ -80,11 +77,11 @@ class Watched(sessions.Observer):
         if loss is not None and reads_variables(extra_dependencies(run, loss)):
             self._loss = compute_loss_before_step(run, loss)
         elif loss is not None:
-            wishes.append(("loss", ""))
+            labels.append(("loss", ""))
             tensors.append(loss)
         for name, gradient in find_gradients(run) if not self.steps else []:
             for kind, tensor in split_gradient(gradient):
-                wishes.append((kind, name))
+                labels.append((kind, name))
                 tensors.append(tensor)
         return tensors
 
@@ -131,8 +128,6 @@ class Watched(sessions.Observer):
     def _end_step(self, opened: Opened, loss: float | None) -> None:
         self._record_step(loss)
         self._unsaved = opened
-        if self.on_step is not None:
-            self.on_step(self.steps - 1, loss)
         if self.full:
             self.keep_variables(opened)
 
@@ -148,11 +143,9 @@ class Watched(sessions.Observer):
             self.keep_variables(self._unsaved)
 
     def keep_variables(self, opened: Opened) -> None:
-        """Read the global variables of a session."""
         graph, session = opened.session.graph, opened.session
         with sessions.internal_run():
             self.last_variables = read_variables(graph, session)
-        self.trainable = [variable.op.name for variable in find_variables(graph, "trainable_variables")]
         self._unsaved = None
 
 
@@ -164,22 +157,18 @@ def choose_loss(run: Pass) -> Any:
         if record.loss is not None
         and record.any_made_by(run.reach.ops)
         and is_fetchable(record.loss)
-        and can_add_loss(run, record.loss)
+        and not any(has_side_effects(op) for op in extra_dependencies(run, record.loss))
     ]
     return max(candidates, key=lambda record: len(record.pairs)).loss if candidates else None
 
 
-def can_add_loss(run: Pass, loss: Any) -> bool:
-    """Return True if fetching the loss too changes nothing in a run.
-
-    Gradients do not need the loss itself, so a run may leave its last operators out. None of those that are added may
-    have state (read data, draw random numbers) or wait to be fed.
-    """
-    return not any(op.op_def.is_stateful or op.type.startswith("Placeholder") for op in extra_dependencies(run, loss))
+def has_side_effects(op: Any) -> bool:
+    """Return True if an operator has state (reads data, draws random numbers) or waits to be fed."""
+    return bool(op.op_def.is_stateful) or op.type.startswith("Placeholder")
 
 
 def extra_dependencies(run: Pass, loss: Any) -> set[Any]:
-    """Return operators that a loss needs and the run does not execute."""
+    """Return operators that a loss needs and the run does not execute: gradients do not need the loss itself."""
     return dependencies([loss.op], run.reach.fed) - run.reach.ops
 
 
@@ -253,10 +242,9 @@ def read_variables(graph: Any, session: Any) -> dict[str, np.ndarray[Any, Any]]:
             tensors.setdefault(variable.op.name, tensor)
     try:
         return {name: np.array(value) for name, value in session.run(tensors).items()}
-    except Exception:  # one of them was never initialised; the others are worth having
-        return {
-            name: np.array(value) for name, tensor in tensors.items() if (value := try_run(session, tensor)) is not None
-        }
+    except Exception:  # one of them was never initialised
+        values = {name: try_run(session, tensor) for name, tensor in tensors.items()}
+        return {name: np.array(value) for name, value in values.items() if value is not None}
 
 
 def find_read_tensor(variable: Any) -> Any:
@@ -267,7 +255,6 @@ def find_read_tensor(variable: Any) -> Any:
 
 
 def try_run(session: Any, tensor: Any) -> Any:
-    """Run a tensor; None if that fails."""
     try:
         return session.run(tensor)
     except Exception:
@@ -277,9 +264,9 @@ def try_run(session: Any, tensor: Any) -> Any:
 # ---- ending loops that ask
 
 
-def start(steps: int | None = None, on_step: Callable[[int, float | None], None] | None = None) -> Watched:
+def start(steps: int | None = None) -> Watched:
     """Install a Watched and return it; `steps` bounds training, and evaluations and predictions with it."""
-    watched = Watched(steps, on_step)
+    watched = Watched(steps)
     sessions.observers += [watched, evaluations.PlainLoops(watched)]
     bound_monitored_sessions(watched)
     bound_keras(watched)
@@ -340,14 +327,14 @@ def bound_keras(watched: Watched) -> None:
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.model.stop_training = self.model.stop_training or watched.full
 
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            self.model.stop_training = self.model.stop_training or watched.full
+        on_epoch_end = on_train_batch_end
 
     @functools.wraps(plain)
-    def configure(given: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(given, callbacks.CallbackList):
-            return plain(given, *args, **kwargs)
-        return plain([*as_list(given), Bound()], *args, **kwargs)
+    def configure(requested: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(requested, callbacks.CallbackList):
+            return plain(requested, *args, **kwargs)
+        listed = requested if isinstance(requested, (list, tuple)) else [] if requested is None else [requested]
+        return plain([*listed, Bound()], *args, **kwargs)
 
     @functools.wraps(plain_logs)
     def make_logs(self: Any, model: Any, logs: Any, outputs: Any, mode: Any, prefix: str = "") -> Any:
@@ -357,7 +344,3 @@ def bound_keras(watched: Watched) -> None:
         return plain_logs(self, model, logs, outputs, mode, prefix)
 
     callbacks.configure_callbacks, callbacks.CallbackList.make_logs = configure, make_logs
-
-
-def as_list(given: Any) -> list[Any]:
-    return [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]

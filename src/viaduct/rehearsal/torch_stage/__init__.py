@@ -1,7 +1,7 @@
 """A device named npu or mlu in this process, whose memory and arithmetic are the CPU's.
 
-`install` gives PyTorch the device, the modules of the vendor's plug-in and the limits of the card. The device has one
-name for the life of a process: a rehearsal of the other kind is another process.
+`install` gives PyTorch the device, the modules of the vendor's plug-in and the limits of the card. The device's name
+cannot be changed later: a rehearsal of the other card needs another process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def install(name: str, cards: int = 8) -> None:
     refusals.install()
     if torch.distributed.is_available():
         collectives.install()
-    mapping.offer(vendor.PACKAGE)
+    mapping.make_patch_importable(vendor.PACKAGE)
 
 
 def install_cuda_as_cpu(cards: int = 8) -> None:
@@ -60,14 +60,15 @@ def _prepare(name: str, count: int) -> bool:
 
 
 def _register(name: str, device_module: Any, memory: int) -> None:
+    """Give PyTorch the device: its name, its module, its kernels."""
     from viaduct.rehearsal.torch_stage import accelerator, casting, generators, kernels, pinning
 
     cards.memory = memory
     backends: Any = torch.utils.backend_registration
     backends.rename_privateuse1_backend(name)
     backends.generate_methods_for_privateuse1_backend()
-    door: Any = torch
-    door._register_device_module(name, device_module)
+    torch_module: Any = torch
+    torch_module._register_device_module(name, device_module)
     sys.modules[f"torch.{name}"] = device_module
     accelerator.register()
     kernels.register()

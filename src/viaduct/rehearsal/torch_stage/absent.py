@@ -14,17 +14,18 @@ import torch
 Tensor = torch.Tensor
 
 
-def _spread(vector: Tensor, like: Tensor) -> Tensor:
+def _per_channel(vector: Tensor, like: Tensor) -> Tensor:
     """Return a vector of one value a channel, shaped to broadcast against a batch."""
     return vector.reshape(1, -1, *[1] * (like.dim() - 2))
 
 
-def _others(x: Tensor) -> list[int]:
+def _reduced_dims(x: Tensor) -> list[int]:
+    """Return all dimensions but that of the channels."""
     return [dim for dim in range(x.dim()) if dim != 1]
 
 
 def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    variance, mean = torch.var_mean(input.float(), _others(input), correction=0)
+    variance, mean = torch.var_mean(input.float(), _reduced_dims(input), correction=0)
     return mean, torch.rsqrt(variance + eps)
 
 
@@ -39,10 +40,10 @@ def batch_norm_gather_stats_with_counts(
     counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Return mean and inverse standard deviation over all ranks from those of each, and update the running ones."""
-    share = (counts / counts.sum()).reshape(-1, 1)
-    total_mean = (mean * share).sum(0)
-    variance = ((invstd.pow(-2) - eps + (mean - total_mean).pow(2)) * share).sum(0)
     total = counts.sum()
+    weight = (counts / total).reshape(-1, 1)  # of each rank
+    total_mean = (mean * weight).sum(0)
+    variance = ((invstd.pow(-2) - eps + (mean - total_mean).pow(2)) * weight).sum(0)
     if running_mean is not None:
         running_mean.mul_(1 - momentum).add_((momentum * total_mean).to(running_mean.dtype))
     if running_var is not None:
@@ -51,11 +52,11 @@ def batch_norm_gather_stats_with_counts(
 
 
 def batch_norm_elemt(input: Tensor, weight: Any, bias: Any, mean: Tensor, invstd: Tensor, eps: float) -> Tensor:
-    result = (input.float() - _spread(mean, input)) * _spread(invstd, input)
+    result = (input.float() - _per_channel(mean, input)) * _per_channel(invstd, input)
     if weight is not None:
-        result = result * _spread(weight.float(), input)
+        result = result * _per_channel(weight.float(), input)
     if bias is not None:
-        result = result + _spread(bias.float(), input)
+        result = result + _per_channel(bias.float(), input)
     return result.to(input.dtype)
 
 
@@ -69,11 +70,13 @@ def batch_norm_backward_reduce(
     weight_g: bool,
     bias_g: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    slope = grad_out.float()
-    total = slope.sum(_others(input))
-    along = (slope * (input.float() - _spread(mean, input))).sum(_others(input))
-    kind = mean.dtype if weight is None else weight.dtype
-    return total, along, (along * invstd).to(kind) if weight_g else None, total.to(kind) if bias_g else None
+    """Return the sums of dy and of dy · (x - mean) over a channel, and the gradients of weight and bias."""
+    grad = grad_out.float()
+    sum_dy = grad.sum(_reduced_dims(input))
+    sum_dy_xmu = (grad * (input.float() - _per_channel(mean, input))).sum(_reduced_dims(input))
+    dtype = mean.dtype if weight is None else weight.dtype
+    grad_weight = (sum_dy_xmu * invstd).to(dtype) if weight_g else None
+    return sum_dy, sum_dy_xmu, grad_weight, sum_dy.to(dtype) if bias_g else None
 
 
 def batch_norm_backward_elemt(
@@ -86,23 +89,25 @@ def batch_norm_backward_elemt(
     sum_dy_xmu: Tensor,
     count: Tensor,
 ) -> Tensor:
-    number = count.sum()
-    centred = input.float() - _spread(mean, input)
-    slope = grad_out.float() - _spread(sum_dy / number, input)
-    slope = slope - centred * _spread(invstd.pow(2) * sum_dy_xmu / number, input)
+    """Return the gradient of the input, from the sums of `batch_norm_backward_reduce` over all ranks."""
+    total = count.sum()
+    centred = input.float() - _per_channel(mean, input)
+    grad = grad_out.float() - _per_channel(sum_dy / total, input)
+    grad = grad - centred * _per_channel(invstd.pow(2) * sum_dy_xmu / total, input)
     factor = invstd if weight is None else invstd * weight.float()
-    return (slope * _spread(factor, input)).to(input.dtype)
+    return (grad * _per_channel(factor, input)).to(input.dtype)
 
 
-def _gates(inputs: Tensor, hidden: Tensor, input_bias: Any, hidden_bias: Any) -> tuple[Tensor, Tensor]:
+def _add_biases(inputs: Tensor, hidden: Tensor, input_bias: Any, hidden_bias: Any) -> tuple[Tensor, Tensor]:
     if input_bias is None:
         return inputs, hidden
     return inputs + input_bias, hidden + hidden_bias
 
 
 def lstm_cell(inputs: Tensor, hidden: Tensor, cx: Tensor, input_bias: Any = None, hidden_bias: Any = None) -> Any:
-    summed = sum(_gates(inputs, hidden, input_bias, hidden_bias))
-    i, f, g, o = summed.chunk(4, 1)  # type: ignore[union-attr]
+    """Return the new hidden and cell state, and the gates, from inputs and hidden state times their weights."""
+    from_inputs, from_hidden = _add_biases(inputs, hidden, input_bias, hidden_bias)
+    i, f, g, o = (from_inputs + from_hidden).chunk(4, 1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
     cy = f * cx + i * g
     return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)
@@ -112,21 +117,17 @@ def lstm_cell_backward(grad_hy: Any, grad_cy: Any, cx: Tensor, cy: Tensor, works
     if grad_hy is None and grad_cy is None:
         return None, None, None
     i, f, g, o = workspace.chunk(4, 1)
-    bent = cy.tanh()
-    outer = torch.zeros_like(cy) if grad_hy is None else grad_hy
-    through = outer * o * (1 - bent * bent) + (0 if grad_cy is None else grad_cy)
-    parts = [
-        through * g * i * (1 - i),
-        through * cx * f * (1 - f),
-        through * i * (1 - g * g),
-        outer * bent * o * (1 - o),
-    ]
-    grad_gates = torch.cat(parts, 1)
-    return grad_gates, through * f, grad_gates.sum(0) if has_bias else None
+    tanh_cy = cy.tanh()
+    dh = torch.zeros_like(cy) if grad_hy is None else grad_hy
+    dc = dh * o * (1 - tanh_cy * tanh_cy) + (0 if grad_cy is None else grad_cy)
+    di, df, dg, do = dc * g * i * (1 - i), dc * cx * f * (1 - f), dc * i * (1 - g * g), dh * tanh_cy * o * (1 - o)
+    grad_gates = torch.cat([di, df, dg, do], 1)
+    return grad_gates, dc * f, grad_gates.sum(0) if has_bias else None
 
 
 def gru_cell(inputs: Tensor, hidden: Tensor, hx: Tensor, input_bias: Any = None, hidden_bias: Any = None) -> Any:
-    a, b = _gates(inputs, hidden, input_bias, hidden_bias)
+    """Return the new hidden state and the workspace of the backward pass, as `lstm_cell` does."""
+    a, b = _add_biases(inputs, hidden, input_bias, hidden_bias)
     (ar, az, an), (br, bz, bn) = a.chunk(3, 1), b.chunk(3, 1)
     r, z = (ar + br).sigmoid(), (az + bz).sigmoid()
     n = (an + r * bn).tanh()
@@ -144,7 +145,7 @@ def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any
 
 
 def multiply_wide(operator: Any) -> Any:
-    """Return a product whose last positional argument is the dtype in which it computes and returns."""
+    """Wrap a matrix product; its last positional argument becomes the dtype in which it computes and returns."""
 
     def multiply(*args: Any, out: Tensor | None = None, **scales: Any) -> Tensor:
         *tensors, dtype = args

@@ -12,42 +12,36 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 def register() -> None:
-    """Tell PyTorch's C++ that the device is there. Releases before 2.13 have no such classes, so not above."""
-    door: Any = torch._C._acc
+    """Tell PyTorch's C++ that the device is there. Releases before 2.13 have no torch._C._acc."""
+    acc: Any = torch._C._acc
     answers = dict.fromkeys(("is_available", "is_built", "has_primary_context"), lambda self, *index: True)
     kind = torch._C._autograd.DeviceType.PrivateUse1
-    door.register_python_privateuseone_hook(type("Hooks", (door.PrivateUse1Hooks,), answers)())
-    door.register_python_privateuseone_device_guard(type("Guard", (door.DeviceGuard,), {"type_": lambda self: kind})())
+    acc.register_python_privateuseone_hook(type("Hooks", (acc.PrivateUse1Hooks,), answers)())
+    acc.register_python_privateuseone_device_guard(type("Guard", (acc.DeviceGuard,), {"type_": lambda self: kind})())
 
 
 def install() -> None:
-    _backward_in_the_callers_thread()
-    own = {
-        "device_count": control.device_count,
-        "current_device_index": control.current_device,
-        "current_device_idx": control.current_device,
-        "set_device_index": control.set_device,
-        "set_device_idx": control.set_device,
-        "current_stream": streams.current_stream,
-        "set_stream": streams.set_stream,
-        "synchronize": control.synchronize,
-        "is_available": control.is_available,
-        "current_accelerator": _current,
+    """Replace the functions of torch.accelerator by the card's, and let backward passes run on all cards."""
+    _run_backward_in_callers_thread()
+    functions = {
+        **dict.fromkeys(("current_device_index", "current_device_idx"), control.current_device),
+        **dict.fromkeys(("set_device_index", "set_device_idx"), control.set_device),
+        **{name: getattr(control, name) for name in ("device_count", "synchronize", "is_available")},
+        **{name: getattr(streams, name) for name in ("current_stream", "set_stream")},
+        "current_accelerator": lambda check_available=False: (
+            None if check_available and not control.is_available() else torch.device(cards.public_name)
+        ),
     }
     counters = ("memory_stats", "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
-    own |= {name: getattr(memory, name) for name in (*counters, "reset_peak_memory_stats", "empty_cache")}
-    own |= {"reset_accumulated_memory_stats": memory.reset_accumulated_memory_stats}
-    own |= {"get_memory_info": memory.mem_get_info}
-    for name, function in own.items():
+    functions |= {name: getattr(memory, name) for name in (*counters, "reset_peak_memory_stats", "empty_cache")}
+    functions["reset_accumulated_memory_stats"] = memory.reset_accumulated_memory_stats
+    functions["get_memory_info"] = memory.mem_get_info
+    for name, function in functions.items():
         setattr(torch.accelerator, name, function)
 
 
-def _current(check_available: bool = False) -> torch.device | None:
-    return None if check_available and not control.is_available() else torch.device(cards.public_name)
-
-
-def _backward_in_the_callers_thread() -> None:
-    """Autograd has a thread for each card it knows of, which is one; the caller's own serves them all."""
+def _run_backward_in_callers_thread() -> None:
+    """Run backward passes in the caller's thread, on all cards: autograd has a thread for one card only."""
     run: Any = torch.autograd.graph._engine_run_backward
 
     @functools.wraps(run)

@@ -6,18 +6,17 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import beneath, card_of, onto
+from viaduct.rehearsal.torch_stage.cards import card_of, put_on_card, to_cpu
 
 _aten = torch.ops.aten
 _FLASH = 1  # SDPBackend.FLASH_ATTENTION
 
 
-def _to_cpu(value: Any) -> Any:
-    return beneath(value) if isinstance(value, torch.Tensor) and card_of(value) >= 0 else value
-
-
 def _choose_kernel(*args: Any, **options: Any) -> int:
-    """Return the CPU's choice; where a script allows only fused kernels of CUDA, the CPU's fused one serves."""
+    """Return the number of the kernel that the CPU chooses.
+
+    Where a script allows only fused kernels that CUDA alone has, the CPU's own fused kernel is allowed.
+    """
     cuda: Any = torch.backends.cuda
     fused = cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
     if cuda.flash_sdp_enabled() or cuda.math_sdp_enabled() or not fused:
@@ -40,9 +39,11 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Compute attention by the kernel that the CPU would choose; PyTorch itself would compose it on a foreign
-    device."""
-    tensors = [_to_cpu(tensor) for tensor in (query, key, value, attn_mask)]
+    """Compute attention by the kernel that the CPU would choose.
+
+    Without this, PyTorch would compose it from other operators on a device that is not its own.
+    """
+    tensors = [to_cpu(tensor) for tensor in (query, key, value, attn_mask)]
     options = {"scale": scale, "enable_gqa": enable_gqa}
     if _choose_kernel(*tensors, dropout_p, is_causal, **options) == _FLASH and not enable_gqa:
         mask = attn_mask
@@ -50,8 +51,8 @@ def attention(
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, float("-inf"))
         operator = _aten._scaled_dot_product_fused_attention_overrideable.default
         return operator(query, key, value, mask, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
-    parts = _aten._scaled_dot_product_attention_math.default
-    return parts(query, key, value, attn_mask, dropout_p, is_causal, **options)[0]  # type: ignore[no-any-return]
+    composed = _aten._scaled_dot_product_attention_math.default
+    return composed(query, key, value, attn_mask, dropout_p, is_causal, **options)[0]  # type: ignore[no-any-return]
 
 
 def forward(
@@ -65,13 +66,17 @@ def forward(
     *,
     scale: float | None = None,
 ) -> Any:
+    """Compute the fused operator by the CPU's flash kernel; its result has the fields of CUDA's."""
     index = card_of(query)
-    q, k, v, mask = map(_to_cpu, (query, key, value, attn_bias))
+    q, k, v, mask = map(to_cpu, (query, key, value, attn_bias))
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu.default
     output, logsumexp = kernel(q, k, v, dropout_p, is_causal, attn_mask=mask, scale=scale)
-    none = [onto(torch.empty(0, dtype=torch.int64, device="cpu"), index) for _ in range(5)]
+    # The CPU's kernel has none of CUDA's cumulative lengths, random state and debug mask.
+    cum_seq_q, cum_seq_k, *others = [
+        put_on_card(torch.empty(0, dtype=torch.int64, device="cpu"), index) for _ in range(5)
+    ]
     lengths = query.shape[-2], key.shape[-2]
-    return onto(output, index), onto(logsumexp, index), none[0], none[1], *lengths, *none[2:]
+    return put_on_card(output, index), put_on_card(logsumexp, index), cum_seq_q, cum_seq_k, *lengths, *others
 
 
 def backward(
@@ -92,12 +97,13 @@ def backward(
     *philox: Any,
     scale: float | None = None,
 ) -> Any:
+    """Compute the fused operator's gradients; that of the mask is None."""
     index = card_of(query)
-    mask = _to_cpu(attn_bias)
+    mask = to_cpu(attn_bias)
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-    tensors = map(_to_cpu, (grad_out, query, key, value, out, logsumexp))
+    tensors = map(to_cpu, (grad_out, query, key, value, out, logsumexp))
     grads = kernel(*tensors, dropout_p, is_causal, attn_mask=mask, scale=scale)
-    return *(onto(grad, index) for grad in grads), None
+    return *(put_on_card(grad, index) for grad in grads), None
 
 
 KERNELS = {

@@ -31,38 +31,36 @@ card_of: Any = torch._C.TensorBase.get_device
 
 @dataclass
 class Meter:
-    """Bytes of one card: allocated now, the peak since the last reset, and the counts of allocations and releases."""
+    """Memory of one card: bytes allocated now, their peak since the last reset, and totals of all (de)allocations."""
 
     alive: int = 0
     peak: int = 0
-    taken: int = 0
-    returned: int = 0
-    bytes_taken: int = 0
-    bytes_returned: int = 0
+    allocations: int = 0
+    releases: int = 0
+    bytes_allocated: int = 0
+    bytes_released: int = 0
 
     def allocate(self, size: int) -> None:
-        """Count an allocation."""
         self.alive += size
         self.peak = max(self.peak, self.alive)
-        self.taken += 1
-        self.bytes_taken += size
+        self.allocations += 1
+        self.bytes_allocated += size
 
-    def give_back(self, size: int) -> None:
-        """Count a release."""
+    def release(self, size: int) -> None:
         self.alive -= size
-        self.returned += 1
-        self.bytes_returned += size
+        self.releases += 1
+        self.bytes_released += size
 
 
 @dataclass
 class Cards:
-    """The cards of this process. `name` is empty until the stage is installed."""
+    """The cards of this process. `name` is the device's name in PyTorch, empty until the stage is installed."""
 
-    name: str = ""
+    name: str = ""  # npu, mlu, or gpu for the original script
     count: int = 0
     meters: list[Meter] = field(default_factory=list)
     local: threading.local = field(default_factory=threading.local)
-    names: set[str] = field(default_factory=set)  # its own, and cuda where cuda means it (mapping.py)
+    names: set[str] = field(default_factory=set)  # device types that mean a card: `name`; cuda too with mapping.py
     memory: int = 64 << 30  # of each card: a 910B's, an MLU590's is 80
 
     @property
@@ -72,59 +70,69 @@ class Cards:
 
     @property
     def current(self) -> int:
-        # The current card is a thread's own, as with CUDA; a new thread begins with the first.
+        """Return the current card of this thread, as with CUDA; a new thread begins with the first."""
         return int(getattr(self.local, "index", 0))
 
     def select(self, index: int) -> None:
+        """Make a card the current one of this thread; raise RuntimeError if there is no such card."""
+        self.check(index)
+        self.local.index = index
+
+    def check(self, index: int) -> None:
+        """Raise RuntimeError if there is no card of this number."""
         if not 0 <= index < self.count:
             raise RuntimeError(
                 f"Invalid device ID: {index}. The rehearsal has {self.count} {self.public_name} device(s)."
             )
-        self.local.index = index
 
 
 cards = Cards()
 _lock = threading.RLock()  # a weak reference's callback may come while this thread holds it
-_living: dict[weakref.ref[Any], tuple[int, int]] = {}
-# A process that was forked has its parent's tensors, and frees none of them on a card.
+_living: dict[weakref.ref[Any], tuple[int, int]] = {}  # by a storage: its card and its bytes
+# A forked process holds its parent's tensors; freeing them there releases no memory of a card.
 os.register_at_fork(after_in_child=_living.clear)
 
 
-def beneath(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a CPU tensor with the same memory."""
+def view_on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a CPU tensor over the memory of a card's tensor."""
     capsule = _export(tensor)
     address = _pointer(capsule, b"dltensor")
     if not _field(address).value and tensor._is_zerotensor():
         return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu")  # a zero tensor has no memory
     _field(address + _DEVICE_FIELD).value = _HOST
-    made: torch.Tensor = _import(capsule)
+    below: torch.Tensor = _import(capsule)
     # DLPack does not carry the conjugate and negative bits, with which PyTorch marks lazy views.
     if tensor.dtype.is_complex and tensor.is_conj():
-        made = made.conj()
+        below = below.conj()
     if tensor.is_neg():
-        made = torch._neg_view(made)
-    return made
+        below = torch._neg_view(below)
+    return below
 
 
-def onto(tensor: torch.Tensor, index: int) -> torch.Tensor:
+def to_cpu(value: Any) -> Any:
+    """Return a CPU tensor over the memory of a card's tensor, and anything else unchanged."""
+    return view_on_cpu(value) if isinstance(value, torch.Tensor) and card_of(value) >= 0 else value
+
+
+def put_on_card(tensor: torch.Tensor, index: int) -> torch.Tensor:
     """Return a tensor of card `index` with the memory of a new CPU tensor, which is counted there until it is freed."""
     capsule = _export(tensor)
     _field(_pointer(capsule, b"dltensor") + _DEVICE_FIELD).value = _EXTENSION | index << 32
-    made: torch.Tensor = _import(capsule)
+    on_card: torch.Tensor = _import(capsule)
     storage = tensor.untyped_storage()
     size = storage.nbytes()
     if size:
         with _lock:
             cards.meters[index].allocate(size)
-            _living[weakref.ref(storage, _forget)] = (index, size)
-    return made
+            _living[weakref.ref(storage, _release)] = (index, size)
+    return on_card
 
 
-def _forget(reference: weakref.ref[Any]) -> None:
+def _release(reference: weakref.ref[Any]) -> None:
     with _lock:
-        known = _living.pop(reference, None)
-        if known:
-            cards.meters[known[0]].give_back(known[1])
+        if (known := _living.pop(reference, None)) is not None:
+            index, size = known
+            cards.meters[index].release(size)
 
 
 def index_of(device: Any) -> int:

@@ -1,9 +1,9 @@
 """Autocast on the card: the lists are those of CUDA's autocast, which both plug-ins follow.
 
-PyTorch has the autocast switch for a foreign device and leaves the casting to its plug-in. Operators of LOWER run in
-the lower precision, of FLOAT32 in float32, of FLOAT32_RESULT with a float32 result, of WIDEST in float32 if one input
-has it; all others run in the dtypes of their inputs. A parameter is cast once a region, so that gradients of a weight
-that is used twice add up as they do on CUDA.
+PyTorch has the autocast switch for a device that is not its own, and leaves the casting to the plug-in. Operators of
+LOWER run in the lower precision, of FLOAT32 in float32, of FLOAT32_RESULT with a float32 result, of WIDEST in float32
+if one input has it; all others run in the dtypes of their inputs. A parameter is cast once in each autocast region, so
+that gradients of a weight that is used twice add up as they do on CUDA.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ LOWER = (
     "linalg_multi_dot", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "lstm_cell", "gru_cell",
     "rnn_tanh_cell", "rnn_relu_cell", "_scaled_dot_product_flash_attention", "scaled_dot_product_attention",
 )
-# fmt: on
-# fmt: off
 FLOAT32 = (
     "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt",
     "sinh", "tan", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar", "softplus", "layer_norm",
@@ -43,31 +41,22 @@ FLOAT32 = (
     "upsample_nearest3d", "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d",
     "_upsample_bilinear2d_aa", "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bicubic2d_aa",
 )
-# fmt: on
-# fmt: off
 FLOAT32_RESULT = (
     "prod", "prod.dim_int", "softmax.int", "log_softmax.int", "cumprod", "cumsum", "linalg_vector_norm",
     "linalg_matrix_norm", "linalg_matrix_norm.str_ord", "sum", "sum.dim_IntList",
 )
-# fmt: on
 WIDEST = (
-    "addcdiv",
-    "addcmul",
-    "atan2",
-    "bilinear",
-    "cross",
-    "dot",
-    "vdot",
-    "grid_sampler",
-    "index_put",
-    "tensordot",
+    "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sampler", "index_put", "tensordot",
     "scatter_add",
 )
+# fmt: on
 
+# By the id of a parameter: the parameter, and its cast copy.
 _cache: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
 
 
-def _eligible(value: Any) -> bool:
+def _is_castable(value: Any) -> bool:
+    """Return True for tensors that autocast casts: a card's floating point tensors other than float64."""
     return (
         isinstance(value, torch.Tensor)
         and value.is_floating_point()
@@ -76,16 +65,11 @@ def _eligible(value: Any) -> bool:
     )
 
 
-def _each(function: Callable[[Any], Any], value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [function(part) for part in value]
-    return function(value)
-
-
 def _cast(value: Any, dtype: torch.dtype) -> Any:
-    if not _eligible(value) or value.dtype is dtype:
+    """Return an argument cast, a parameter's copy from the cache; unchanged if autocast leaves it."""
+    if not _is_castable(value) or value.dtype is dtype:
         return value
-    if not _cacheable(value, dtype):
+    if not _is_cacheable(value, dtype):
         return value.to(dtype)
     known = _cache.get(id(value))
     if known is not None and known[0]() is value:
@@ -95,7 +79,8 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
     return cast
 
 
-def _cacheable(value: torch.Tensor, dtype: torch.dtype) -> bool:
+def _is_cacheable(value: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Return True for a float32 parameter that is cast to the lower precision."""
     return (
         value.dtype is torch.float32
         and value.requires_grad
@@ -106,46 +91,57 @@ def _cacheable(value: torch.Tensor, dtype: torch.dtype) -> bool:
     )
 
 
+def _cast_all(args: Any, kwargs: Any, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with their tensors cast, also those in lists."""
+    lists = (list, tuple)
+
+    def cast(value: Any) -> Any:
+        return [_cast(item, dtype) for item in value] if isinstance(value, lists) else _cast(value, dtype)
+
+    return tuple(map(cast, args)), {name: cast(value) for name, value in kwargs.items()}
+
+
+# Makers of autocast's kernels: each returns a function that calls the operator with other arguments.
+
+
 def _to(operator: Any, dtype: Callable[[], torch.dtype]) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        wanted = dtype()
-        with torch._C._ExcludeDispatchKeyGuard(_EXCLUDED):
-            args = tuple(_each(lambda v: _cast(v, wanted), value) for value in args)
-            kwargs = {name: _each(lambda v: _cast(v, wanted), value) for name, value in kwargs.items()}
-            return operator(*args, **kwargs)
+        args, kwargs = _cast_all(args, kwargs, dtype())
+        return operator(*args, **kwargs)
 
     return kernel
 
 
 def _with_float32_result(operator: Any) -> Callable[..., Any]:
+    """Return a kernel whose result is float32 unless the caller names a dtype."""
     position = [argument.name for argument in operator._schema.arguments].index("dtype")
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(_EXCLUDED):
-            given = args[position] if len(args) > position else kwargs.get("dtype")
-            if given is None and _eligible(args[0]):
-                return operator(*args[:position], **{**kwargs, "dtype": torch.float32})
-            return operator(*args, **kwargs)
+        dtype = args[position] if len(args) > position else kwargs.get("dtype")
+        if dtype is None and _is_castable(args[0]):
+            return operator(*args[:position], **{**kwargs, "dtype": torch.float32})
+        return operator(*args, **kwargs)
 
     return kernel
 
 
 def _norm(operator: Any, typed: Any) -> Callable[..., Any]:
+    """Return the kernel of a norm; `typed` is its overload that takes the dtype of the result."""
+
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(_EXCLUDED):
-            return typed(*args, **kwargs, dtype=torch.float32) if _eligible(args[0]) else operator(*args, **kwargs)
+        return typed(*args, **kwargs, dtype=torch.float32) if _is_castable(args[0]) else operator(*args, **kwargs)
 
     return kernel
 
 
 def _to_widest(operator: Any) -> Callable[..., Any]:
+    """Return a kernel that computes in float32 if one input has it."""
+
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(_EXCLUDED):
-            tensors = [v for value in args for v in (value if isinstance(value, list | tuple) else [value])]
-            wide = any(_eligible(v) and v.dtype is torch.float32 for v in tensors)
-            if wide:
-                args = tuple(_each(lambda v: _cast(v, torch.float32), value) for value in args)
-            return operator(*args, **kwargs)
+        tensors = [v for value in args for v in (value if isinstance(value, list | tuple) else [value])]
+        if any(_is_castable(v) and v.dtype is torch.float32 for v in tensors):
+            args, _ = _cast_all(args, {}, torch.float32)
+        return operator(*args, **kwargs)
 
     return kernel
 
@@ -158,23 +154,18 @@ def _refuse_autocast(*args: Any, **kwargs: Any) -> Any:
 
 
 def register() -> None:
+    """Register autocast's kernels under the device's dispatch key."""
     library("_").fallback(torch.library.fallthrough_kernel, _KEY)
+    kernels = {name: _to(overload(name), lambda: torch.get_autocast_dtype(cards.name)) for name in LOWER}
+    kernels |= {name: _to(overload(name), lambda: torch.float32) for name in FLOAT32}
+    kernels |= {name: _with_float32_result(overload(name)) for name in FLOAT32_RESULT}
+    kernels |= {name: _to_widest(overload(name)) for name in WIDEST}
+    kernels["norm.Scalar"] = _norm(_aten.norm.Scalar, _aten.norm.ScalarOpt_dtype)
+    kernels["norm.ScalarOpt_dim"] = _norm(_aten.norm.ScalarOpt_dim, _aten.norm.ScalarOpt_dim_dtype)
+    kernels["binary_cross_entropy"] = _refuse_autocast
     aten = library("aten")
-    for name in LOWER:
-        aten.impl(name, _to(overload(name), lambda: torch.get_autocast_dtype(cards.name)), _KEY)
-    for name in FLOAT32:
-        aten.impl(name, _to(overload(name), lambda: torch.float32), _KEY)
-    for name in FLOAT32_RESULT:
-        aten.impl(name, _with_float32_result(overload(name)), _KEY)
-    for name in WIDEST:
-        aten.impl(name, _to_widest(overload(name)), _KEY)
-    aten.impl("norm.Scalar", _norm(_aten.norm.Scalar, _aten.norm.ScalarOpt_dtype), _KEY)
-    aten.impl("norm.ScalarOpt_dim", _norm(_aten.norm.ScalarOpt_dim, _aten.norm.ScalarOpt_dim_dtype), _KEY)
-    aten.impl("binary_cross_entropy", _refuse_autocast, _KEY)
-    _clear_with_pytorchs_own()
-
-
-def _clear_with_pytorchs_own() -> None:
+    for name, kernel in kernels.items():
+        aten.impl(name, _without_autocast(kernel), _KEY)
     clear = torch.clear_autocast_cache
 
     def clear_autocast_cache() -> None:
@@ -182,3 +173,13 @@ def _clear_with_pytorchs_own() -> None:
         clear()
 
     torch.clear_autocast_cache = clear_autocast_cache
+
+
+def _without_autocast(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a kernel, so that operators called within it are not cast again."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(_EXCLUDED):
+            return kernel(*args, **kwargs)
+
+    return call

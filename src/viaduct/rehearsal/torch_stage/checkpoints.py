@@ -1,7 +1,8 @@
-"""torch.save and torch.load: storages of a card are written as such, and come back to it."""
+"""torch.save and torch.load of a card's storages, which are loaded onto the card again."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -10,23 +11,23 @@ from viaduct.rehearsal.torch_stage import control
 from viaduct.rehearsal.torch_stage.cards import cards
 from viaduct.rehearsal.torch_stage.tensors import storage_on
 
-_BEFORE_ALL = 5  # PyTorch's own begin at 10
+_BEFORE_ALL = 5  # priority; PyTorch's own begin at 10
 
 
 def install(written: str = "") -> None:
-    """`written` is the name that locations carry in a file, where it is not the device's."""
+    """Register the storages; `written` is the device's name in files, if it is not the device's own."""
     device_name = written or cards.name
-    torch.serialization.register_package(
-        _BEFORE_ALL, lambda obj: _tag(obj, device_name), lambda obj, at: _restore_storage(obj, at, device_name)
-    )
 
+    def tag(storage: Any) -> str | None:
+        device = storage.device
+        return f"{device_name}:{device.index}" if device.type in (cards.name, device_name) else None
 
-def _tag(storage: Any, prefix: str) -> str | None:
-    device = storage.device
-    return f"{prefix}:{device.index}" if device.type in (cards.name, prefix) else None
+    restore = functools.partial(_restore_storage, device_name=device_name)
+    torch.serialization.register_package(_BEFORE_ALL, tag, restore)
 
 
 def _restore_storage(storage: Any, location: str, device_name: str) -> Any:
+    """Return a loaded storage on the card that its file names; None for another device's."""
     name, _, number = location.partition(":")
     if name != device_name:
         return None

@@ -17,12 +17,12 @@ import torch.distributed as dist
 
 from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards
+from viaduct.rehearsal.torch_stage.cards import card_of, cards, view_on_cpu
 
 BACKENDS = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
 _RECORDER = "TORCH_FR_BUFFER_SIZE"  # of torch's flight recorder; 0 turns it off
-_both = False  # the group that is being made also serves the host's tensors
-_translates = False  # nccl means the card's own backend, and is not reported
+_serves_host = False  # the group that is being made also serves the host's tensors
+_translates_nccl = False  # nccl means the card's own backend, and is not reported
 _Work = Any
 c10d: Any = torch._C._distributed_c10d
 _ProcessGroup: Any = dist.ProcessGroup
@@ -54,9 +54,10 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self.pg_name
 
     def _lower(self, value: Any) -> Any:
+        """Return CPU tensors over the card's, for gloo; refuse the host's unless the group serves them."""
         if isinstance(value, torch.Tensor):
             if card_of(value) >= 0:
-                return beneath(value)
+                return view_on_cpu(value)
             if not self._host:
                 raise RuntimeError(f"No backend type associated with device type {value.device.type}")
             return value
@@ -65,12 +66,13 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return value
 
     def _run(self, name: str, result: Any, *args: Any) -> Any:
-        work = getattr(self._inner, name)(*[self._lower(value) for value in args])
-        return _resulting(work, result)
+        return _replace_result(getattr(self._inner, name)(*self._lower(args)), result)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         """Reduce over the ranks; a mean is a sum that is divided afterwards."""
-        opts = c10d.AllreduceOptions() if opts is None else _op(opts, c10d.AllreduceOptions)
+        if not hasattr(opts, "reduceOp"):  # nothing, or a bare ReduceOp, which torch's own groups take too
+            opts, op = c10d.AllreduceOptions(), opts
+            opts.reduceOp = dist.ReduceOp.SUM if op is None else op
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
         if opts.reduceOp != dist.ReduceOp.AVG:
             return self._run("allreduce", tensors, tensors, opts)
@@ -78,10 +80,9 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._then_divide("allreduce", tensors, tensors, opts)
 
     def _then_divide(self, name: str, outputs: Any, *args: Any) -> Any:
-        getattr(self._inner, name)(*[self._lower(value) for value in args]).wait()
+        getattr(self._inner, name)(*self._lower(args)).wait()
         for tensor in _leaves(outputs):
-            below = self._lower(tensor)
-            below.div_(self.size())
+            self._lower(tensor).div_(self.size())
         return _completed_work(outputs)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
@@ -115,12 +116,9 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._run("allgather", output, output, inputs, opts or c10d.AllgatherOptions())
 
     def _allgather_base(self, output: Any, inputs: Any, opts: Any = None) -> Any:
+        # gloo takes contiguous tensors only; the parts of a contiguous output are, and share its memory.
         chunks = [list(output.reshape(self.size(), *inputs.shape).unbind(0))]
-        return self._run_into("allgather", output, chunks, [inputs], c10d.AllgatherOptions())
-
-    def _run_into(self, name: str, output: Any, chunks: Any, *args: Any) -> Any:
-        # gloo asks for contiguous tensors; a part of a contiguous output is one, and writes into it.
-        getattr(self._inner, name)(self._lower(chunks), *[self._lower(value) for value in args]).wait()
+        self._inner.allgather(self._lower(chunks), self._lower([inputs]), c10d.AllgatherOptions()).wait()
         return _completed_work([output])
 
     def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
@@ -145,6 +143,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return _completed_work(outputs)
 
     def _reduce(self, below: list[torch.Tensor], op: Any) -> None:
+        """Reduce CPU tensors in place; a mean is a sum that is divided."""
         plain = c10d.AllreduceOptions()
         plain.reduceOp = dist.ReduceOp.SUM if op == dist.ReduceOp.AVG else op
         for part in below:
@@ -203,15 +202,6 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self._inner.recv_anysource(self._lower(tensors), tag)
 
 
-def _op(opts: Any, kind: Any) -> Any:
-    """Return options unchanged, or made from a bare ReduceOp, which torch's own groups take too."""
-    if hasattr(opts, "reduceOp"):
-        return opts
-    made = kind()
-    made.reduceOp = opts
-    return made
-
-
 def _leaves(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
@@ -226,26 +216,25 @@ def _completed_work(result: Any) -> _Work:
     return c10d._create_work_from_future(future)
 
 
-def _resulting(work: Any, result: Any) -> _Work:
+def _replace_result(work: Any, result: Any) -> _Work:
     """Return gloo's work with the card's tensors as its value, from which DistributedDataParallel takes gradients."""
 
-    def value(future: Any) -> Any:
-        """Wait for the future and return the card's tensors in place of the host's."""
-        future.value()  # raises what went wrong
+    def replace(future: Any) -> Any:
+        future.value()  # raises the error of a collective that failed
         return result
 
-    return c10d._create_work_from_future(work.get_future().then(value))
+    return c10d._create_work_from_future(work.get_future().then(replace))
 
 
 def create(store: Any, rank: int, size: int, timeout: Any) -> CardGroup:
     """Return a process group of the card, as torch.distributed asks a backend for."""
-    return CardGroup(store, rank, size, timeout, _both)
+    return CardGroup(store, rank, size, timeout, _serves_host)
 
 
 def translate_nccl() -> None:
     """Take nccl for the card's backend, as the vendors' patches do."""
-    global _translates
-    _translates = True
+    global _translates_nccl
+    _translates_nccl = True
     dist.is_nccl_available = dist.distributed_c10d.is_nccl_available = lambda: True
     torch.cuda.nccl.version = lambda: (2, 21, 5)  # asked for when a collective fails
 
@@ -257,9 +246,7 @@ def install() -> None:
     setattr(dist, f"ProcessGroup{name.upper()}", CardGroup)
     setattr(dist, f"is_{name}_available", lambda: True)
     setattr(dist.distributed_c10d, f"is_{name}_available", lambda: True)
-    for module in (dist, dist.distributed_c10d):
-        for function in ("init_process_group", "new_group"):
-            setattr(module, function, _wrap_group_maker(getattr(dist.distributed_c10d, function)))
+    _wrap_group_makers()
 
 
 def install_as_nccl() -> None:
@@ -270,37 +257,37 @@ def install_as_nccl() -> None:
 
     @functools.wraps(plain_get_backend)
     def get_backend(group: Any = None) -> Any:
-        """Return nccl where the stand-in for CUDA's backend is used."""
         name = plain_get_backend(group)
         return dist.Backend("nccl") if name == "gpucl" else name
 
-    for module in (dist, dist.distributed_c10d):
-        setattr(module, "get_backend", get_backend)  # noqa: B010
-        for function in ("init_process_group", "new_group"):
-            setattr(module, function, _wrap_group_maker(getattr(dist.distributed_c10d, function)))
+    dist.get_backend = dist.distributed_c10d.get_backend = get_backend
+    _wrap_group_makers()
+
+
+def _wrap_group_makers() -> None:
+    for name in ("init_process_group", "new_group"):
+        wrapper = _wrap_group_maker(getattr(dist.distributed_c10d, name))
+        for module in (dist, dist.distributed_c10d):
+            setattr(module, name, wrapper)
 
 
 def _wrap_group_maker(function: Any) -> Any:
-    if hasattr(function, "__wrapped__") and getattr(function, "_wrapped_by_viaduct", False):
-        return function
+    """Wrap a function that makes a process group: nccl becomes the card's backend, and gloo for the host is noted."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        """Call the function with the card's backend in place of what the script named."""
-        global _both
+        global _serves_host
         args, kwargs = _replace_nccl(function.__name__, args, kwargs)
-        _both = "cpu:" in str(kwargs.get("backend") or (args[0] if args and isinstance(args[0], str) else ""))
+        _serves_host = "cpu:" in str(kwargs.get("backend") or (args[0] if args and isinstance(args[0], str) else ""))
         with _without_flight_recorder():
             return function(*args, **kwargs)
 
-    call._wrapped_by_viaduct = True  # type: ignore[attr-defined]
     return call
 
 
 @contextmanager
 def _without_flight_recorder() -> Iterator[None]:
-    """Turn torch's flight recorder off within the block: torch 2.15 needs a group's name, which one in Python has
-    not."""
+    """Turn torch's flight recorder off: in torch 2.15 it needs a name that process groups in Python do not have."""
     before = os.environ.get(_RECORDER)
     os.environ[_RECORDER] = "0"
     try:
@@ -318,17 +305,17 @@ def _replace_nccl(
 
     nccl is reported as a limit, unless a vendor's patch or the original script translates it.
     """
-    own = BACKENDS[cards.name]
+    backend = BACKENDS[cards.name]
     position = 0 if function == "init_process_group" else 2
-    given = kwargs.get("backend", args[position] if len(args) > position else None)
-    if not isinstance(given, str) or "nccl" not in given.lower():
+    requested = kwargs.get("backend", args[position] if len(args) > position else None)
+    if not isinstance(requested, str) or "nccl" not in requested.lower():
         return args, kwargs
-    if not _translates:
+    if not _translates_nccl:
         limits.report_violation(
             "nccl-left",
-            f"The backend is {given!r}.",
-            f"NCCL is not there: the {cards.name.upper()} speaks {own.upper()}; the process group is not made.",
-            f"Write '{own}' for 'nccl'.",
+            f"The backend is {requested!r}.",
+            f"NCCL is not there: the {cards.name.upper()} has {backend.upper()}; the process group is not made.",
+            f"Write '{backend}' for 'nccl'.",
         )
-    args = tuple(own if i == position else value for i, value in enumerate(args))
-    return args, ({**kwargs, "backend": own} if "backend" in kwargs else kwargs)
+    args = tuple(backend if i == position else value for i, value in enumerate(args))
+    return args, ({**kwargs, "backend": backend} if "backend" in kwargs else kwargs)

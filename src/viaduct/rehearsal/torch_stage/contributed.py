@@ -1,4 +1,4 @@
-"""Parts of `torch_npu.contrib` that classifiers use: smoothed labels, dropped paths, batches fetched ahead."""
+"""Parts of `torch_npu.contrib` that classifiers use: label smoothing, drop path, prefetching."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 class LabelSmoothingCrossEntropy(torch.nn.Module):
-    """The mean cross entropy with labels whose rest is spread over the other classes."""
+    """Mean cross entropy with smooth_factor of each label spread over the other classes."""
 
     def __init__(self, num_classes: int = 1000, smooth_factor: float = 0.0) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class LabelSmoothingCrossEntropy(torch.nn.Module):
 
 
 class NpuDropPath(torch.nn.Module):
-    """Leaves whole samples of a residual branch out, and scales the others up."""
+    """Drops the residual branch of random samples, and scales the others up."""
 
     def __init__(self, drop_prob: float | None = None) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class NpuDropPath(torch.nn.Module):
 
 
 class Prefetcher:
-    """The next batch on the card before it is asked for; None, None at the end."""
+    """Moves the next batch to the card before `next` is called; (None, None) at the end."""
 
     def __init__(self, loader: Any, stream: Any = None) -> None:
         self.loader = iter(loader)

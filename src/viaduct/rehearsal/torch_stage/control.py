@@ -1,4 +1,4 @@
-"""Cards that there are and the current one: the functions that torch.npu and torch.mlu share with torch.cuda."""
+"""The number of cards and the current one: functions that torch.npu and torch.mlu share with torch.cuda."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from viaduct.rehearsal.torch_stage import visible
 from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of
 
-_begun = False
+_initialized = False
 
 
 def is_available() -> bool:
@@ -17,18 +17,18 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    return _begun
-
-
-def init() -> None:
-    _lazy_init()
+    return _initialized
 
 
 def _lazy_init() -> None:
-    global _begun
-    if not _begun:
-        _begun = True
+    """Fix the number of cards at the first use of the device, as torch.cuda does."""
+    global _initialized
+    if not _initialized:
+        _initialized = True
         cards.count = visible.count()
+
+
+init = _lazy_init
 
 
 def _is_in_bad_fork() -> bool:
@@ -36,7 +36,7 @@ def _is_in_bad_fork() -> bool:
 
 
 def device_count() -> int:
-    return cards.count if _begun else visible.count()
+    return cards.count if _initialized else visible.count()
 
 
 def current_device() -> int:
@@ -82,7 +82,7 @@ def current_blas_handle() -> int:
 
 
 class device:
-    """Makes a card current for a while."""
+    """Context in which a card is the current one."""
 
     def __init__(self, device: Any) -> None:
         self.idx = index_of(device)

@@ -1,7 +1,8 @@
-"""Registrations with PyTorch's dispatcher, which last as long as their library object is held: here, for good."""
+"""Registrations with PyTorch's dispatcher, which last as long as their library object: here, as long as the process."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,24 +13,24 @@ _Library: Any = torch.library.Library
 
 
 def library(namespace: str) -> Any:
-    """A library that adds kernels to `namespace`; `_` is every operator's fallback."""
-    made = _Library(namespace, "IMPL")
-    _libraries.append(made)
-    return made
+    """Return a library that adds kernels to `namespace`; `_` is that of fallbacks for all operators."""
+    _libraries.append(_Library(namespace, "IMPL"))
+    return _libraries[-1]
 
 
+@functools.cache
 def overload(name: str) -> Any:
-    """The operator of aten that is written `softmax.int`, or `mm`."""
+    """Return the operator of aten that is written `softmax.int`, or `mm`."""
     packet, _, variant = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet), variant or "default")
 
 
 def replace_function(name: str, wrap: Callable[[Any], Any]) -> None:
-    """Put another function under a name of torch; torch.jit goes on knowing it as the operator that it was."""
-    old = getattr(torch, name)
-    new = wrap(old)
+    """Replace a function of torch by a wrapper; torch.jit compiles calls of the wrapper as the same operator."""
+    plain = getattr(torch, name)
+    wrapper = wrap(plain)
     builtins: Any = torch.jit._builtins
-    operator = builtins._find_builtin(old)
+    operator = builtins._find_builtin(plain)
     if operator:
-        builtins._register_builtin(new, operator)
-    setattr(torch, name, new)
+        builtins._register_builtin(wrapper, operator)
+    setattr(torch, name, wrapper)

@@ -1,6 +1,6 @@
-"""float64 on the card, alone or as a pair in complex128: a limit where the script asks for it.
+"""The limit of float64 and complex128 tensors on the card.
 
-It is none where PyTorch itself does for an instant.
+It is not reported where PyTorch's own code makes such a tensor for a moment.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 WIDE = {torch.float64: "float64", torch.complex128: "complex128"}
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-# GradScaler inverts its scale in float64, which both plug-ins serve; printing looks at a tensor's digits, and a trace
-# is checked against what it was traced from.
+# GradScaler inverts its scale in float64, which both plug-ins support; printing a tensor and checking a trace compute
+# in float64 too.
 _OWN = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "_tensor_str.py", "jit"))
 
 
-def met(what: str) -> None:
+def report(what: str) -> None:
+    """Report the limit, with what was done as a sentence without its full stop."""
     if limits.mode("float64") == "off" or _is_pytorchs_own():
         return
     limits.report_violation(

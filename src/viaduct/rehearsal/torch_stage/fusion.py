@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -33,30 +34,24 @@ def npu_fusion_attention(
 ) -> tuple[Any, ...]:
     """Return the attention's output, then empty stand-ins for what the kernel keeps for its backward pass."""
     if sparse_mode not in (0, 1, _TOP_LEFT, _DOWN_RIGHT) or prefix is not None:
-        given = f"sparse_mode {sparse_mode}" if prefix is None else "prefix"
+        unsupported = f"sparse_mode {sparse_mode}" if prefix is None else "prefix"
         raise NotImplementedError(
-            f"The stand-in for npu_fusion_attention does not compute {given}; it has sparse_mode 0 to 3 without prefix."
+            f"The stand-in for npu_fusion_attention does not compute {unsupported}; "
+            "it has sparse_mode 0 to 3 without prefix."
         )
-    options: dict[str, Any] = {
-        "pse": pse,
-        "mask": atten_mask,
-        "scale": scale,
-        "dropout": 1 - keep_prob,
-        "mode": sparse_mode,
-    }
-    if input_layout == "TND":
+    attend = functools.partial(
+        _attend, heads=head_num, pse=pse, mask=atten_mask, scale=scale, dropout=1 - keep_prob, mode=sparse_mode
+    )
+    if input_layout == "TND":  # sequences one behind the other, without padding
         spans = zip(_spans(actual_seq_qlen), _spans(actual_seq_kvlen), strict=True)
-        parts = [
-            _attend(query[q][None], key[k][None], value[k][None], "BSND", head_num, **options)[0] for q, k in spans
-        ]
-        output = torch.cat(parts)
+        output = torch.cat([attend(query[q][None], key[k][None], value[k][None], "BSND")[0] for q, k in spans])
     else:
-        output = _attend(query, key, value, input_layout, head_num, **options)
-    none = [query.new_empty(0) for _ in range(3)]
-    return output, *none, 0, 0, 0
+        output = attend(query, key, value, input_layout)
+    return output, *(query.new_empty(0) for _ in range(3)), 0, 0, 0
 
 
 def _spans(ends: Any) -> list[slice]:
+    """Return the slices of sequences that lie one behind the other, given their ends."""
     ends = [int(end) for end in ends]
     return [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
@@ -66,24 +61,25 @@ def _attend(
     key: torch.Tensor,
     value: torch.Tensor,
     layout: str,
-    heads: int,
     *,
+    heads: int,
     pse: torch.Tensor | None,
     mask: torch.Tensor | None,
     scale: float,
     dropout: float,
     mode: int,
 ) -> torch.Tensor:
+    """Return the attention of a batch in a layout; a mask that torch_npu is given is True where nothing is attended."""
     width = query.shape[-1] if layout in ("BNSD", "BSND") else query.shape[-1] // heads
     q, k, v = (_split_heads(tensor, layout, width) for tensor in (query, key, value))
     if mode in (_TOP_LEFT, _DOWN_RIGHT):
         offset = 1 + (k.shape[2] - q.shape[2] if mode == _DOWN_RIGHT else 0)
         mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).triu(offset)
-    kept = None if mask is None else ~mask.bool()
+    attended = None if mask is None else ~mask.bool()
     if pse is not None:
-        kept = pse if kept is None else pse.masked_fill(~kept, float("-inf"))
+        attended = pse if attended is None else pse.masked_fill(~attended, float("-inf"))
     grouped = q.shape[1] != k.shape[1]
-    output = functional.scaled_dot_product_attention(q, k, v, kept, dropout, scale=scale, enable_gqa=grouped)
+    output = functional.scaled_dot_product_attention(q, k, v, attended, dropout, scale=scale, enable_gqa=grouped)
     return _join_heads(output, layout)
 
 

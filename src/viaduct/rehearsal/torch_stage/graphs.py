@@ -1,4 +1,4 @@
-"""Captured graphs. There is nothing to capture on the CPU: a callable stays itself, a graph by hand is refused."""
+"""Captured graphs: make_graphed_callables returns its callables, and making a graph raises NotImplementedError."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 class Graph:
-    """NPUGraph, MLUGraph, CUDAGraph: to capture a stream's work and replay it."""
+    """NPUGraph, MLUGraph or CUDAGraph, which cannot be made in a rehearsal."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
@@ -20,7 +20,7 @@ class Graph:
 def make_graphed_callables(
     callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool: Any = None
 ) -> Any:
-    """The callables as they are: they compute what their captured form computes."""
+    """Return the callables unchanged: they compute what their captured form computes."""
     return callables
 
 
@@ -29,7 +29,7 @@ def graph_pool_handle() -> tuple[int, int]:
 
 
 class graph:
-    """The context that captures; it takes a graph, which there is none of."""
+    """The context that captures a graph, which cannot be made in a rehearsal."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         Graph()

@@ -1,20 +1,22 @@
 """Operators on a card's tensors: the CPU's kernels on the same memory, so that the numbers are the CPU's bit for bit.
 
-One fallback serves every operator that PyTorch does not compose from others: CPU tensors with the same memory are made
-of its arguments, the CPU's kernel runs, and new tensors of its result are labelled with the card. The few operators
-that allocate memory, share it or move it between devices have kernels of their own. Operators that PyTorch composes
-differently for a foreign device (a convolution, dropout) are computed the way the CPU computes them.
+A card is a stand-in device, known to PyTorch as PrivateUse1; its tensors are the CPU's memory with another device.
+One fallback serves every operator that PyTorch does not compose from others. It makes CPU tensors over the memory of
+the arguments, runs the CPU's kernel, and labels new tensors of the result with the card. The few operators that
+allocate memory, share it or move it between devices have kernels of their own. Operators that PyTorch composes
+differently on a device that is not its own (a convolution, dropout) are computed the way the CPU computes them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from viaduct.rehearsal.torch_stage import absent, attention, doubles, sparse
-from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards, index_of, onto
+from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of, put_on_card, to_cpu, view_on_cpu
 from viaduct.rehearsal.torch_stage.dispatch import library, overload
 from viaduct.rehearsal.torch_stage.generators import check_generator
 
@@ -24,49 +26,54 @@ _CPU = torch.device("cpu")
 _ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _aten = torch.ops.aten
 
-# These may take indices of the host.
+# Operators that may take indices of the host.
 _INDEXES = ("aten::index.", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")
 _COPIES = ("aten::copy", "aten::_foreach_copy")  # may take tensors of two devices
 _TENSOR, _LISTS, _DEVICE, _GENERATOR = torch.Tensor, (list, tuple), torch.device, torch._C.Generator
 
 
-class _Plan:
+class _Schema:
     """Facts of an operator's schema, read once."""
 
     def __init__(self, operator: Any) -> None:
         schema = operator._schema
-        self.indexes = f"{schema.name}.".startswith(_INDEXES)
-        self.mixes = self.indexes or schema.name.startswith(_COPIES)
-        self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-        self.outs = frozenset(a.name for a in schema.arguments if a.is_out)
-        self.tensors = tuple(isinstance(a.type, torch.TensorType) for a in schema.arguments)
+        self.is_index = f"{schema.name}.".startswith(_INDEXES)
+        self.may_mix_devices = self.is_index or schema.name.startswith(_COPIES)
+        self.is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        self.out_names = frozenset(a.name for a in schema.arguments if a.is_out)
+        self.takes_tensor = tuple(isinstance(a.type, torch.TensorType) for a in schema.arguments)  # by position
 
     def has_number_as_tensor(self, args: Any) -> bool:
         """Return True if a tensor's position holds a number."""
-        return any(tensor and isinstance(value, (int, float, complex)) for tensor, value in zip(self.tensors, args))  # noqa: B905
+        pairs = zip(self.takes_tensor, args)  # noqa: B905
+        return any(takes_tensor and isinstance(value, (int, float, complex)) for takes_tensor, value in pairs)
 
 
-_plans: dict[Any, _Plan] = {}
+_schemas: dict[Any, _Schema] = {}
+
+
+def _schema_of(operator: Any) -> _Schema:
+    schema = _schemas.get(operator)
+    if schema is None:
+        schema = _schemas[operator] = _Schema(operator)
+    return schema
 
 
 def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """Run any operator on a card's tensors with the CPU's kernel."""
-    plan = _plans.get(operator)
-    if plan is None:
-        plan = _plans[operator] = _Plan(operator)
-    if plan.views:
-        return operator.redispatch(_ON_CPU, *args, **kwargs)  # sizes and strides only: the CPU's code asks no device
-    call = _Call(operator, plan)
-    if plan.indexes and card_of(args[0]) < 0:
+    schema = _schema_of(operator)
+    if schema.is_view:
+        return operator.redispatch(_ON_CPU, *args, **kwargs)  # reads sizes and strides, not the device
+    call = _Call(operator, schema)
+    if schema.is_index and card_of(args[0]) < 0:  # a host's tensor, indexed by a card's
         raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
-    below = [call.lower(value) for value in args]
-    options = {name: call.lower(value, name in plan.outs) for name, value in kwargs.items()} if kwargs else kwargs
+    below, options = call.lower_arguments(args, kwargs)
     try:
         result = operator(*below, **options)
     except NotImplementedError as error:
         raise NotImplementedError(f"{operator} has no kernel for the CPU, which a rehearsal computes on.") from error
     except RuntimeError:
-        if not plan.has_number_as_tensor(args):
+        if not schema.has_number_as_tensor(args):
             raise
         # Where PyTorch turned a number into a tensor, the number arrives here again; the overload for numbers takes it.
         result = operator.overloadpacket(*below, **options)
@@ -75,12 +82,8 @@ def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
 
 def fallback_sparse(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """Run any operator with sparse tensors of a card among its arguments with the CPU's kernel."""
-    plan = _plans.get(operator)
-    if plan is None:
-        plan = _plans[operator] = _Plan(operator)
-    call = _SparseCall(operator, plan)
-    below = [call.lower(value) for value in args]
-    options = {name: call.lower(value, name in plan.outs) for name, value in kwargs.items()}
+    call = _SparseCall(operator, _schema_of(operator))
+    below, options = call.lower_arguments(args, kwargs)
     try:
         return call.raise_result(operator(*below, **options))
     except NotImplementedError as error:
@@ -88,58 +91,72 @@ def fallback_sparse(operator: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 class _Call:
-    """One call of the fallback: which card it is on, and which CPU tensor stands for which of the card's."""
+    """One call of the fallback: which card it is on, and which CPU tensor stands for which of the card's.
 
-    __slots__ = ("addresses", "adopted", "host", "index", "operator", "plan", "seen")
+    `lower…` turns arguments of the card into arguments for the CPU, `raise…` the CPU's results into the card's.
+    """
 
-    def __init__(self, operator: Any, plan: _Plan) -> None:
+    __slots__ = ("addresses", "adopted", "has_host_tensor", "index", "lowered", "operator", "schema")
+
+    def __init__(self, operator: Any, schema: _Schema) -> None:
         self.operator = operator
-        self.plan = plan
-        self.index = -1
-        self.host = False
-        self.seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self.adopted: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self.addresses: set[int] | None = None
+        self.schema = schema
+        self.index = -1  # the card; -1 until an argument names one
+        self.has_host_tensor = False
+        # By the id of a CPU tensor: the card's tensor, and the CPU tensor.
+        self.lowered: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.adopted: list[tuple[torch.Tensor, torch.Tensor]] = []  # empty `out` tensors, and the CPU's in their place
+        self.addresses: set[int] | None = None  # of the inputs, once they are needed
 
-    def lower(self, value: Any, out: bool = False) -> Any:
+    def lower_arguments(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments with the card's tensors replaced by CPU tensors over their memory."""
+        below = [self.lower(value) for value in args]
+        return below, {name: self.lower(value, name in self.schema.out_names) for name, value in kwargs.items()}
+
+    def lower(self, value: Any, is_out: bool = False) -> Any:
+        """Return one argument for the CPU's kernel."""
         if isinstance(value, _TENSOR):
-            return self.tensor(value, out)
+            return self.lower_tensor(value, is_out)
         if isinstance(value, _LISTS):
-            return [self.tensor(v, out) if isinstance(v, _TENSOR) else v for v in value]
+            return [self.lower_tensor(v, is_out) if isinstance(v, _TENSOR) else v for v in value]
         if isinstance(value, _DEVICE):
-            return self.device(value)
+            return self.lower_device(value)
         if isinstance(value, _GENERATOR):
             return check_generator(value)
         return value
 
-    def tensor(self, tensor: torch.Tensor, out: bool) -> torch.Tensor:
+    def lower_tensor(self, tensor: torch.Tensor, is_out: bool) -> torch.Tensor:
+        """Return a CPU tensor over a card's tensor, and a host's tensor unchanged; refuse a mix of devices."""
         index = card_of(tensor)
         if index >= 0:
-            self.on(index)
-            below = beneath(tensor)
-            if out and not tensor.numel():
-                # An empty `out` is filled by growing it, which foreign memory cannot: the result is adopted instead.
+            self.set_card(index)
+            below = view_on_cpu(tensor)
+            if is_out and not tensor.numel():
+                # The kernel grows an empty `out`. Memory that came through DLPack, as a card's, cannot grow: a CPU
+                # tensor takes its place, and `raise_result` gives its memory to `out`.
                 below = torch.empty_like(below)
                 self.adopted.append((tensor, below))
-            self.seen[id(below)] = (tensor, below)
+            self.lowered[id(below)] = (tensor, below)
             return below
-        if tensor.dim() and not self.plan.mixes:
-            self.host = True
+        if tensor.dim() and not self.schema.may_mix_devices:
+            self.has_host_tensor = True
             if self.index >= 0:
                 _refuse_mixing(self.index, "cpu")
         return tensor
 
-    def on(self, index: int) -> None:
+    def set_card(self, index: int) -> None:
+        """Note the card of an argument; raise RuntimeError if another argument is on another device."""
         if self.index < 0:
             self.index = index
-            if self.host:
+            if self.has_host_tensor:
                 _refuse_mixing(index, "cpu")
-        elif index != self.index and not self.plan.mixes:
+        elif index != self.index and not self.schema.may_mix_devices:
             _refuse_mixing(self.index, f"{cards.public_name}:{index}")
 
-    def device(self, device: torch.device) -> torch.device:
+    def lower_device(self, device: torch.device) -> torch.device:
+        """Return the CPU for a card, which is noted; another device unchanged."""
         if device.type == cards.name:
-            self.on(index_of(device))
+            self.set_card(index_of(device))
             return _CPU
         return device
 
@@ -156,13 +173,14 @@ class _Call:
         return result
 
     def raise_tensor(self, result: torch.Tensor) -> torch.Tensor:
-        known = self.seen.get(id(result))
+        """Return a tensor that the CPU's kernel returned as one of the card; for an argument, that argument."""
+        known = self.lowered.get(id(result))
         if known is not None:
             return known[0]
         if card_of(result) >= 0:
             return result
         if result.dtype in doubles.WIDE:
-            doubles.met(f"{self.operator} made a {doubles.WIDE[result.dtype]} tensor")
+            doubles.report(f"{self.operator} made a {doubles.WIDE[result.dtype]} tensor")
         index = self.index if self.index >= 0 else cards.current
         try:
             address = result.data_ptr()
@@ -172,14 +190,14 @@ class _Call:
             return sparse.raise_sparse(result, index)
         if not address and result._is_zerotensor():
             result = torch.zeros(result.shape, dtype=result.dtype, device=_CPU)  # PyTorch's zeros without memory
-        if address in self.inputs():
-            result = result.clone()  # the memory of an input in another tensor: `onto` would count it twice
-        return onto(result, index)
+        if address in self.input_addresses():
+            result = result.clone()  # the memory of an input in another tensor: `put_on_card` would count it twice
+        return put_on_card(result, index)
 
-    def inputs(self) -> set[int]:
-        """Return the addresses of the inputs."""
+    def input_addresses(self) -> set[int]:
         if self.addresses is None:
-            self.addresses = {below.data_ptr() for _, below in self.seen.values()} - {0}
+            dense = [below for _, below in self.lowered.values() if below.layout is torch.strided]
+            self.addresses = {below.data_ptr() for below in dense} - {0}
         return self.addresses
 
 
@@ -188,25 +206,20 @@ class _SparseCall(_Call):
 
     __slots__ = ()
 
-    def tensor(self, tensor: torch.Tensor, out: bool) -> torch.Tensor:
+    def lower_tensor(self, tensor: torch.Tensor, is_out: bool) -> torch.Tensor:
         if tensor.layout is torch.strided or card_of(tensor) < 0:
-            return super().tensor(tensor, out)
-        self.on(card_of(tensor))
+            return super().lower_tensor(tensor, is_out)
+        self.set_card(card_of(tensor))
         below = sparse.lower_sparse(tensor)
-        self.seen[id(below)] = (tensor, below)
+        self.lowered[id(below)] = (tensor, below)
         return below
 
     def raise_tensor(self, result: torch.Tensor) -> torch.Tensor:
-        known = self.seen.get(id(result))
+        known = self.lowered.get(id(result))
         if known is not None and result.layout is not torch.strided:
-            sparse.replace_contents(known[0], result)
+            # The CPU tensor was changed in place: its contents become those of the card's tensor.
+            known[0].data = sparse.raise_sparse(result, card_of(known[0]))
         return super().raise_tensor(result)
-
-    def inputs(self) -> set[int]:
-        if self.addresses is None:
-            dense = [below for _, below in self.seen.values() if below.layout is torch.strided]
-            self.addresses = {below.data_ptr() for below in dense} - {0}
-        return self.addresses
 
 
 def _refuse_mixing(index: int, other: str) -> None:
@@ -218,7 +231,7 @@ def _refuse_mixing(index: int, other: str) -> None:
 
 def adopt(tensor: torch.Tensor, below: torch.Tensor) -> None:
     """Give a card's tensor the memory and the shape of a CPU tensor."""
-    fresh = onto(below, card_of(tensor))
+    fresh = put_on_card(below, card_of(tensor))
     _set_storage(tensor, fresh.untyped_storage(), 0, below.size(), below.stride())
 
 
@@ -226,7 +239,7 @@ def _set_storage(self: Any, source: Any, offset: Any, size: Any, stride: Any = (
     return _aten.set_.source_Storage_storage_offset.redispatch(_ON_CPU, self, source, offset, size, stride)
 
 
-# Kernels of single operators. `_OWN` maps an operator's name to its kernel.
+# Kernels of single operators, with the parameters of their schemas.
 
 
 def _empty(
@@ -238,33 +251,33 @@ def _empty(
     memory_format: Any = None,
 ) -> torch.Tensor:
     index = _check_device(device, dtype)
-    return onto(_aten.empty.memory_format(size, dtype=dtype, device=_CPU, memory_format=memory_format), index)
+    return put_on_card(_aten.empty.memory_format(size, dtype=dtype, device=_CPU, memory_format=memory_format), index)
 
 
 def _empty_strided(
     size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
 ) -> torch.Tensor:
-    return onto(_aten.empty_strided.default(size, stride, dtype=dtype, device=_CPU), _check_device(device, dtype))
+    return put_on_card(
+        _aten.empty_strided.default(size, stride, dtype=dtype, device=_CPU), _check_device(device, dtype)
+    )
 
 
 def _check_device(device: Any, dtype: torch.dtype | None) -> int:
+    """Return the card of a new tensor; refuse one that is not there, and report a dtype of 64-bit floats."""
     index = index_of(device)
-    if index >= cards.count:
-        raise RuntimeError(
-            f"Invalid device ID: {index}. The rehearsal has {cards.count} {cards.public_name} device(s)."
-        )
+    cards.check(index)
     if (dtype := dtype or torch.get_default_dtype()) in doubles.WIDE:
-        doubles.met(f"a {doubles.WIDE[dtype]} tensor is made on the device")
+        doubles.report(f"a {doubles.WIDE[dtype]} tensor is made on the device")
     return index
 
 
 def _copy(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    _aten.copy_.default(_to_cpu(self), _to_cpu(src))
+    _aten.copy_.default(to_cpu(self), to_cpu(src))
     return self
 
 
 def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    _aten.copy_.default(_to_cpu(dst), _to_cpu(self))
+    _aten.copy_.default(to_cpu(dst), to_cpu(self))
     return dst
 
 
@@ -274,28 +287,19 @@ def _copy_from_and_resize(self: torch.Tensor, dst: torch.Tensor) -> torch.Tensor
     return _copy_from(self, dst)
 
 
-def _to_cpu(tensor: torch.Tensor) -> torch.Tensor:
-    return beneath(tensor) if card_of(tensor) >= 0 else tensor
-
-
 def _resize(self: torch.Tensor, size: Any, memory_format: Any = None) -> torch.Tensor:
+    """Resize a tensor in place, into new memory where its own is too small."""
     if memory_format is None and self.shape == torch.Size(size):
         return self
-    held = self.untyped_storage().nbytes() // self.element_size() - self.storage_offset()
-    needed = 1
-    for length in size:
-        needed *= length
-    if needed > held:
-        _grow(self, needed)
-    shape = _aten.empty.memory_format(size, dtype=self.dtype, device="meta", memory_format=memory_format)
-    return torch.ops.aten.as_strided_.default(self, list(size), list(shape.stride()), self.storage_offset())  # type: ignore[no-any-return]
-
-
-def _grow(self: torch.Tensor, needed: int) -> None:
-    old = beneath(_aten.as_strided.default(self, [self.numel()], [1], self.storage_offset()))
-    larger = torch.empty(needed, dtype=self.dtype, device=_CPU)
-    larger[: old.numel()].copy_(old)
-    adopt(self, larger)
+    allocated = self.untyped_storage().nbytes() // self.element_size() - self.storage_offset()
+    needed = math.prod(size)
+    if needed > allocated:
+        old = view_on_cpu(_aten.as_strided.default(self, [self.numel()], [1], self.storage_offset()))
+        larger = torch.empty(needed, dtype=self.dtype, device=_CPU)
+        larger[: old.numel()].copy_(old)
+        adopt(self, larger)
+    strides = _aten.empty.memory_format(size, dtype=self.dtype, device="meta", memory_format=memory_format).stride()
+    return _aten.as_strided_.default(self, list(size), list(strides), self.storage_offset())  # type: ignore[no-any-return]
 
 
 def _set_source_storage(self: Any, source: Any) -> Any:
@@ -313,8 +317,7 @@ def _set_nothing(self: torch.Tensor) -> torch.Tensor:
 
 
 def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-    """Compute dropout as the CPU does; on a foreign device PyTorch would call a fused kernel with another random
-    mask."""
+    """Compute dropout as the CPU does; for another device PyTorch calls a fused kernel with another random mask."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train or not input.numel():
@@ -324,24 +327,18 @@ def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     return input * torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
 
 
-def _through(name: str, fallback: Kernel = fallback) -> Kernel:
-    """Return the fallback for one operator that PyTorch would otherwise compose from others on a foreign device."""
-    operator: list[Any] = []  # looked up at the first call: there are hundreds, half a millisecond each
-
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        if not operator:
-            operator.append(overload(name))
-        return fallback(operator[0], *args, **kwargs)
-
-    return kernel
+def _fallback_kernel(name: str, fallback: Kernel = fallback) -> Kernel:
+    """Return the fallback for one operator, which PyTorch would otherwise compose from others on the card."""
+    # The operator is looked up at the first call: there are hundreds, half a millisecond each.
+    return lambda *args, **kwargs: fallback(overload(name), *args, **kwargs)
 
 
-def _native(operator: Any, keys: Any = _ON_CPU) -> Kernel:
-    """Return the CPU's kernel for the card's tensors themselves: for operators that use sizes and strides only."""
+def _redispatch_kernel(operator: Any, keys: Any = _ON_CPU) -> Kernel:
+    """Return the CPU's kernel, called with the card's tensors: for operators that use sizes and strides only."""
     return lambda *args, **kwargs: operator.redispatch(keys, *args, **kwargs)
 
 
-_OWN: dict[str, Kernel] = {
+_KERNELS: dict[str, Kernel] = {
     "empty.memory_format": _empty,
     "empty_strided": _empty_strided,
     "copy_": _copy,
@@ -358,6 +355,7 @@ _OWN: dict[str, Kernel] = {
     "_nested_tensor_from_mask_left_aligned": lambda t, mask: False,  # so that padded batches stay padded
 }
 _VIEWS = ("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex")
+# Operators that the CPU computes by one kernel of its own.
 _WHOLE = ("convolution", "convolution_backward", "_fused_sgd_", "_fused_adam_", "_fused_adamw_")
 # Composed operators that allocate, share, pin or move memory, or inspect a tensor without computing: PyTorch composes
 # them here too.
@@ -375,19 +373,19 @@ _COMPOSED = frozenset(
 
 def register() -> None:
     """Register all kernels under the device's dispatch key, for the whole process; this cannot be undone."""
-    library("_").fallback(fallback, _KEY)
+    library("_").fallback(fallback, _KEY)  # for all operators without a kernel below
     aten = library("aten")
-    for name, kernel in {**_OWN, **absent.KERNELS, **attention.KERNELS}.items():
+    for name, kernel in {**_KERNELS, **absent.KERNELS, **attention.KERNELS}.items():
         aten.impl(name, kernel, _KEY)
     aten.impl("scaled_dot_product_attention", attention.attention, "AutogradPrivateUse1")
     aten.impl("dropout", _dropout, "AutogradPrivateUse1")
     for name in _VIEWS:
-        aten.impl(name, _native(overload(name)), _KEY)
+        aten.impl(name, _redispatch_kernel(overload(name)), _KEY)
     for names, refuse in ((sparse.NESTED, sparse.refuse_nested), (sparse.QUANTIZED, sparse.refuse_quantized)):
         for name in names:
             aten.impl(name, refuse, _KEY)
     for name in (*_WHOLE, *_list_composed()):
-        aten.impl(name, _through(name), _KEY)
+        aten.impl(name, _fallback_kernel(name), _KEY)
     _register_layouts()
 
 
@@ -399,46 +397,46 @@ def _register_layouts() -> None:
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, host))
         for name in torch._C._dispatch_get_registrations_for_dispatch_key(host):
             short = name.removeprefix("aten::")
-            if short in sparse.STRUCTURE:
-                aten.impl(short, _native(overload(short), keys), key)
-            elif name != short and _pieces(name):
-                aten.impl(short, _through(short, fallback_sparse), key)
+            if short in sparse.STRUCTURE:  # reads or joins parts of a sparse tensor, without computing
+                aten.impl(short, _redispatch_kernel(overload(short), keys), key)
+            elif name != short and _composite_keys(name):
+                aten.impl(short, _fallback_kernel(short, fallback_sparse), key)
     aten.impl("_sparse_mm_reduce_impl", sparse.reduce_products, "SparseCsrPrivateUse1")
     library("_").fallback(sparse.refuse_nested, "NestedTensorPrivateUse1")
     library("_").fallback(sparse.refuse_quantized, "QuantizedPrivateUse1")
 
 
 def _list_composed() -> list[str]:
-    """Return operators that PyTorch would compose on a foreign device and that use the fallback instead.
+    """Return operators that PyTorch would compose from others on the card and that use the fallback instead.
 
-    The CPU then uses its own kernel where it has one, and checks the devices of the arguments elsewhere.
+    The CPU then uses its own kernel where it has one. For the others the fallback checks the arguments' devices.
     """
-    own: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+    has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
     names = []
     for name in torch._C._dispatch_get_all_op_names():
         short = name.removeprefix("aten::")
-        known = (*_OWN, *absent.KERNELS, *attention.KERNELS, *_VIEWS, *_WHOLE, *sparse.NESTED, *sparse.QUANTIZED)
-        if name == short or short in known or not (pieces := _pieces(name)):
+        known = (*_KERNELS, *absent.KERNELS, *attention.KERNELS, *_VIEWS, *_WHOLE, *sparse.NESTED, *sparse.QUANTIZED)
+        if name == short or short in known or not (keys := _composite_keys(name)):
             continue
-        has_cpu_kernel = own(name, "CPU") or short.startswith("_foreach_")
-        if has_cpu_kernel or (pieces != ["CompositeImplicitAutograd"] and _computes(name)):
+        has_cpu_kernel = has_kernel(name, "CPU") or short.startswith("_foreach_")
+        if has_cpu_kernel or (keys != ["CompositeImplicitAutograd"] and _computes(name)):
             names.append(short)
     return names
 
 
-def _pieces(name: str) -> list[str]:
-    """Return the keys under which PyTorch composes an operator from others."""
-    own: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+def _composite_keys(name: str) -> list[str]:
+    """Return the dispatch keys under which PyTorch composes an operator from others."""
+    has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
     keys = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
-    return [key for key in keys if own(name, key)]
+    return [key for key in keys if has_kernel(name, key)]
 
 
 def _computes(name: str) -> bool:
-    """Return True if an operator makes new values from tensors, on the device where they are."""
+    """Return True if an operator computes new tensors from tensors, on the device where they are."""
     packet, _, variant = name.partition(".")
     schema: Any = torch._C._get_schema(packet, variant)
     if packet.removeprefix("aten::") in _COMPOSED or any(a.name in ("device", "storage") for a in schema.arguments):
         return False
-    takes = any("Tensor" in str(a.type) for a in schema.arguments if not a.is_out)
-    views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-    return takes and not views
+    takes_tensor = any("Tensor" in str(a.type) for a in schema.arguments if not a.is_out)
+    is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    return takes_tensor and not is_view

@@ -1,4 +1,4 @@
-"""`torch.npu.FloatTensor` and its kin: constructors from before torch.device, and types to ask `isinstance` with."""
+"""`torch.npu.FloatTensor` and the like: constructors from before torch.device, which isinstance takes as types too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DTYPES = {
 
 
 class TensorType(type):
-    """The class of such a type: calling it makes a tensor, and instances are the card's tensors of its dtype."""
+    """Metaclass of tensor types: calling one makes a tensor, and its instances are the card's tensors of its dtype."""
 
     dtype: torch.dtype
 
@@ -31,21 +31,20 @@ class TensorType(type):
         target = torch.device(cards.name) if device is None else torch.device(device)
         if len(args) == 1 and not isinstance(args[0], int | torch.Size):
             return torch.as_tensor(args[0], dtype=cls.dtype).to(target)
-        return torch.empty(*args, dtype=cls.dtype, device=target)
+        return torch.empty(*args or (0,), dtype=cls.dtype, device=target)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, torch.Tensor) and card_of(instance) >= 0 and instance.dtype is cls.dtype
 
 
 class StorageType(type):
-    """The same for storages, by number of elements or from a list."""
+    """Metaclass of storage types, which are called with a number of elements or with a list of values."""
 
     dtype: torch.dtype
 
     def __call__(cls, *args: Any, device: Any = None) -> Any:
-        tensor = (
-            torch.empty(*args, dtype=cls.dtype) if args and isinstance(args[0], int) else torch.tensor(*args or ([],))
-        )
+        has_size = args and isinstance(args[0], int)
+        tensor = torch.empty(*args, dtype=cls.dtype) if has_size else torch.tensor(*args or ([],))
         moved: Any = tensor.to(cls.dtype).to(cards.name if device is None else device)
         return moved.storage()
 
@@ -57,12 +56,11 @@ class StorageType(type):
         )
 
 
-def types() -> dict[str, Any]:
-    """FloatTensor, FloatStorage …, made for the device's name."""
-    module = f"torch.{cards.name}"
-    made: dict[str, Any] = {}
-    for type_name, dtype in DTYPES.items():
-        body = {"dtype": dtype, "__module__": module}
-        made[f"{type_name}Tensor"] = TensorType(f"{type_name}Tensor", (), dict(body))
-        made[f"{type_name}Storage"] = StorageType(f"{type_name}Storage", (), dict(body))
-    return made
+def make_types() -> dict[str, Any]:
+    """Return FloatTensor, FloatStorage and so on for the device."""
+    types: dict[str, Any] = {}
+    for metaclass, suffix in ((TensorType, "Tensor"), (StorageType, "Storage")):
+        for prefix, dtype in DTYPES.items():
+            body = {"dtype": dtype, "__module__": f"torch.{cards.name}"}
+            types[prefix + suffix] = metaclass(prefix + suffix, (), body)
+    return types

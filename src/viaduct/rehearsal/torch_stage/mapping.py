@@ -1,8 +1,8 @@
 """Maps cuda to the card: for the vendors' run-time patches, and for an original CUDA script on the stand-in.
 
 A TorchFunctionMode replaces CUDA devices among the arguments of calls into torch. torch.cuda's functions become the
-card's own, `.cuda()` becomes `.npu()`, nccl the card's backend. A script that compares device strings itself is not
-helped, nor is it by the vendors' patches.
+card's own, `.cuda()` becomes `.npu()`, nccl the card's backend. Device strings that a script compares itself stay what
+they are, as with the vendors' patches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from viaduct.rehearsal.torch_stage.dispatch import library
 
 _PATCHES = {card.module: card.patches[0] for card in CARDS.values()}
 _CUDA = re.compile(r"cuda(?::(\d+))?")
-_NUMBERED = {torch.Tensor.to, torch.Tensor.cuda}
 
 
 def card_for(device: Any) -> Any:
@@ -75,24 +74,25 @@ def map_cuda() -> None:
 
     threading.Thread.run = run_mapped  # type: ignore[method-assign]
     library("_").fallback(_make_on_card, "CUDA")
-    _methods()
-    _default_device()
-    _precision()
-    _loading()
-    _traced_tensors()
+    _map_methods()
+    _map_default_device()
+    _map_autocast()
+    _map_load()
+    _map_fake_tensors()
 
 
 def _make_on_card(operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make a tensor on the card that PyTorch's own functions, which the mode does not see, request on CUDA."""
+    """Make a tensor on the card that PyTorch's own functions, which bypass the mode, request on CUDA."""
     args = tuple(card_for(value) if isinstance(value, torch.device) else value for value in args)
     return operator(*args, **{name: card_for(value) for name, value in kwargs.items()})
 
 
-def _methods() -> None:
-    own = getattr(torch.Tensor, cards.name)
+def _map_methods() -> None:
+    """Make `.cuda()` of tensors, storages and modules move them to the card, and `is_cuda` True there."""
+    move = getattr(torch.Tensor, cards.name)
 
     def cuda(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-        return own(self, card_for(device), non_blocking, **kwargs)
+        return move(self, card_for(device), non_blocking, **kwargs)
 
     def storage_cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
         return getattr(self, cards.name)(card_for(device))
@@ -106,8 +106,8 @@ def _methods() -> None:
     torch.Tensor.is_cuda = property(lambda self: card_of(self) >= 0)  # type: ignore[assignment]
 
 
-def _default_device() -> None:
-    """Wrap set_default_device: its mode lies beneath all others, so that it must be given the card itself."""
+def _map_default_device() -> None:
+    """Give set_default_device the card: torch enters its mode beneath all others, where CudaMeansCard does not act."""
     from torch.utils._device import DeviceContext as context
 
     begin = context.__init__
@@ -118,36 +118,38 @@ def _default_device() -> None:
     context.__init__ = init  # type: ignore[method-assign]
 
 
-def torch_cuda(names: dict[str, Any]) -> None:
-    """torch.cuda's functions are the device's."""
-    parts = (torch.cuda, torch.cuda.random, torch.cuda.memory, torch.cuda.streams, torch.cuda.graphs)
+def replace_torch_cuda(names: dict[str, Any]) -> None:
+    """Replace torch.cuda's functions by the device's."""
+    modules = (torch.cuda, torch.cuda.random, torch.cuda.memory, torch.cuda.streams, torch.cuda.graphs)
     for name, value in names.items():
-        for part in parts:
-            if not name.startswith("__") and (part is torch.cuda or name in vars(part)):
-                setattr(part, name, value)
+        for module in modules:
+            if not name.startswith("__") and (module is torch.cuda or name in vars(module)):
+                setattr(module, name, value)
     torch.cuda._lazy_init = control._lazy_init
-    precision: Any = torch.cuda.amp
-    precision.autocast, precision.GradScaler = amp.autocast, amp.GradScaler
-    precision.custom_fwd, precision.custom_bwd = amp.custom_fwd, amp.custom_bwd
-    precision.common.amp_definitely_not_available = amp.amp_definitely_not_available
+    cuda_amp: Any = torch.cuda.amp
+    cuda_amp.autocast, cuda_amp.GradScaler = amp.autocast, amp.GradScaler
+    cuda_amp.custom_fwd, cuda_amp.custom_bwd = amp.custom_fwd, amp.custom_bwd
+    cuda_amp.common.amp_definitely_not_available = amp.amp_definitely_not_available
 
 
-def _precision() -> None:
+def _map_autocast() -> None:
     """Make autocast('cuda') and GradScaler('cuda') the card's."""
     classes: Any = ((torch.amp.autocast_mode.autocast, "device_type"), (torch.amp.GradScaler, "device"))
     for cls, parameter in classes:
-        cls.__init__ = _first_mapped(cls.__init__, parameter)
+        cls.__init__ = _wrap_device_parameter(cls.__init__, parameter)
     for name in ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
-        setattr(torch, name, _wrap_names(getattr(torch, name)))
+        setattr(torch, name, _wrap_arguments(getattr(torch, name)))
 
 
-def _first_mapped(function: Any, parameter: str) -> Any:
+def _wrap_device_parameter(function: Any, parameter: str) -> Any:
+    """Wrap a constructor whose first parameter is a device's name; GradScaler's may be left out: it is the card's."""
+
     @functools.wraps(function)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         if args:
-            args = (_name(args[0]), *args[1:])
+            args = (_map_name(args[0]), *args[1:])
         elif parameter in kwargs:
-            kwargs[parameter] = _name(kwargs[parameter])
+            kwargs[parameter] = _map_name(kwargs[parameter])
         elif parameter == "device":
             kwargs[parameter] = cards.name
         function(self, *args, **kwargs)
@@ -155,32 +157,33 @@ def _first_mapped(function: Any, parameter: str) -> Any:
     return init
 
 
-def _wrap_names(function: Any) -> Any:
-    return functools.wraps(function)(lambda *args: function(*(_name(value) for value in args)))
+def _wrap_arguments(function: Any) -> Any:
+    return functools.wraps(function)(lambda *args: function(*(_map_name(value) for value in args)))
 
 
-def _name(device: Any) -> Any:
+def _map_name(device: Any) -> Any:
     return cards.name if isinstance(device, str) and _CUDA.fullmatch(device) else device
 
 
-def _loading() -> None:
+def _map_load() -> None:
+    """Replace CUDA by the card in the map_location of torch.load and torch.jit.load."""
     load = torch.load
 
     @functools.wraps(load)
     def load_mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return load(f, _location(map_location), *args, **kwargs)
+        return load(f, _map_location(map_location), *args, **kwargs)
 
     load_script: Any = torch.jit.load
 
     @functools.wraps(load_script)
     def mapped_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return load_script(f, _location(map_location), *args, **kwargs)
+        return load_script(f, _map_location(map_location), *args, **kwargs)
 
     torch.load, torch.jit.load = load_mapped, mapped_script
 
 
-def _traced_tensors() -> None:
-    """Name the card in tensors that are only traced (export, FlexAttention): PyTorch ends the process over CUDA."""
+def _map_fake_tensors() -> None:
+    """Replace CUDA by the card in traced tensors (export, FlexAttention), for which PyTorch would abort the process."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     make: Any = FakeTensor.__new__
@@ -191,23 +194,22 @@ def _traced_tensors() -> None:
     FakeTensor.__new__ = staticmethod(new)  # type: ignore[method-assign]
 
 
-def _location(where: Any) -> Any:
-    if isinstance(where, dict):
-        return {key: _map_location(value) for key, value in where.items()}
-    return where if callable(where) else _map_location(where)
+def _map_location(location: Any) -> Any:
+    """Return a map_location, or the location of a storage, with CUDA devices replaced; strings stay strings."""
+    if isinstance(location, dict):
+        return {key: _map_location(value) for key, value in location.items()}
+    device = card_for(location)
+    return str(device) if isinstance(location, str) and device is not location else device
 
 
-def _map_location(where: Any) -> Any:
-    placed = card_for(where)
-    return str(placed) if isinstance(where, str) and placed is not where else placed
-
-
-def offer(package: str) -> None:
+def make_patch_importable(package: str) -> None:
     """Make the vendor's patch importable; its import maps cuda to the card."""
     sys.meta_path.insert(0, _Finder(_PATCHES[package]))
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finder and loader of one module: the vendor's patch."""
+
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -217,13 +219,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         """Map cuda to the card, as importing the vendor's patch does."""
         device = getattr(torch, cards.name)
-        torch_cuda(vars(device))
+        replace_torch_cuda(vars(device))
         collectives.translate_nccl()
         map_cuda()
-        torch.serialization.register_package(4, lambda storage: None, _cuda_file)
+        torch.serialization.register_package(4, lambda storage: None, _restore_cuda_storage)
 
 
-def _cuda_file(storage: Any, location: str) -> Any:
+def _restore_cuda_storage(storage: Any, location: str) -> Any:
     """Restore a storage of CUDA on the card; None for other locations."""
     restored: Any = torch.serialization.default_restore_location
     return restored(storage, _map_location(location)) if location.startswith("cuda") else None

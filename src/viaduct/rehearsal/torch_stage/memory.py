@@ -1,11 +1,12 @@
-"""The memory functions of torch.npu and torch.mlu: they count the bytes of the tensors that are alive.
+"""The memory functions of torch.npu and torch.mlu, which count the bytes of the tensors that are alive.
 
-There is no caching allocator beneath, so what is reserved is what is allocated; `empty_cache` has nothing to give back.
+The stand-in has no caching allocator, so reserved bytes are the allocated ones, and `empty_cache` frees nothing.
 """
 
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterator
 from typing import Any
 
 from viaduct.rehearsal.torch_stage.cards import Meter, cards, index_of
@@ -28,24 +29,8 @@ def max_memory_allocated(device: Any = None) -> int:
     return _meter(device).peak
 
 
-def memory_reserved(device: Any = None) -> int:
-    """Return the allocated bytes: the stand-in keeps no cache."""
-    return _meter(device).alive
-
-
-def max_memory_reserved(device: Any = None) -> int:
-    """Return the peak of the allocated bytes: the stand-in keeps no cache."""
-    return _meter(device).peak
-
-
-def memory_cached(device: Any = None) -> int:
-    """Return memory_reserved under its former name."""
-    return memory_reserved(device)
-
-
-def max_memory_cached(device: Any = None) -> int:
-    """Return max_memory_reserved under its former name."""
-    return max_memory_reserved(device)
+memory_reserved = memory_cached = memory_allocated
+max_memory_reserved = max_memory_cached = max_memory_allocated
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
@@ -57,34 +42,18 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 def reset_accumulated_memory_stats(device: Any = None) -> None:
     """Set the counts of allocations and releases to 0."""
     meter = _meter(device)
-    meter.taken = meter.returned = meter.bytes_taken = meter.bytes_returned = 0
+    meter.allocations = meter.releases = meter.bytes_allocated = meter.bytes_released = 0
 
 
-def reset_max_memory_allocated(device: Any = None) -> None:
-    """Reset the peak, under its former name."""
-    reset_peak_memory_stats(device)
-
-
-def reset_max_memory_cached(device: Any = None) -> None:
-    """Reset the peak, under its former name."""
-    reset_peak_memory_stats(device)
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """Return the counters in the layout of torch.cuda."""
     meter = _meter(device)
-    count = {
-        "current": meter.taken - meter.returned,
-        "peak": meter.taken - meter.returned,
-        "allocated": meter.taken,
-        "freed": meter.returned,
-    }
-    size = {
-        "current": meter.alive,
-        "peak": meter.peak,
-        "allocated": meter.bytes_taken,
-        "freed": meter.bytes_returned,
-    }
+    keys, alive = ("current", "peak", "allocated", "freed"), meter.allocations - meter.releases
+    count = dict(zip(keys, (alive, alive, meter.allocations, meter.releases), strict=True))
+    size = dict(zip(keys, (meter.alive, meter.peak, meter.bytes_allocated, meter.bytes_released), strict=True))
     nothing = dict.fromkeys(size, 0)
     stats: dict[str, Any] = {"num_alloc_retries": 0, "num_ooms": 0, "max_split_size": -1}
     for kind, row in {"allocation": count, "segment": count, "active": count, "inactive_split": nothing}.items():
@@ -96,34 +65,26 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 
 
 def memory_stats(device: Any = None) -> dict[str, Any]:
-    """Return the counters under dotted names, in order."""
-    flat: dict[str, Any] = collections.OrderedDict()
+    """Return the counters under dotted names, sorted."""
 
-    def lay(prefix: str, value: Any) -> None:
-        """Add a value, or the values of a nested dict, under dotted names."""
+    def flatten(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, dict):
-            for name, part in value.items():
-                lay(f"{prefix}.{name}" if prefix else name, part)
+            for name, inner in value.items():
+                yield from flatten(f"{prefix}.{name}" if prefix else name, inner)
         else:
-            flat[prefix] = value
+            yield prefix, value
 
-    lay("", memory_stats_as_nested_dict(device))
-    return collections.OrderedDict(sorted(flat.items()))
+    return collections.OrderedDict(sorted(flatten("", memory_stats_as_nested_dict(device))))
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """Return the counters as a table."""
+    """Return a table of the counters; `abbreviated` changes nothing."""
     meter = _meter(device)
-    rows = [
-        ("Allocated memory", meter.alive, meter.peak, meter.bytes_taken, meter.bytes_returned),
-        ("Reserved memory", meter.alive, meter.peak, meter.bytes_taken, meter.bytes_returned),
-    ]
+    columns = (meter.alive, meter.peak, meter.bytes_allocated, meter.bytes_released)
+    cells = " | ".join(f"{value / _MIB:>8.1f} MiB" for value in columns)
     head = f"| {'Metric':<18} | {'Cur Usage':>12} | {'Peak Usage':>12} | {'Tot Alloc':>12} | {'Tot Freed':>12} |"
     rule = "-" * len(head)
-    lines = [
-        f"| {name:<18} | " + " | ".join(f"{value / _MIB:>8.1f} MiB" for value in values) + " |"
-        for name, *values in rows
-    ]
+    lines = [f"| {name:<18} | {cells} |" for name in ("Allocated memory", "Reserved memory")]
     title = f"{cards.name.upper()} memory summary, device ID {index_of(device)} (a stand-in on the CPU)"
     return "\n".join([rule, title, rule, head, rule, *lines, rule]) + "\n"
 
@@ -144,12 +105,9 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 def empty_cache() -> None:
     """Do nothing: the stand-in keeps no cache."""
-    pass
 
 
-def host_empty_cache() -> None:
-    """Do nothing: the stand-in keeps no cache."""
-    pass
+host_empty_cache = empty_cache
 
 
 def get_allocator_backend() -> str:

@@ -12,7 +12,14 @@ import torch
 from viaduct.cards import MLU
 from viaduct.rehearsal.torch_stage import profiling, streams
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
-from viaduct.rehearsal.torch_stage.surface import device_module, module, shared, submodules
+from viaduct.rehearsal.torch_stage.surface import (
+    Properties,
+    defined_names,
+    make_device_module,
+    make_module,
+    make_submodules,
+    shared_names,
+)
 
 NAME = MLU.name
 PACKAGE = MLU.module
@@ -20,19 +27,13 @@ CARD = "MLU590-M9"
 MEMORY = 80 << 30
 
 
-class _Properties:
+class _Properties(Properties):
     """Result of get_device_properties."""
 
     name = CARD
     major = 5
     minor = 0
     multi_processor_count = 48
-
-    def __init__(self) -> None:
-        self.total_memory = cards.memory
-
-    def __repr__(self) -> str:
-        return f"_MLUDeviceProperties(name='{self.name}', total_memory={self.total_memory >> 20}MB)"
 
 
 def get_device_name(device: Any = None) -> str:
@@ -51,7 +52,7 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 
 
 class cnpx:
-    """Marks in a profile: torch.mlu.cnpx, as torch.cuda.nvtx."""
+    """Marks in a profile, as torch.cuda.nvtx."""
 
     _ranges = 0
 
@@ -88,30 +89,22 @@ class cncl:
         return all(tensor.device.type == cards.name for tensor in tensors)
 
 
-def _own() -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in globals().items()
-        if getattr(value, "__module__", None) == __name__ and not name.startswith("_") and name != "build"
-    }
-
-
 def build() -> types.ModuleType:
-    """torch_mlu with its parts; returns the module that becomes torch.mlu."""
+    """Make torch_mlu with its submodules, and return the module that becomes torch.mlu."""
     streams.Stream.mlu_stream = property(streams._handle)  # type: ignore[attr-defined]
-    module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
-    device = device_module(f"{PACKAGE}.mlu", {**shared(), **_own()})
-    submodules(f"{PACKAGE}.mlu")
-    module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
-    module(f"{PACKAGE}.utils", {}, package=True)
+    make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
+    device = make_device_module(f"{PACKAGE}.mlu", {**shared_names(), **defined_names(__name__)})
+    make_submodules(f"{PACKAGE}.mlu")
+    make_module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
+    make_module(f"{PACKAGE}.utils", {}, package=True)
     _backends()
     return device
 
 
 def _backends() -> None:
-    """torch.backends.mlu, cnnl and mlufusion: attributes that are set."""
+    """Make torch.backends.mlu, cnnl and mlufusion, whose attributes scripts set without effect."""
     matmul = types.SimpleNamespace(allow_tf32=False)
-    module("torch.backends.mlu", {"matmul": matmul, "is_built": lambda: True})
-    module("torch.backends.cnnl", {"allow_tf32": True, "enabled": True, "is_available": lambda: True})
-    module("torch.backends.mlufusion", {"enabled": False})
+    make_module("torch.backends.mlu", {"matmul": matmul, "is_built": lambda: True})
+    make_module("torch.backends.cnnl", {"allow_tf32": True, "enabled": True, "is_available": lambda: True})
+    make_module("torch.backends.mlufusion", {"enabled": False})
     torch.autograd.profiler.emit_cnpx = torch.autograd.profiler.emit_nvtx  # type: ignore[attr-defined]

@@ -15,25 +15,30 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import contributed, profiling, streams
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
-from viaduct.rehearsal.torch_stage.surface import device_module, module, shared, submodules
+from viaduct.rehearsal.torch_stage.surface import (
+    Properties,
+    defined_names,
+    make_device_module,
+    make_module,
+    make_submodules,
+    shared_names,
+)
 
 NAME = NPU.name
 PACKAGE = NPU.module
 CARD = "Ascend910B1"
 MEMORY = 64 << 30
-_options: dict[str, Any] = {}
+_options: dict[str, Any] = {}  # what scripts set; nothing but their getters reads it
+_blocks: dict[int, torch.Tensor] = {}  # of caching_allocator_alloc, by address
 
 
-class _Properties:
+class _Properties(Properties):
     """Result of get_device_properties: name and memory, without major or minor."""
 
     name = CARD
     cube_core_num = 24
     vector_core_num = 48
     L2_cache_size = 192 << 20
-
-    def __init__(self) -> None:
-        self.total_memory = cards.memory
 
     def __getattr__(self, name: str) -> Any:
         if name in ("major", "minor", "multi_processor_count"):
@@ -45,12 +50,8 @@ class _Properties:
             )
         raise AttributeError(f"'_NPUDeviceProperties' object has no attribute {name!r}")
 
-    def __repr__(self) -> str:
-        return f"_NPUDeviceProperties(name='{self.name}', total_memory={self.total_memory >> 20}MB)"
-
 
 def get_device_name(device_name: Any = None) -> str:
-    """Return the name of the stand-in's card."""
     index_of(device_name)
     return CARD
 
@@ -95,7 +96,6 @@ def set_aoe(dump_path: str) -> None:
 
 
 def set_mm_bmm_format_nd(is_nd: bool = True) -> None:
-    """Store the memory format of matrix products."""
     if not isinstance(is_nd, bool):
         raise TypeError("mm_bmm_format_nd must be a bool")
     _options["mm_bmm_format_nd"] = is_nd
@@ -119,7 +119,6 @@ def get_sync_debug_mode() -> int:
 
 
 def set_task_queue_enable(mode: int) -> None:
-    """Store the mode of the task queue."""
     _options["task_queue_enable"] = mode
 
 
@@ -128,12 +127,10 @@ def get_task_queue_enable() -> int:
 
 
 def set_deterministic_level(level: int) -> None:
-    """Store the level of determinism."""
     _options["deterministic_level"] = level
 
 
 def set_op_timeout_ms(timeout: int) -> None:
-    """Store the time limit of one operator."""
     _options["op_timeout_ms"] = timeout
 
 
@@ -148,7 +145,6 @@ def set_dump(cfg_file: str) -> None:
 
 
 def finalize_dump() -> None:
-    """Note that the dump has ended."""
     _options.pop("dump", None)
 
 
@@ -159,7 +155,6 @@ def get_npu_overflow_flag() -> bool:
 
 def clear_npu_overflow_flag() -> None:
     """Do nothing: the CPU has no overflow flag."""
-    pass
 
 
 def is_support_inf_nan() -> bool:
@@ -174,23 +169,19 @@ def npu_check_overflow(grad: Any) -> bool:
 
 
 def stress_detect(detect_type: str = "aic") -> int:
-    """Return 0, the answer of a healthy card."""
     return 0
 
 
 def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
     """Allocate bytes on the card and return their address."""
-    held = torch.empty(size, dtype=torch.uint8, device=torch.device(cards.name, index_of(device)))
-    _blocks[held.data_ptr()] = held
-    return held.data_ptr()
+    block = torch.empty(size, dtype=torch.uint8, device=torch.device(cards.name, index_of(device)))
+    _blocks[block.data_ptr()] = block
+    return block.data_ptr()
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
     """Free what caching_allocator_alloc returned."""
     _blocks.pop(mem_ptr, None)
-
-
-_blocks: dict[int, torch.Tensor] = {}
 
 
 class CubeMathType(enum.IntEnum):
@@ -210,28 +201,21 @@ class mstx:
     @staticmethod
     def mark(message: str, stream: Any = None, domain: str = "default") -> None:
         """Do nothing: there is no profiler of the card to mark for."""
-        pass
+
+    range_push = mark
 
     @classmethod
     def range_start(cls, message: str, stream: Any = None, domain: str = "default") -> int:
-        """Return a new number for range_end."""
         cls._ranges += 1
         return cls._ranges
 
     @staticmethod
     def range_end(range_id: int, domain: str = "default") -> None:
         """Do nothing: there is no profiler of the card."""
-        pass
-
-    @staticmethod
-    def range_push(message: str, stream: Any = None, domain: str = "default") -> None:
-        """Do nothing: there is no profiler of the card."""
-        pass
 
     @staticmethod
     def range_pop(domain: str = "default") -> None:
         """Do nothing: there is no profiler of the card."""
-        pass
 
     @staticmethod
     @contextlib.contextmanager
@@ -242,7 +226,7 @@ class mstx:
 
 
 def _settings() -> dict[str, Any]:
-    """torch.npu.config, .matmul and .conv: attributes that are set."""
+    """Return torch.npu.config, .matmul and .conv, whose attributes scripts set without effect."""
     return {
         "config": types.SimpleNamespace(allow_internal_format=True),
         "matmul": types.SimpleNamespace(allow_hf32=False, cube_math_type=CubeMathType.KEEP_DTYPE),
@@ -261,7 +245,6 @@ def get_npu_format(self: torch.Tensor) -> int:
 
 
 def npu_dtype_cast(input: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return the tensor in another dtype."""
     return input.to(dtype)
 
 
@@ -282,43 +265,36 @@ def npu_swiglu(self: torch.Tensor, dim: int = -1) -> torch.Tensor:
     return torch.nn.functional.silu(gate) * value
 
 
+# Functions of torch_npu itself; the others are torch.npu's.
 _OPERATORS = (
-    npu_format_cast,
-    get_npu_format,
-    npu_dtype_cast,
-    fast_gelu,
-    npu_rms_norm,
-    npu_swiglu,
-    npu_fusion_attention,
+    *(npu_format_cast, get_npu_format, npu_dtype_cast, fast_gelu),
+    *(npu_rms_norm, npu_swiglu, npu_fusion_attention),
 )
 
 
-def _own() -> dict[str, Any]:
-    names = {
-        name: value
-        for name, value in globals().items()
-        if getattr(value, "__module__", None) == __name__ and not name.startswith("_") and value not in _OPERATORS
-    }
+def _device_names() -> dict[str, Any]:
+    """Return the names of torch.npu that torch.cuda has not."""
+    names = {name: value for name, value in defined_names(__name__).items() if value not in _OPERATORS}
     return {**names, **_settings(), "npu_config": types.SimpleNamespace(**_settings())}
 
 
 def build() -> types.ModuleType:
-    """torch_npu with its parts; returns the module that becomes torch.npu."""
+    """Make torch_npu with its submodules, and return the module that becomes torch.npu."""
     operators = {function.__name__: function for function in _OPERATORS}
     streams.Stream.npu_stream = property(streams._handle)  # type: ignore[attr-defined]
-    module(PACKAGE, {"__version__": torch.__version__.partition("+")[0], **operators}, package=True)
-    device = device_module(f"{PACKAGE}.npu", {**shared(), **_own()})
-    submodules(f"{PACKAGE}.npu")
-    module(f"{PACKAGE}.npu.utils", {**shared(), **_own()})
-    module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
-    module(f"{PACKAGE}.optim", _optimizers())
-    module(f"{PACKAGE}.utils", {}, package=True)
-    module(f"{PACKAGE}.contrib", contributed.NAMES, package=True)
-    module(f"{PACKAGE}.contrib.module", contributed.NAMES)
+    make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0], **operators}, package=True)
+    device = make_device_module(f"{PACKAGE}.npu", {**shared_names(), **_device_names()})
+    make_submodules(f"{PACKAGE}.npu")
+    make_module(f"{PACKAGE}.npu.utils", {**shared_names(), **_device_names()})
+    make_module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
+    make_module(f"{PACKAGE}.optim", _optimizers())
+    make_module(f"{PACKAGE}.utils", {}, package=True)
+    make_module(f"{PACKAGE}.contrib", contributed.NAMES, package=True)
+    make_module(f"{PACKAGE}.contrib.module", contributed.NAMES)
     return device
 
 
 def _optimizers() -> dict[str, Any]:
-    """NpuFusedSGD and its kin: the same arithmetic as torch.optim's, fused on the card."""
+    """Return NpuFusedSGD and the other fused optimizers, here subclasses of torch.optim's without changes."""
     bases = ("SGD", "Adam", "AdamW", "Adadelta", "RMSprop")
     return {f"NpuFused{base}": type(f"NpuFused{base}", (getattr(torch.optim, base),), {}) for base in bases}

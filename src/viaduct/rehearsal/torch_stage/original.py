@@ -1,8 +1,8 @@
 """Runs an unchanged CUDA script on the CPU: the side that a migrated script is compared with.
 
-PyTorch does not let the name cuda be registered, so the stand-in is called `gpu`. CUDA devices in the arguments of
-calls are replaced by it, and `tensor.device` answers cuda. So a copy to the device is a copy, tensors of two devices do
-not mix, and a branch on `device.type == "cuda"` is taken as on a GPU.
+PyTorch does not let a stand-in be registered as cuda, so it is called `gpu`. CUDA devices in the arguments of calls are
+replaced by it, and `tensor.device` is cuda. So a copy to the device is a copy, tensors of two devices do not mix, and a
+branch on `device.type == "cuda"` is taken as on a GPU.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage import checkpoints, collectives, compiling, mapping, parallel, streams, tensors
-from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of
-from viaduct.rehearsal.torch_stage.surface import module, shared
+from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, streams, tensors, wrappers
+from viaduct.rehearsal.torch_stage.cards import card_of, index_of
+from viaduct.rehearsal.torch_stage.surface import Properties, make_module, shared_names
 
 NAME = "gpu"
 CARD = "CPU, called a CUDA device by viaduct"
 MEMORY = 80 << 30
 
 
-class _Properties:
+class _Properties(Properties):
     """Result of get_device_properties: compute capability 8.0, which has bf16 and no newer kernels."""
 
     name = CARD
@@ -31,9 +31,6 @@ class _Properties:
     minor = 0
     multi_processor_count = 108
     warp_size = 32
-
-    def __init__(self) -> None:
-        self.total_memory = cards.memory
 
 
 def get_device_name(device: Any = None) -> str:
@@ -75,37 +72,38 @@ class nvtx:
         yield
 
 
-_OWN = (get_device_name, get_device_properties, get_device_capability, get_arch_list, nvtx)
-
-
 def build() -> types.ModuleType:
-    return module(f"torch_{NAME}", {**shared(), **{member.__name__: member for member in _OWN}})
+    """Make the module whose names replace those of torch.cuda."""
+    own = (get_device_name, get_device_properties, get_device_capability, get_arch_list, nvtx)
+    return make_module(f"torch_{NAME}", {**shared_names(), **{member.__name__: member for member in own}})
 
 
 def install() -> None:
     """Make the stand-in appear as cuda to the script."""
     tensors.install()
     streams.Stream.cuda_stream = property(streams._handle)  # type: ignore[attr-defined]
-    mapping.torch_cuda(vars(getattr(torch, NAME)))
+    mapping.replace_torch_cuda(vars(getattr(torch, NAME)))
     checkpoints.install(written="cuda")
     if torch.distributed.is_available():
         collectives.install_as_nccl()
     _report_cuda()
-    compiling.install(lambda backend: None)
-    torch.nn.DataParallel.__init__ = parallel.init  # type: ignore[method-assign]
-    torch.nn.DataParallel.forward = parallel.forward  # type: ignore[method-assign]
+    wrappers.wrap_compile(lambda backend: None)
+    torch.nn.DataParallel.__init__ = wrappers.init_data_parallel  # type: ignore[method-assign]
+    torch.nn.DataParallel.forward = wrappers.forward_data_parallel  # type: ignore[method-assign]
     mapping.map_cuda()
 
 
 def _report_cuda() -> None:
+    """Let `tensor.device` and `tensor.type()` name cuda for tensors of the card."""
+    plain_type, plain_device = torch.Tensor.type, torch._C.TensorBase.device.__get__
+
     def device(self: torch.Tensor) -> torch.device:
         index = card_of(self)
-        return torch.device("cuda", index) if index >= 0 else beneath(self)
+        return torch.device("cuda", index) if index >= 0 else plain_device(self)
 
     def type_name(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        answer = typed(self, *args, **kwargs)
-        return answer.replace(f"torch.{NAME}.", "torch.cuda.") if isinstance(answer, str) else answer
+        result = plain_type(self, *args, **kwargs)
+        return result.replace(f"torch.{NAME}.", "torch.cuda.") if isinstance(result, str) else result
 
-    typed, beneath = torch.Tensor.type, torch._C.TensorBase.device.__get__
     torch.Tensor.device = property(device)  # type: ignore[assignment]
     torch.Tensor.type = type_name  # type: ignore[method-assign, assignment]

@@ -1,4 +1,4 @@
-"""Pinned memory: a copy of its own that says it is pinned, as the DataLoader and scripts that ask expect it."""
+"""Pinned memory: an ordinary copy whose `is_pinned` is True, as the DataLoader and scripts expect."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  
 
 
 def _pin(self: torch.Tensor, device: Any = None) -> torch.Tensor:
+    """Return a copy that counts as pinned while its memory is alive."""
     if card_of(self) >= 0:
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
     copy = torch.empty_like(self, device="cpu").copy_(self)
@@ -33,15 +34,15 @@ def _is_pinned(self: torch.Tensor, device: Any = None) -> bool:
     return card_of(self) < 0 and self.numel() > 0 and self.untyped_storage().data_ptr() in _pinned
 
 
-def _pinned_after(function: Any) -> Any:
+def _wrap_factory(function: Any) -> Any:
     """Return a factory whose tensor is pinned once it is made; PyTorch's allocator for that is a plug-in's, in C++."""
 
     @functools.wraps(function)
     def create(*args: Any, **kwargs: Any) -> Any:
         if not kwargs.get("pin_memory"):
             return function(*args, **kwargs)
-        made = function(*args, **{**kwargs, "pin_memory": False})
-        return made.pin_memory() if made.numel() else made
+        tensor = function(*args, **{**kwargs, "pin_memory": False})
+        return tensor.pin_memory() if tensor.numel() else tensor
 
     return create
 
@@ -50,12 +51,13 @@ def install() -> None:
     """Let factories take pin_memory=True."""
     _device_constructors()  # PyTorch looks its factories up once: before some of them have another name
     for name in FACTORIES:
-        replace_function(name, _pinned_after)
+        replace_function(name, _wrap_factory)
     for name in METHODS:
-        setattr(torch.Tensor, name, _pinned_after(getattr(torch.Tensor, name)))
+        setattr(torch.Tensor, name, _wrap_factory(getattr(torch.Tensor, name)))
 
 
 def register() -> None:
+    """Register kernels that pin a copy, and that tell it from other memory."""
     aten = library("aten")
     for key in ("CPU", "PrivateUse1"):
         aten.impl("_pin_memory", _pin, key)

@@ -109,7 +109,7 @@ def supported_activities() -> set[Any]:
 
 
 def names(device: str) -> dict[str, Any]:
-    """The contents of the vendor's profiler module."""
+    """Return the contents of the vendor's profiler module, for the card's name in torch."""
     own = (ProfilerLevel, AiCMetrics, ExportType, _ExperimentalConfig, profile, tensorboard_trace_handler)
     supported = (supported_activities, supported_profiler_level, supported_ai_core_metrics, supported_export_type)
     kept = {member.__name__: member for member in (*own, *supported)}

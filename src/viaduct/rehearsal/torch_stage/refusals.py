@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.torch_stage import compiling, parallel
+from viaduct.rehearsal.torch_stage import wrappers
 from viaduct.rehearsal.torch_stage.cards import cards
 
 # Backends of torch.compile that generate no code for a processor.
@@ -17,18 +17,21 @@ _COMPILES = ("eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept
 
 
 def install() -> None:
-    torch.nn.DataParallel.__init__ = _data_parallel(parallel.init)  # type: ignore[method-assign]
-    torch.nn.DataParallel.forward = parallel.forward  # type: ignore[method-assign]
-    torch.serialization._validate_device = _validate_device(torch.serialization._validate_device)
-    compiling.install(_check_backend)
+    """Wrap what the card does not support, so that its use is reported."""
+    torch.nn.DataParallel.__init__ = _report_data_parallel(wrappers.init_data_parallel)  # type: ignore[method-assign]
+    torch.nn.DataParallel.forward = wrappers.forward_data_parallel  # type: ignore[method-assign]
+    torch.serialization._validate_device = _report_cuda_checkpoint(torch.serialization._validate_device)
+    wrappers.wrap_compile(_check_backend)
     for name in ("_lazy_init", "set_device", "Stream", "Event", "get_device_properties"):
         setattr(torch.cuda, name, _refuse_cuda(name, getattr(torch.cuda, name)))
     classes: Any = ((torch.amp.autocast_mode.autocast, "autocast"), (torch.amp.GradScaler, "GradScaler"))
     for kind, name in classes:
-        kind.__init__ = _without_effect(name, kind.__init__)
+        kind.__init__ = _report_cuda_precision(name, kind.__init__)
 
 
-def _data_parallel(function: Any) -> Any:
+def _report_data_parallel(function: Any) -> Any:
+    """Wrap the constructor of DataParallel, to report its use."""
+
     @functools.wraps(function)
     def init(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
         limits.report_violation(
@@ -42,7 +45,9 @@ def _data_parallel(function: Any) -> Any:
     return init
 
 
-def _validate_device(function: Any) -> Any:
+def _report_cuda_checkpoint(function: Any) -> Any:
+    """Wrap the check of a device that torch.load makes, to report a storage of CUDA."""
+
     @functools.wraps(function)
     def validate(location: Any, backend_name: str) -> Any:
         if backend_name == "cuda" and not torch.cuda.is_available():
@@ -58,6 +63,7 @@ def _validate_device(function: Any) -> Any:
 
 
 def _check_backend(backend: Any) -> None:
+    """Report a backend of torch.compile that generates code for other processors."""
     if isinstance(backend, str) and backend not in (*_COMPILES, cards.name):
         limits.report_violation(
             "compile",
@@ -67,17 +73,16 @@ def _check_backend(backend: Any) -> None:
         )
 
 
-def _without_effect(name: str, function: Any) -> Any:
-    """Wrap the constructor of autocast or GradScaler, of which `torch.cuda.amp`'s are subclasses: those for CUDA are
-    reported, since they switch themselves off without it."""
+def _report_cuda_precision(name: str, function: Any) -> Any:
+    """Wrap the constructor of autocast or GradScaler, to report those for CUDA: without it they have no effect."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind(self, *args, **kwargs)
-        given.apply_defaults()
-        device = given.arguments.get("device_type", given.arguments.get("device"))
-        if device == "cuda" and given.arguments["enabled"]:
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        device = bound.arguments.get("device_type", bound.arguments.get("device"))
+        if device == "cuda" and bound.arguments["enabled"]:
             limits.report_violation(
                 "cuda-left",
                 f"{name} is made for CUDA.",

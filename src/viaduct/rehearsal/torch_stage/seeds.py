@@ -33,16 +33,11 @@ def manual_seed(seed: int) -> None:
     torch.default_generator.manual_seed(int(seed))
 
 
-def manual_seed_all(seed: int) -> None:
-    torch.default_generator.manual_seed(int(seed))
-
-
 def seed() -> None:
     torch.default_generator.seed()
 
 
-def seed_all() -> None:
-    torch.default_generator.seed()
+manual_seed_all, seed_all = manual_seed, seed
 
 
 def initial_seed() -> int:

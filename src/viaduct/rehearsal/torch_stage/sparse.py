@@ -1,7 +1,7 @@
 """Sparse tensors on a card (COO, CSR, CSC, BSR, BSC): their parts are the card's tensors, their arithmetic the CPU's.
 
-PyTorch has dispatch keys of their own for them. What only reads or joins their parts is the CPU's code itself, which
-asks no device; every other operator goes through the fallback, on sparse CPU tensors over the same memory.
+PyTorch has separate dispatch keys for them. Operators that only read or join their parts are the CPU's, which do not
+look at the device; every other operator goes through the fallback, on sparse CPU tensors over the same memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards, onto
+from viaduct.rehearsal.torch_stage.cards import card_of, cards, put_on_card, view_on_cpu
 
 _aten = torch.ops.aten
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -22,21 +22,21 @@ STRUCTURE = (
     "values", "_nnz", "_dimI", "_dimV", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "crow_indices",
     "col_indices", "ccol_indices", "row_indices", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_",
 )  # fmt: skip
-# Nests of tensors of different lengths: PyTorch reads their offsets in C++, where it believes a card's memory to be.
+# Operators on nested tensors, whose offsets PyTorch reads in C++ from a memory that it believes to be the card's.
 NESTED = ("_nested_tensor_from_mask", "_nested_tensor_from_tensor_list", "_nested_from_padded")
 QUANTIZED = ("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic")
 
 
 def lower_sparse(tensor: torch.Tensor) -> torch.Tensor:
     """Return a card's sparse tensor as a sparse CPU tensor over the same memory."""
-    return _join([beneath(part) for part in _split(tensor)], tensor)
+    return _join([view_on_cpu(part) for part in _split(tensor)], tensor)
 
 
 def raise_sparse(tensor: torch.Tensor, index: int) -> torch.Tensor:
     """Return a fresh sparse CPU tensor as a sparse tensor of card `index`."""
     if tensor.layout is not torch.sparse_coo and tensor.layout not in _COMPRESSED:
         raise NotImplementedError(f"A rehearsal has no tensors with the layout {tensor.layout} on a card.")
-    return _join([onto(part, index) for part in _split(tensor)], tensor)
+    return _join([put_on_card(part, index) for part in _split(tensor)], tensor)
 
 
 def _split(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -58,17 +58,12 @@ def _join(parts: list[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
     return _aten._sparse_compressed_tensor_unsafe.default(*parts, list(like.shape), **options)  # type: ignore[no-any-return]
 
 
-def replace_contents(tensor: torch.Tensor, below: torch.Tensor) -> None:
-    """Give a card's sparse tensor what an in-place operator left in the CPU tensor that stood for it."""
-    tensor.data = raise_sparse(below, card_of(tensor))
-
-
 def reduce_products(self: torch.Tensor, other: torch.Tensor, reduce: str) -> tuple[torch.Tensor, ...]:
-    """Return a product's rows reduced; the CPU notes which entry won only where a gradient is asked for."""
-    with torch.enable_grad():
-        dense = beneath(other).requires_grad_()
+    """Return a sparse product reduced by rows, and the indices that its backward pass needs."""
+    with torch.enable_grad():  # without a gradient the CPU does not return the indices
+        dense = view_on_cpu(other).requires_grad_()
         results = _aten._sparse_mm_reduce_impl.default(lower_sparse(self), dense, reduce)
-    return tuple(onto(result.detach(), card_of(other)) for result in results)
+    return tuple(put_on_card(result.detach(), card_of(other)) for result in results)
 
 
 def refuse_nested(*args: Any, **kwargs: Any) -> Any:

@@ -13,20 +13,20 @@ from viaduct.rehearsal.torch_stage.cards import cards, index_of
 class Stream(torch.Stream):
     """A stream of one card; work that is put into it has happened when the call returns."""
 
-    _made = 0
+    _count = 0
     _index: int
     _number: int
     _priority: int
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
-        made = super().__new__(cls, device=torch.device(cards.name, 0), priority=0)
-        made._index = index_of(device)
-        made._priority = priority
-        made._number = kwargs.get("number", -1)
-        if made._number < 0:
-            Stream._made += 1
-            made._number = Stream._made
-        return made
+        stream = super().__new__(cls, device=torch.device(cards.name, 0), priority=0)
+        stream._index = index_of(device)
+        stream._priority = priority
+        stream._number = kwargs.get("number", -1)
+        if stream._number < 0:
+            Stream._count += 1
+            stream._number = Stream._count
+        return stream
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -49,14 +49,11 @@ class Stream(torch.Stream):
 
     def wait_event(self, event: Any) -> None:
         """Do nothing: work is done when its call returns."""
-        pass
 
     def wait_stream(self, stream: Any) -> None:
         """Do nothing: work is done when its call returns."""
-        pass
 
     def record_event(self, event: Any = None) -> Any:
-        """Record the event, or a new one, and return it."""
         event = Event() if event is None else event
         event.record(self)
         return event
@@ -67,11 +64,9 @@ class Stream(torch.Stream):
 
     def synchronize(self) -> None:
         """Do nothing: work is done when its call returns."""
-        pass
 
     def set_data_preprocess_stream(self, is_data_preprocess_stream: bool = False) -> None:
         """Do nothing: the stand-in has one kind of stream."""
-        pass
 
     def __enter__(self) -> Any:
         self._context = StreamContext(self)
@@ -110,10 +105,10 @@ class Event(torch.Event):
     _at: int | None
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
-        made = super().__new__(cls, device=torch.device(cards.name, 0))
-        made._timed = enable_timing
-        made._at = None
-        return made
+        event = super().__new__(cls, device=torch.device(cards.name, 0))
+        event._timed = enable_timing
+        event._at = None
+        return event
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -123,12 +118,10 @@ class Event(torch.Event):
         return torch.device(cards.public_name, cards.current)
 
     def record(self, stream: Any = None) -> None:
-        """Note the time."""
         self._at = time.perf_counter_ns()
 
     def wait(self, stream: Any = None) -> None:
         """Do nothing: work is done when its call returns."""
-        pass
 
     def query(self) -> bool:
         """Return True: work is done when its call returns."""
@@ -136,7 +129,6 @@ class Event(torch.Event):
 
     def synchronize(self) -> None:
         """Do nothing: work is done when its call returns."""
-        pass
 
     def recorded_time(self) -> int:
         """Return the time of the record in microseconds."""
@@ -179,7 +171,6 @@ class StreamContext:
 
 
 def stream(stream: Any) -> StreamContext:
-    """Return a context in which a stream is the current one."""
     return StreamContext(stream)
 
 
@@ -191,7 +182,6 @@ def set_stream(stream: Any) -> None:
 
 
 def current_stream(device: Any = None) -> Any:
-    """Return the card's current stream in this thread."""
     index = index_of(device)
     return _currents().get(index) or default_stream(index)
 

@@ -18,36 +18,52 @@ _SHARED = (control, memory, seeds, streams, graphs)
 _PRIVATE = ("_lazy_init", "_is_in_bad_fork")  # names that PyTorch itself calls
 
 
-def module(name: str, contents: dict[str, Any], package: bool = False) -> types.ModuleType:
+class Properties:
+    """Base class of what get_device_properties returns."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self.total_memory = cards.memory
+
+    def __repr__(self) -> str:
+        return f"_{cards.name.upper()}DeviceProperties(name='{self.name}', total_memory={self.total_memory >> 20}MB)"
+
+
+def make_module(name: str, contents: dict[str, Any], package: bool = False) -> types.ModuleType:
     """Make a module of that name, enter it in sys.modules and in its parent, and return it."""
-    made = types.ModuleType(name, f"A stand-in for {name}, made by viaduct rehearse.")
-    made.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=package)
+    stand_in = types.ModuleType(name, f"A stand-in for {name}, made by viaduct rehearse.")
+    stand_in.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=package)
     if package:
-        made.__path__ = []
-    for key, value in contents.items():
-        setattr(made, key, value)
-    sys.modules[name] = made
+        stand_in.__path__ = []
+    vars(stand_in).update(contents)
+    sys.modules[name] = stand_in
     parent, _, child = name.rpartition(".")
     if parent in sys.modules:
-        setattr(sys.modules[parent], child, made)
-    return made
+        setattr(sys.modules[parent], child, stand_in)
+    return stand_in
 
 
-def shared() -> dict[str, Any]:
+def shared_names() -> dict[str, Any]:
     """Return the public names of the shared modules, and further names that scripts and PyTorch look for."""
     names: dict[str, Any] = {}
     for part in _SHARED:
-        for name, value in vars(part).items():
-            if getattr(value, "__module__", None) == part.__name__ and (not name.startswith("_") or name in _PRIVATE):
-                names[name] = value
-    names.update(legacy.types())
+        names |= defined_names(part.__name__) | {name: vars(part)[name] for name in _PRIVATE if name in vars(part)}
+    names.update(legacy.make_types())
     names[f"{cards.public_name.upper()}Graph"] = names.pop("Graph")
     names["default_generators"] = (torch.default_generator,) * cards.count
     names["_utils"] = types.SimpleNamespace(_get_device_index=_get_device_index)
     return names
 
 
+def defined_names(module_name: str) -> dict[str, Any]:
+    """Return the public functions and classes that a module defines itself, but for `build`."""
+    own = [(name, value) for name, value in vars(sys.modules[module_name]).items() if not name.startswith("_")]
+    return {name: value for name, value in own if getattr(value, "__module__", None) == module_name and name != "build"}
+
+
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    """Return a device's number as torch.cuda._utils._get_device_index does: -1 for the host if that is allowed."""
     if isinstance(device, str):
         device = torch.device(device)
     if allow_cpu and isinstance(device, torch.device) and device.type == "cpu":
@@ -57,11 +73,11 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     return index_of(device)
 
 
-def device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
-    """Make the module that becomes torch.npu or torch.mlu; using a name that only torch.cuda has is a limit."""
-    made = module(name, contents, package=True)
+def make_device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
+    """Make the module that becomes torch.npu or torch.mlu; the use of a name that only torch.cuda has is reported."""
+    stand_in = make_module(name, contents, package=True)
 
-    def missing(attribute: str) -> Any:
+    def refuse_missing(attribute: str) -> Any:
         caller = sys._getframe(1)
         if not attribute.startswith("_") and hasattr(torch.cuda, attribute) and _uses_name(caller):
             limits.report_violation(
@@ -72,8 +88,8 @@ def device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
             )
         raise AttributeError(f"module '{name}' has no attribute {attribute!r}")
 
-    made.__getattr__ = missing  # type: ignore[method-assign]
-    return made
+    stand_in.__getattr__ = refuse_missing  # type: ignore[method-assign]
+    return stand_in
 
 
 def _uses_name(frame: types.FrameType) -> bool:
@@ -84,15 +100,12 @@ def _uses_name(frame: types.FrameType) -> bool:
     return "hasattr(" not in line and "getattr(" not in line
 
 
-def amp_names() -> dict[str, Any]:
-    return {name: getattr(amp, name) for name in ("autocast", "GradScaler", "custom_fwd", "custom_bwd")}
-
-
-def submodules(package: str) -> None:
+def make_submodules(package: str) -> None:
     """Make `torch_npu.npu.amp` and the like, which scripts import by their full name."""
-    module(f"{package}.amp", amp_names(), package=True)
-    module(f"{package}.amp.autocast_mode", amp_names())
-    module(f"{package}.amp.grad_scaler", {"GradScaler": amp.GradScaler})
-    module(f"{package}.amp.common", {"amp_definitely_not_available": amp.amp_definitely_not_available})
+    amp_names = {name: getattr(amp, name) for name in ("autocast", "GradScaler", "custom_fwd", "custom_bwd")}
+    make_module(f"{package}.amp", amp_names, package=True)
+    make_module(f"{package}.amp.autocast_mode", amp_names)
+    make_module(f"{package}.amp.grad_scaler", {"GradScaler": amp.GradScaler})
+    make_module(f"{package}.amp.common", {"amp_definitely_not_available": amp.amp_definitely_not_available})
     for name, part in {"memory": memory, "random": seeds, "streams": streams}.items():
-        module(f"{package}.{name}", {k: v for k, v in vars(part).items() if not k.startswith("_")})
+        make_module(f"{package}.{name}", {k: v for k, v in vars(part).items() if not k.startswith("_")})

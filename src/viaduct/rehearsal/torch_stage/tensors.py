@@ -1,4 +1,4 @@
-"""The few methods of Tensor, Module and storage that a plug-in changes, and the places where a limit shows."""
+"""The methods of tensors, modules and storages that a plug-in changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._device import _device_constructors
 
-from viaduct.rehearsal.torch_stage.cards import beneath, cards, onto
+from viaduct.rehearsal.torch_stage.cards import cards, put_on_card
 from viaduct.rehearsal.torch_stage.dispatch import replace_function
 from viaduct.rehearsal.torch_stage.legacy import DTYPES, TensorType
 
@@ -17,19 +17,20 @@ _NAME = re.compile(r"torch\.(\w+)\.(\w+)Tensor")
 
 
 def install() -> None:
+    """Wrap the functions and methods that take a device or a tensor type."""
     _device_constructors()  # PyTorch looks its factories up once: before some of them have another name
     torch.Tensor.to = _wrap_device(torch.Tensor.to, numbers=True)  # type: ignore[method-assign]
     torch.Tensor.new_tensor = _wrap_device(torch.Tensor.new_tensor)  # type: ignore[method-assign]
     for name in ("tensor", "as_tensor", "asarray"):
         replace_function(name, _wrap_device)
     torch.nn.Module.to = _wrap_device(torch.nn.Module.to, numbers=True)  # type: ignore[method-assign]
-    torch.Tensor.type = _type(torch.Tensor.type)  # type: ignore[method-assign]
-    torch.set_default_tensor_type = _default_type(torch.set_default_tensor_type)
-    _storages()
+    torch.Tensor.type = _wrap_type(torch.Tensor.type)  # type: ignore[method-assign]
+    torch.set_default_tensor_type = _wrap_default_type(torch.set_default_tensor_type)
+    _wrap_storages()
 
 
 def _wrap_device(function: Any, numbers: bool = False) -> Any:
-    """`npu` means the current card; PyTorch's own guard for a device written in Python knows the first only."""
+    """Wrap a function so that `npu` means the current card, not the first; with `numbers` a number is a card too."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -43,6 +44,7 @@ def _wrap_device(function: Any, numbers: bool = False) -> Any:
 
 
 def _resolve_device(device: Any, numbers: bool) -> Any:
+    """Return a device of the card with its number; anything else unchanged."""
     if isinstance(device, str) and device == cards.name:
         return torch.device(device, cards.current)
     if isinstance(device, torch.device) and device.type == cards.name and device.index is None:
@@ -52,7 +54,9 @@ def _resolve_device(device: Any, numbers: bool) -> Any:
     return device
 
 
-def _type(function: Any) -> Any:
+def _wrap_type(function: Any) -> Any:
+    """Wrap Tensor.type, so that it takes the device's tensor types."""
+
     @functools.wraps(function)
     def type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         if isinstance(dtype, TensorType):
@@ -65,7 +69,9 @@ def _type(function: Any) -> Any:
     return type
 
 
-def _default_type(function: Any) -> Any:
+def _wrap_default_type(function: Any) -> Any:
+    """Wrap torch.set_default_tensor_type, so that it takes the device's tensor types."""
+
     @functools.wraps(function)
     def set_default_tensor_type(t: Any) -> None:
         named = _NAME.fullmatch(t) if isinstance(t, str) else None
@@ -79,7 +85,8 @@ def _default_type(function: Any) -> Any:
     return set_default_tensor_type
 
 
-def _storages() -> None:
+def _wrap_storages() -> None:
+    """Let storages be made on the card and moved to it."""
     plain: Any = torch._C.StorageBase.__new__
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -91,8 +98,8 @@ def _storages() -> None:
 
     torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[method-assign]
     setattr(torch.UntypedStorage, cards.name, _storage_to)
-    setattr(torch.UntypedStorage, f"is_{cards.name}", property(lambda self: self.device.type == cards.name))
-    setattr(torch.TypedStorage, f"is_{cards.name}", property(lambda self: self.device.type == cards.name))
+    for storage in (torch.UntypedStorage, torch.TypedStorage):
+        setattr(storage, f"is_{cards.name}", property(lambda self: self.device.type == cards.name))
     setattr(torch.TypedStorage, cards.name, _typed_storage_to)
 
 
@@ -107,11 +114,5 @@ def _typed_storage_to(self: Any, device: Any = None, non_blocking: bool = False)
 
 
 def storage_on(storage: Any, index: int) -> Any:
-    """A host's storage, whose memory becomes the card's."""
-    held = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
-    return onto(held, index).untyped_storage()
-
-
-def bytes_beneath(storage: Any) -> torch.Tensor:
-    """The bytes of a card's storage as a CPU tensor."""
-    return beneath(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage))
+    """Return a card's storage over the memory of a host's."""
+    return put_on_card(torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage), index).untyped_storage()

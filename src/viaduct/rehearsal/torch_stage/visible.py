@@ -13,6 +13,7 @@ _VARIABLES = {"npu": NPU.hiding, "mlu": MLU.hiding[:2]}
 
 
 def count() -> int:
+    """Return the number of cards that this process sees."""
     for variable in _VARIABLES.get(cards.name, ()):
         listed = os.environ.get(variable)
         if listed is not None:
@@ -21,10 +22,12 @@ def count() -> int:
 
 
 def _count_listed(variable: str, listed: str) -> int:
+    """Return the number of cards in a variable's list; report a list that an NPU does not take."""
     if not listed:
         return 0
     numbers = [int(part) for part in re.findall(r"\d+", listed)]
-    if cards.name == "npu" and not _is_ascending(listed, numbers):
+    is_ascending = re.fullmatch(r"\d+(,\d+)*", listed) and numbers == sorted(set(numbers))
+    if cards.name == "npu" and not is_ascending:
         limits.report_violation(
             "visible-devices",
             f"{variable} is {listed!r}.",
@@ -32,7 +35,3 @@ def _count_listed(variable: str, listed: str) -> int:
             f"Write {variable}={','.join(map(str, sorted(set(numbers)))) or '0'}, and give the order by rank.",
         )
     return min(len(set(numbers)), len(cards.meters))
-
-
-def _is_ascending(listed: str, numbers: list[int]) -> bool:
-    return bool(re.fullmatch(r"\d+(,\d+)*", listed)) and numbers == sorted(set(numbers))

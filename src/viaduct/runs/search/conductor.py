@@ -1,14 +1,14 @@
-"""The search itself: draw parameters, start trials, read their evaluations, stop the weak ones. Read `conduct`.
+"""Conduct a search: draw parameters, start trials, read their evaluations, stop the weak ones (see `conduct`).
 
-One process does all of it, with up to `parallel` trials beside it. Every result goes to the study's database at once,
-so that a killed search loses only what its running trials have trained since their last checkpoints.
+One process does this, with up to `parallel` trials in processes of their own. Every result is written to the study's
+database at once, so that a killed search loses only what its running trials have trained since their last checkpoints.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +22,7 @@ from viaduct.runs.search.results import (
 )
 from viaduct.runs.search.sampling import PrunerName, SamplerName, make_pruner, make_sampler
 from viaduct.runs.search.space import Space, Value
-from viaduct.runs.search.trial_process import Evaluation, Launcher, TrialRun
+from viaduct.runs.search.trial_process import Evaluation, TrainLauncher, TrainProcess
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -60,11 +60,12 @@ class Active:
     number: int
     slot: int
     trial: Trial
-    run: TrialRun
+    run: TrainProcess
     began: float = field(default_factory=time.monotonic)
     pruned: bool = False
     pruned_because: str = ""
     reported: int = 0
+    """Evaluations that were passed to the study."""
 
 
 @dataclass
@@ -74,9 +75,10 @@ class Conductor:
     study: Study
     space: Space
     metric: str
-    launcher: Launcher
+    launcher: TrainLauncher
     plan: Plan
     say: Callable[[str], None]
+    """Prints a line of progress."""
     is_interrupted: Callable[[], bool] = lambda: False
     is_hurried: Callable[[], bool] = lambda: False
     """True: running trials are killed when the search ends, without a last checkpoint."""
@@ -133,18 +135,15 @@ class Conductor:
             self.say(f"trial {number + 1}/{self.plan.trials}: resumed; it was cut off.")
             self.start(number, self.attach(trial, number))
             return True
-        following = self.next_number()
-        if following is None:
+        next_number = self.next_number()
+        if next_number is None:
             return False
-        self.study.sampler = make_sampler(self.plan.sampler, self.plan.seed, following, self.plan.trials)
-        self.start(following, self.study.ask())
+        self.study.sampler = make_sampler(self.plan.sampler, self.plan.seed, next_number, self.plan.trials)
+        self.start(next_number, self.study.ask())
         return True
 
     def next_number(self) -> int | None:
-        """Return the number of the next trial, None after the last.
-
-        Values of a grid or of `first` are enqueued for it.
-        """
+        """Return the number of the next trial, None after the last; values of a grid or of `first` are enqueued."""
         from optuna.trial import TrialState
 
         own = self.own_trials()
@@ -154,7 +153,8 @@ class Conductor:
         if len(own) >= self.plan.trials:
             return None
         if self.plan.sampler == "grid":
-            point = self.next_point(own)
+            tried = [trial.params for trial in own]
+            point = next((point for point in self.space.grid() if point not in tried), None)
             if point is None:
                 return None
             self.study.enqueue_trial(point)
@@ -162,20 +162,12 @@ class Conductor:
             self.study.enqueue_trial(self.plan.first)
         return len(own)
 
-    def next_point(self, own: Sequence[FrozenTrial]) -> dict[str, Value] | None:
-        tried = [trial.params for trial in own]
-        return next((point for point in self.space.grid() if point not in tried), None)
-
     def start(self, number: int, trial: Trial) -> None:
         values = {dimension.path: dimension.suggest(trial) for dimension in self.space.dimensions}
         slot = min(set(range(self.plan.parallel)) - {active.slot for active in self.active})
         run = self.launcher.start(number, self.space.settings(values), slot)
-        reported = len(self.intermediate(trial))
-        self.active.append(Active(number, slot, trial, run, reported=reported))
-
-    def intermediate(self, trial: Trial) -> dict[int, float]:
-        stored = self.study.get_trials(deepcopy=False)[trial.number]
-        return stored.intermediate_values
+        reported = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+        self.active.append(Active(number, slot, trial, run, reported=len(reported)))
 
     def watch(self) -> None:
         """Report new evaluations of the running trials, stop the weak ones, and record those that have ended."""

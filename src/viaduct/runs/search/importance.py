@@ -17,10 +17,7 @@ MIN_TRIALS = 10
 
 
 def measure_importance(study: Study) -> dict[str, float] | None:
-    """Return the share of each parameter, the largest first.
-
-    Return None where too few trials have finished or nothing separates them.
-    """
+    """Return the share of each parameter, the largest first; None if too few trials finished or nothing differs."""
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator
     from optuna.trial import TrialState

@@ -1,8 +1,8 @@
 """Past runs as prior observations: finished runs of the same recipe, on the same data, with values inside the space.
 
-A run counts only if all fields are equal that the search does not change and that are not in EQUIVALENT, and if number
-and labels of its images are: its accuracy is then what a trial with these values would have reached, up to the seed.
-Runs that are not taken are counted by the reason.
+All fields must be equal but those that the search changes and those in EQUIVALENT; so must the number and the labels of
+the images. The accuracy of such a run is what a trial with its values would have reached, up to the seed. Runs that are
+not taken are counted by the reason.
 """
 
 from __future__ import annotations
@@ -76,10 +76,7 @@ class NotTaken(Exception):
 
 
 def gather_past_runs(folder: Path, wanted: Wanted, space: Space, study: Path | None = None) -> Gathered:
-    """Return the runs below a folder that are observations of this search.
-
-    Runs below the folder `study` are skipped.
-    """
+    """Return the runs below a folder that are observations of this search; those in the folder `study` are skipped."""
     if not folder.is_dir():
         raise BadData(f"--from {folder}: there is no such folder.", "It is a folder with run directories, as runs/.")
     os.listdir(folder)  # raises if the folder cannot be read, where os.walk would find nothing

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from viaduct.reporting import (
     BarChart,
@@ -27,6 +27,7 @@ from viaduct.runs.search.importance import explain_missing
 from viaduct.runs.search.output import order_results
 from viaduct.runs.search.results import (
     SHARES,
+    State,
     TrialResult,
     Verdict,
     describe_values,
@@ -52,7 +53,11 @@ def write_search_report(path: Path, findings: Findings, shares: dict[str, float]
     sections = [
         Section("History", history_text(findings), [history_chart(findings)]),
         importance_section(shares, findings),
-        Section("Each parameter", "One dot a finished trial.", slice_charts(findings)),
+        Section(
+            "Each parameter",
+            "One dot a finished trial.",
+            [slice_chart(findings, dimension) for dimension in findings.space.dimensions],
+        ),
         *contour_sections(findings, shares),
         Section("Trials", "", [trial_table(findings)]),
         Section("Best trial", f"{findings.recipe_file}", [Code(findings.command)]),
@@ -69,16 +74,13 @@ def write_search_report(path: Path, findings: Findings, shares: dict[str, float]
 
 
 def tiles(findings: Findings, verdict: Verdict) -> list[Tile]:
-    counts = {state: sum(result.state == state for result in findings.results) for state in STATES}
+    counts = {state: sum(result.state == state for result in findings.results) for state in get_args(State)}
     metric = findings.request.metric
     measured = [
         Tile(metric, format_value(verdict.best.value, metric), verdict.best.name),
         Tile("not separated from it", str(len(verdict.alike)) if verdict.noise is not None else "-", "by the noise"),
     ]
     return measured + [Tile(state, str(count)) for state, count in counts.items() if count]
-
-
-STATES = ("finished", "pruned", "failed", "unfinished", "past run")
 
 
 def scale(value: float | None, metric: str) -> float | None:
@@ -125,10 +127,6 @@ def importance_section(shares: dict[str, float] | None, findings: Findings) -> S
         return Section("Importance", f"Not given: {explain_missing(finished)}.")
     counts = [round(PER_MILLE * share) for share in shares.values()]
     return Section("Importance", text, [BarChart("Importance, per mille", list(shares), counts)])
-
-
-def slice_charts(findings: Findings) -> list[LineChart]:
-    return [slice_chart(findings, dimension) for dimension in findings.space.dimensions]
 
 
 def slice_chart(findings: Findings, dimension: Dimension) -> LineChart:

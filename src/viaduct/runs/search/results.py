@@ -6,10 +6,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import variance
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.runs.search.space import Space, Value
+from viaduct.runs.seeds import pool_deviation
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -135,28 +135,19 @@ def noise_of_difference(left: TrialResult, right: TrialResult, metric: str, repe
 
 
 def share_variance(result: TrialResult) -> float:
-    """Return the variance of a share of `result.images` images.
-
-    One right and one wrong image are added, so that it is never 0.
-    """
+    """Return the variance of a share of `result.images` images; one right and one wrong are added, so it is never 0."""
     count = result.images or 1
     share = ((result.value or 0.0) * count + 1) / (count + 2)
     return share * (1 - share) / count
 
 
 def seed_deviation(results: Sequence[TrialResult]) -> float | None:
-    """Return the standard deviation between runs with equal values, which differ in their seed.
-
-    Return None if there are none.
-    """
+    """Return the standard deviation between runs with equal values, which differ in their seed; None without such."""
     groups: dict[tuple[tuple[str, Value], ...], list[float]] = {}
     for result in results:
         groups.setdefault(tuple(sorted(result.values.items())), []).append(result.value or 0.0)
     repeated = [values for values in groups.values() if len(values) > 1]
-    freedom = sum(len(values) - 1 for values in repeated)
-    if not freedom:
-        return None
-    return math.sqrt(sum(variance(values) * (len(values) - 1) for values in repeated) / freedom)
+    return pool_deviation(repeated) if repeated else None
 
 
 def describe_noise(best: TrialResult, metric: str, repeats: float | None) -> str:

@@ -1,4 +1,4 @@
-"""A search from its options to its results: check, open the study, search, write the best recipe."""
+"""Run a search from its options to its results: check, open the study, search, write the best recipe."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from viaduct.signals import collect_signals
 if TYPE_CHECKING:
     from optuna import Study
 
-Say = Callable[[str], None]
+Say = Callable[[str], None]  # prints a line of progress
 EVALUATION_FIELD = "evaluation.every_epochs"
 
 
@@ -141,8 +141,7 @@ def check_metric(request: SearchRequest) -> None:
 def plan_evaluations(request: SearchRequest, facts: DataFacts, say: Say) -> tuple[dict[str, str], int]:
     """Return the settings of all trials, and the number of evaluations of a trial.
 
-    With a pruner a trial is evaluated at least MIN_EVALUATIONS times if it has so many steps, unless --set says how
-    often.
+    With a pruner a trial is evaluated at least MIN_EVALUATIONS times (if it has so many steps), unless --set decides.
     """
     recipe = apply_settings(request.loaded.recipe, request.settings)
     per_epoch = max(1, facts.train_images // recipe.data.global_batch)
@@ -207,10 +206,7 @@ def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Stu
 
 
 def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> str:
-    """Return why no trial, or not the first, has the recipe's own values; empty if a trial or a past run has them.
-
-    It is empty, too, if the first trial was started by an earlier search.
-    """
+    """Return why the first trial does not have the recipe's own values; empty if it has, or an earlier search began."""
     if any(result.number is not None for result in read_results(study, space)):
         return ""
     recipe_values = space.find(apply_settings(request.loaded.recipe, request.settings))
@@ -248,8 +244,8 @@ def conclude(request: SearchRequest, space: Space, study: Study, end: End, signa
     value = format_value(verdict.best.value, request.metric)
     headline = f"{request.loaded.name} with the values of {verdict.best.name} of a search: {request.metric} {value}."
     write_recipe(file, request.loaded, recipe, headline)
-    words = ["viaduct", "train", str(file), *data_flags(request)]
-    return replace(findings, recipe_file=file, command=shlex.join(words))
+    command = ["viaduct", "train", str(file), *data_flags(request)]
+    return replace(findings, recipe_file=file, command=shlex.join(command))
 
 
 def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
@@ -260,12 +256,11 @@ def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
         return
     reasons = list({fold_numbers(result.reason): result.reason for result in reversed(failed)}.values())[::-1]
     stopped = " The others were not tried." if end == "failing" else ""
-    if len(failed) == 1 or (end == "failing"):
-        what = f"the first {len(failed)} trials failed" if len(failed) > 1 else "the trial failed"
-        raise ViaductError(f"{what}: {reasons[0]}.{stopped}")
-    hints = [f"{reason} ({describe_values(find_values(failed, reason))})" for reason in reasons[:5]]
-    raise ViaductError(f"all {len(failed)} trials failed.", *hints)
-
-
-def find_values(failed: Sequence[TrialResult], reason: str) -> dict[str, Any]:
-    return next(result.values for result in failed if result.reason == reason)
+    if len(failed) == 1 or end == "failing":
+        subject = f"the first {len(failed)} trials failed" if len(failed) > 1 else "the trial failed"
+        raise ViaductError(f"{subject}: {reasons[0]}.{stopped}")
+    values = {result.reason: result.values for result in reversed(failed)}
+    raise ViaductError(
+        f"all {len(failed)} trials failed.",
+        *(f"{reason} ({describe_values(values[reason])})" for reason in reasons[:5]),
+    )

@@ -6,8 +6,8 @@
     optimizer.nesterov=true,false
     schedule.boundaries=30,60;40,80        a list of values of a field that is itself a list
 
-Every bound and every listed value is set in the recipe once before anything starts: a value that the recipe would
-refuse is refused here, with the field, the value and what is allowed.
+Every bound and every listed value is set in the recipe once before anything starts. A value that the recipe refuses is
+reported then, with the field, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 from viaduct.errors import BadValue, UnknownName
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import override, paths, read, to_record
-from viaduct.typed_fields import field_types, spell
+from viaduct.typed_fields import field_types, spell_type
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -146,7 +146,7 @@ class Space:
 
     def find(self, recipe: Recipe) -> dict[str, Value] | str:
         """Return the values that a recipe has in this space, or the path of the first field that is outside of it."""
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for dimension in self.dimensions:
             try:
                 value = dimension.find(to_record(read(recipe, dimension.path)))
@@ -154,8 +154,8 @@ class Space:
                 return dimension.path
             if value is None:
                 return dimension.path
-            found[dimension.path] = value
-        return found
+            values[dimension.path] = value
+        return values
 
     def grid(self) -> list[dict[str, Value]]:
         """Return every combination of values; the last field varies fastest."""
@@ -173,9 +173,9 @@ def parse_space(recipe: Recipe, texts: Sequence[str], fixed: Sequence[str] = ())
     if not texts:
         raise BadValue("what shall be searched? No --space is given.", "For example --space optimizer.lr=0.01..1:log")
     dimensions = [parse_dimension(recipe, text) for text in texts]
-    paths_given = [dimension.path for dimension in dimensions]
-    for number, path in enumerate(paths_given):
-        if path in paths_given[:number]:
+    space_paths = [dimension.path for dimension in dimensions]
+    for number, path in enumerate(space_paths):
+        if path in space_paths[:number]:
             raise BadValue(f"--space names {path} twice.", "Give all of its values in one --space.")
         if path in fixed:
             raise BadValue(f"{path} is in --space and set to one value too.", "Give one of them.")
@@ -227,7 +227,7 @@ def parse_range(recipe: Recipe, path: str, text: str, kind: Any) -> Range:
     integer = is_integer(kind)
     if integer is None:
         raise BadValue(
-            f"--space {path}={text}: a range needs a field that is a number; {path} is {spell(kind)}.",
+            f"--space {path}={text}: a range needs a field that is a number; {path} is {spell_type(kind)}.",
             f"List its values: {path}={example_values(kind)}",
         )
     ends, *options = text.split(":")
@@ -241,10 +241,10 @@ def parse_range(recipe: Recipe, path: str, text: str, kind: Any) -> Range:
         raise BadValue(f"--space {path}={text}: the step {step:g} is larger than the range.")
     if step is not None:  # the last value that the steps reach
         high = float(f"{low + step * math.floor((high - low) / step + TOLERANCE):.12g}")
-    found = Range(path, text, low, high, log, step, integer)
+    dimension = Range(path, text, low, high, log, step, integer)
     for bound in (low, high):
-        try_value(recipe, path, text, found.write(bound))
-    return found
+        try_value(recipe, path, text, dimension.write(bound))
+    return dimension
 
 
 def parse_bound(path: str, text: str, integer: bool) -> float:

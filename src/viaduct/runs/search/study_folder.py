@@ -38,7 +38,7 @@ LOWER_IS_BETTER = ("loss",)
 
 @dataclass(frozen=True)
 class Definition:
-    """Definition of a search. A folder takes a second search only if its definition is equal."""
+    """Definition of a search, which a second search in its folder must share."""
 
     recipe: str
     data: str | None
@@ -74,7 +74,7 @@ class StudyFolder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second search out; a search that was refused before its first trial leaves no folder behind."""
+        """Keep a second search out; a search that fails before it writes its definition leaves no folder behind."""
         try:
             str(self.path.resolve()).encode()
         except UnicodeEncodeError:
@@ -113,10 +113,10 @@ class StudyFolder:
         file = self.path / DEFINITION
         if file.exists():
             return self.refuse_another(definition)
-        foreign = [path.name for path in self.path.iterdir() if path.name != LOCK]
-        if foreign:
+        others = [path.name for path in self.path.iterdir() if path.name != LOCK]
+        if others:
             raise BadRun(
-                f"{str(self.path)!r} is not empty and holds no study ({foreign[0]}).", "Choose another --study."
+                f"{str(self.path)!r} is not empty and holds no study ({others[0]}).", "Choose another --study."
             )
         with replace_file(file) as opened:
             opened.write((json.dumps({"format": 1, **asdict(definition)}, indent=1) + "\n").encode())

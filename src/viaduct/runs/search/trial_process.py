@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import json
 import math
 import os
@@ -20,13 +19,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeGuard
+from typing import TypeGuard
 
 from viaduct.atomic_files import replace_file
 from viaduct.cluster.environment import VISIBLE
 from viaduct.run_files import metric_lines, read_summary
 from viaduct.runs.search.study_folder import StudyFolder
-from viaduct.runs.state import TRIAL
+from viaduct.runs.state import TRIAL, is_locked
 
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 MESSAGE = re.compile(r"viaduct train: (.*)")
@@ -39,40 +38,6 @@ class Evaluation:
 
     step: int
     value: float
-
-
-class TrialRun(Protocol):
-    """A trial that has been started."""
-
-    def poll(self) -> int | None:
-        """Return its exit code; None while it runs."""
-
-    def evaluations(self) -> list[Evaluation]:
-        """Return the evaluations so far, earliest first."""
-
-    def final(self) -> float | None:
-        """Return the metric at the end of a finished trial; None if it has no finite one."""
-
-    def images(self) -> int | None:
-        """Return how many validation images the metric was measured on."""
-
-    def reason(self) -> str:
-        """Return why the trial failed."""
-
-    def stop(self) -> None:
-        """Ask it to write a checkpoint and end."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-    def mark(self, state: str, value: float | None, reason: str) -> None:
-        """Write the outcome of the trial into its run directory."""
-
-
-class Launcher(Protocol):
-    """Starts trials; two trials that run at the same time have different slots."""
-
-    def start(self, number: int, settings: Mapping[str, str], slot: int) -> TrialRun: ...
 
 
 @dataclass
@@ -90,9 +55,11 @@ class TrainProcess:
     cached: list[Evaluation] = field(default_factory=list)
 
     def poll(self) -> int | None:
+        """Return its exit code; None while it runs."""
         return self.process.poll()
 
     def evaluations(self) -> list[Evaluation]:
+        """Return the evaluations so far, earliest first; metrics.jsonl is read again only if its size has changed."""
         file = self.run / "metrics.jsonl"
         size = file.stat().st_size if file.is_file() else 0
         if size != self.size:
@@ -100,17 +67,19 @@ class TrainProcess:
         return self.cached
 
     def read_evaluations(self) -> list[Evaluation]:
-        found = {}
+        by_step = {}
         for _, record in metric_lines(self.run):
             if record is not None and record["kind"] == "evaluation" and is_number(record.get(self.metric)):
-                found[record["step"]] = Evaluation(record["step"], float(record[self.metric]))
-        return list(found.values())
+                by_step[record["step"]] = Evaluation(record["step"], float(record[self.metric]))
+        return list(by_step.values())
 
     def final(self) -> float | None:
+        """Return the metric at the end of a finished trial; None if it has no finite one."""
         value = (self.read_final() or {}).get(self.metric)
         return float(value) if is_number(value) else None
 
     def images(self) -> int | None:
+        """Return the number of validation images that the metric was measured on."""
         count = (self.read_final() or {}).get("count")
         return count if isinstance(count, int) else None
 
@@ -119,12 +88,14 @@ class TrainProcess:
         return final if isinstance(final, dict) else None
 
     def reason(self) -> str:
+        """Return why the trial failed."""
         code = self.process.poll()
         if code == 0:
             return f"it has no {self.metric} that is finite"
         return find_reason(self.log, code)
 
     def stop(self) -> None:
+        """Ask it to write a checkpoint and end."""
         if not self.stopped and self.process.poll() is None:
             self.process.terminate()
         self.stopped = True
@@ -134,6 +105,7 @@ class TrainProcess:
             self.process.kill()
 
     def mark(self, state: str, value: float | None, reason: str) -> None:
+        """Write the outcome of the trial into its run directory."""
         if not (self.run / "recipe.json").is_file():  # it failed before it wrote recipe.json
             return
         record = {"trial": self.number, "study": "..", "state": state, self.metric: value, "reason": reason}
@@ -151,7 +123,7 @@ class TrainLauncher:
     flags: Sequence[str]
     """Arguments that all trials have in common: --data, --device, --set."""
     environments: Sequence[Mapping[str, str]]
-    """Environment variables of each slot: its number of threads, or its card."""
+    """Environment variables of each slot: its number of threads, or its card. Trials of one time differ in slot."""
 
     def command(self, number: int, settings: Mapping[str, str]) -> list[str]:
         """Return the arguments of a trial's command, after `viaduct`."""
@@ -185,19 +157,8 @@ def end_with_parent() -> Callable[[], None] | None:
 
 def wait_until_free(run: Path) -> None:
     """Wait for a process that still writes its checkpoint there, after the search that started it was killed."""
-    while is_locked(run):
+    while is_locked(str(run)):
         time.sleep(0.2)
-
-
-def is_locked(run: Path) -> bool:
-    try:
-        with (run / ".lock").open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
 
 
 def find_reason(log: Path, code: int | None) -> str:
@@ -225,17 +186,15 @@ def divide_machine(device: str, parallel: int, threads: int | None = None) -> tu
     if kind == "cpu":
         cores = threads or len(os.sched_getaffinity(0))
         each = max(1, cores // parallel)
-        return [
-            {"OMP_NUM_THREADS": str(each)}
-        ] * parallel, f"{parallel} trials at a time, {each} of {cores} cores each."
+        note = f"{parallel} trials at a time, {each} of {cores} cores each."
+        return [{"OMP_NUM_THREADS": str(each)}] * parallel, note
     if ":" in device:
         return [{}] * parallel, f"{parallel} trials at a time, all on {device}."
     cards = visible_cards(kind)
     chosen = [cards[slot % len(cards)] for slot in range(parallel)]
     shared = f"; {parallel} trials share {len(cards)} cards" if parallel > len(cards) else ""
-    return [
-        {VISIBLE[kind]: card} for card in chosen
-    ], f"{parallel} trials at a time, on cards {', '.join(chosen)}{shared}."
+    note = f"{parallel} trials at a time, on cards {', '.join(chosen)}{shared}."
+    return [{VISIBLE[kind]: card} for card in chosen], note
 
 
 def find_kind(device: str) -> str:

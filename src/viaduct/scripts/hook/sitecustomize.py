@@ -1,7 +1,8 @@
-"""Start-up hook: Python imports a module of this name; its folder is on PYTHONPATH while a script is run by viaduct.
+"""Start-up hook: Python imports a module of this name when it starts.
 
-So the processes that a script starts itself (mp.spawn, torchrun, subprocess) take part in its rehearsal or profile. An
-error here must not stop them: they may belong to another Python altogether. A `sitecustomize` of the user's still runs.
+viaduct puts this folder on PYTHONPATH while it runs a script.
+So the processes that a script starts itself (mp.spawn, torchrun, subprocess) take part in its rehearsal or profile.
+Only those of the same Python do. A `sitecustomize` of the user's own still runs.
 """
 
 import importlib
@@ -11,7 +12,7 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# The variable names the Python that takes part; the module's `join` does the work.
+# By environment variable, which holds the path of the Python that takes part: the module whose `join` is called.
 _JOINED = {
     "VIADUCT_REHEARSAL_PYTHON": "viaduct.rehearsal.grandchild",
     "VIADUCT_PROFILE_PYTHON": "viaduct.profiling.worker",
@@ -19,6 +20,7 @@ _JOINED = {
 
 
 def _run_users_own() -> None:
+    """Import the next `sitecustomize` on sys.path, which this one hides."""
     elsewhere = [folder for folder in sys.path if os.path.abspath(folder or ".") != _HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", elsewhere)
     if spec is not None and spec.loader is not None:
@@ -28,6 +30,7 @@ def _run_users_own() -> None:
 
 
 def _join(name: str) -> None:
+    """Import a module of viaduct, whose folder need not be on sys.path, and call its `join`."""
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(_HERE))))
     try:
         module = importlib.import_module(name)

@@ -1,11 +1,11 @@
-"""Kinds of operators that can be tuned, one file a kind; each file has the same functions.
+"""Kinds of operators that can be tuned: conv2d.py, linear.py, optimizer.py, kernel.py, each with the same functions.
 
     KIND                          the first word of its signatures
     make_space(signature, …)      the variants that there are for a signature
     make_work(signature, …)       one variant, ready to be run and to have its values compared
 
-conv2d.py and linear.py also describe a module of a network (`describe`) and replace its forward pass (`make_forward`);
-optimizer.py does the same for an optimizer, kernel.py for launches of viaduct's own kernels.
+`describe` returns the signature of a module's call, of an optimizer, or of a launch of one of viaduct's own kernels. A
+variant is applied by `make_forward`, `set_implementation` or the table of launch parameters (kernels/choices.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Protocol
 
 from torch import Tensor
 
+from viaduct.search_space import Space
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.signature import Signature
-from viaduct.tuning.space import Space
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Work:
 
 
 class OperatorKind(Protocol):
-    """Interface of a file in this folder; the caller that starts the worker may add others."""
+    """Interface of these files; the caller that starts the worker may add kinds of its own."""
 
     KIND: str
 
@@ -44,7 +44,7 @@ class OperatorKind(Protocol):
 
 
 def list_kinds() -> Mapping[str, ModuleType]:
-    """Return the kinds that this package has, by name."""
+    """Return the modules of the four kinds, by KIND."""
     from viaduct.tuning.operators import conv2d, kernel, linear, optimizer
 
     return {module.KIND: module for module in (conv2d, kernel, linear, optimizer)}

@@ -6,23 +6,30 @@ converting it counts.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from viaduct.search_space import Parameter, Point, Space
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
-from viaduct.tuning.operators.precision import autocast_to, cast_for_compute, find_compute_dtype, set_onednn
+from viaduct.tuning.operators.modules import (
+    LAYOUTS,
+    Forward,
+    can_compile,
+    cast_for_compute,
+    describe_operands,
+    format_shape,
+    make_module_work,
+    parse_shape,
+    set_onednn,
+)
 from viaduct.tuning.signature import Signature
-from viaduct.tuning.space import Parameter, Point, Space
 
 KIND = "conv2d"
-LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 DEFAULT: Choice = {
     "layout": "as_given",
     "implementation": "convolution",
@@ -30,35 +37,24 @@ DEFAULT: Choice = {
     "backward_onednn": True,
 }
 
-Forward = Callable[[Any, Tensor], Tensor]
-
 
 def describe(module: nn.Module, x: Tensor) -> Signature | None:
     """Return the signature of a convolution called with `x`; None for a call that has no variants."""
-    if (
-        type(module) is not nn.Conv2d
-        or x.dim() != 4
-        or module.padding_mode != "zeros"
-        or isinstance(module.padding, str)
-    ):
+    if type(module) is not nn.Conv2d or x.dim() != 4 or module.padding_mode != "zeros":
         return None
-    weight = module.weight
-    gradients = [name for name, tensor in (("x", x), ("w", weight)) if tensor.requires_grad]
+    if isinstance(module.padding, str):  # "same", "valid"
+        return None
     return Signature.of(
         KIND,
-        x=join(x.shape),
+        x=format_shape(x.shape),
         layout=find_layout(x),
-        w=join(weight.shape),
-        weight_layout=find_layout(weight),
-        stride=join(module.stride),
-        padding=join(module.padding),
-        dilation=join(module.dilation),
+        w=format_shape(module.weight.shape),
+        weight_layout=find_layout(module.weight),
+        stride=format_shape(module.stride),
+        padding=format_shape(module.padding),
+        dilation=format_shape(module.dilation),
         groups=module.groups,
-        bias=module.bias is not None,
-        dtype=name_dtype(x.dtype),
-        weight_dtype=name_dtype(weight.dtype),
-        compute=name_dtype(find_compute_dtype(x)),
-        gradients="".join(gradients) or "none",
+        **describe_operands(module, x),
     )
 
 
@@ -80,8 +76,10 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
         ],
         rules=[forbid_switch_without_convolution],
         default=DEFAULT,
-        hints=[{**DEFAULT, "implementation": name} for name in implementations[1:2] if name == "matrix_product"]
-        + [{**DEFAULT, "layout": name} for name in layouts[1:]],
+        hints=[
+            *([{**DEFAULT, "implementation": "matrix_product"}] if is_pointwise(signature) else []),
+            *({**DEFAULT, "layout": name} for name in layouts[1:]),
+        ],
     )
 
 
@@ -93,34 +91,28 @@ def forbid_switch_without_convolution(point: Point) -> str | None:
 
 def is_pointwise(signature: Signature) -> bool:
     """Return True for a 1x1 convolution that is a matrix product of pixels and channels."""
-    return str(signature["w"]).endswith("x1x1") and signature["groups"] == 1 and set(split(signature["padding"])) == {0}
-
-
-@cache
-def can_compile(device: str) -> bool:
-    """Return True on the CPU with a C++ compiler in PATH; on other devices single operators are not compiled."""
-    return device == "cpu" and any(shutil.which(name) for name in ("g++", "c++", "clang++"))
+    is_1x1 = str(signature["w"]).endswith("x1x1")
+    return is_1x1 and signature["groups"] == 1 and set(parse_shape(signature["padding"])) == {0}
 
 
 def make_forward(point: Choice) -> Forward:
-    """Return the forward pass of a variant; it takes a module and its input."""
-    layout = LAYOUTS.get(str(point["layout"]))
+    """Return the forward pass of a variant."""
+    layout = LAYOUTS.get(str(point["layout"]))  # None: that of the operands
     core = choose_core(point)
 
     def forward(module: Any, x: Tensor) -> Tensor:
-        given = x
+        is_channels_last = "channels_last" in (find_layout(x), find_layout(module.weight))
         x, weight, bias = cast_for_compute(x, module.weight, module.bias)
         if layout is not None:
             x, weight = x.contiguous(memory_format=layout), weight.contiguous(memory_format=layout)
         y = core(module, x, weight, bias)
-        if find_layout(given) == "channels_last" or find_layout(module.weight) == "channels_last":
-            return y.contiguous(memory_format=torch.channels_last)
-        return y.contiguous()
+        return y.contiguous(memory_format=torch.channels_last if is_channels_last else torch.contiguous_format)
 
     return forward
 
 
 def choose_core(point: Choice) -> Callable[[Any, Tensor, Tensor, Tensor | None], Tensor]:
+    """Return the function that computes a variant, given module, input, weight and bias."""
     if point["implementation"] == "matrix_product":
         return multiply_pixels
     if point["implementation"] == "compiled":
@@ -168,77 +160,30 @@ class SwitchedConvolution(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         x, weight = ctx.saved_tensors
         stride, padding, dilation, groups = (list(part) if isinstance(part, tuple) else part for part in ctx.options)
-        wanted = [
-            ctx.needs_input_grad[0],
-            ctx.needs_input_grad[1],
-            ctx.bias_sizes is not None and ctx.needs_input_grad[2],
-        ]
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        output_mask = [needs_x, needs_weight, ctx.bias_sizes is not None and needs_bias]
         with set_onednn(ctx.backward_onednn):
-            found = torch.ops.aten.convolution_backward(
-                gradient, x, weight, ctx.bias_sizes, stride, padding, dilation, False, [0, 0], groups, wanted
+            gradients = torch.ops.aten.convolution_backward(
+                gradient, x, weight, ctx.bias_sizes, stride, padding, dilation, False, [0, 0], groups, output_mask
             )
-        return (*found, None, None, None)
+        return (*gradients, None, None, None)
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return the forward and backward pass of one variant; its random numbers are the same for each variant."""
-    shape, weight_shape = split(signature["x"]), split(signature["w"])
-    generator = torch.Generator().manual_seed(1)
-    dtype, weight_dtype = (getattr(torch, str(signature[name])) for name in ("dtype", "weight_dtype"))
+    """Return the forward and backward pass of one variant."""
+    channels, group_channels, height, width = parse_shape(signature["w"])
     groups = int(signature["groups"])
     module = nn.Conv2d(
-        weight_shape[1] * groups,
-        weight_shape[0],
-        (weight_shape[2], weight_shape[3]),
-        stride=split_pair(signature["stride"]),
-        padding=split_pair(signature["padding"]),
-        dilation=split_pair(signature["dilation"]),
+        group_channels * groups,
+        channels,
+        (height, width),
+        stride=parse_pair(signature["stride"]),
+        padding=parse_pair(signature["padding"]),
+        dilation=parse_pair(signature["dilation"]),
         groups=groups,
         bias=bool(signature["bias"]),
     )
-    fan = weight_shape[1] * weight_shape[2] * weight_shape[3]
-    with torch.no_grad():
-        module.weight.copy_(torch.randn(weight_shape, generator=generator) / fan**0.5)
-        if module.bias is not None:
-            module.bias.copy_(torch.randn(weight_shape[0], generator=generator))
-    x = torch.randn(shape, generator=generator).to(dtype).to(device)
-    module = module.to(weight_dtype).to(device)
-    if exact:
-        x, module = x.double(), module.double()
-    x = lay_out(x, str(signature["layout"])).requires_grad_("x" in signature["gradients"])
-    module.weight = nn.Parameter(
-        lay_out(module.weight.detach(), str(signature["weight_layout"])), requires_grad="w" in signature["gradients"]
-    )
-    leaves = [("x", x), *module.named_parameters()]
-    wanted = [(name, tensor) for name, tensor in leaves if tensor.requires_grad]
-    compute = torch.float64 if exact else getattr(torch, str(signature["compute"]))
-    forward = make_forward(DEFAULT if exact else point)
-    output_gradient = torch.randn(output_shape(module, x), generator=generator).to(compute).to(device)
-    output_gradient = lay_out(output_gradient, str(signature["layout"]))
-
-    def compute_all() -> tuple[Tensor, Sequence[Tensor]]:
-        with autocast_to(compute, x, module.weight):
-            y = forward(module, x)
-        return y, torch.autograd.grad(y, [tensor for _, tensor in wanted], output_gradient) if wanted else ()
-
-    def read_values() -> list[tuple[str, Tensor]]:
-        y, gradients = compute_all()
-        named = [(f"gradient of {name}", found) for (name, _), found in zip(wanted, gradients, strict=True)]
-        return [("output", y.detach()), *named]
-
-    return Work(compute_all, read_values)
-
-
-def output_shape(module: nn.Conv2d, x: Tensor) -> torch.Size:
-    with torch.no_grad(), torch.device("meta"):
-        meta = torch.empty(x.shape)
-        weight = torch.empty(module.weight.shape)
-        options = module.stride, module.padding, module.dilation, module.groups
-        return functional.conv2d(meta, weight, None, *options).shape  # type: ignore[arg-type]
-
-
-def lay_out(tensor: Tensor, layout: str) -> Tensor:
-    return tensor.contiguous(memory_format=LAYOUTS[layout]) if layout in LAYOUTS else tensor
+    return make_module_work(module, make_forward(DEFAULT if exact else point), signature, device, exact)
 
 
 def find_layout(tensor: Tensor) -> str:
@@ -248,18 +193,6 @@ def find_layout(tensor: Tensor) -> str:
     return "channels_last" if tensor.is_contiguous(memory_format=torch.channels_last) else "strided"
 
 
-def name_dtype(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def join(numbers: Sequence[int]) -> str:
-    return "x".join(map(str, numbers))
-
-
-def split(text: Any) -> list[int]:
-    return [int(number) for number in str(text).split("x")]
-
-
-def split_pair(text: Any) -> tuple[int, int]:
-    first, second = split(text)
+def parse_pair(text: Any) -> tuple[int, int]:
+    first, second = parse_shape(text)
     return first, second

@@ -1,7 +1,7 @@
 """Viaduct's own kernels on an NVIDIA card: launch parameters, through the process-wide table `kernels/choices.py`.
 
-The spaces and the cases with their references lie beside the kernels (`kernels/tunable/`), which need Triton; they are
-imported when a space or a case is made.
+The spaces and the test cases with their references lie beside the kernels (`kernels/tunable/`), which need Triton; they
+are imported when a space or a case is made. A `Key` is a kernel's name and the values that a launch depends on.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from viaduct.kernels.choices import Key
+from viaduct.search_space import Space
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
 from viaduct.tuning.signature import Signature
-from viaduct.tuning.space import Space
 
 KIND = "kernel"
 PREFIX = f"{KIND} name="
@@ -44,7 +44,7 @@ def select_choices(choices: Mapping[str, Choice]) -> dict[Key, Choice]:
 
 
 def list_tunable(keys: Iterable[Key]) -> list[Key]:
-    """Return the launches whose kernels have a space; none where there is no Triton."""
+    """Return the launches whose kernels have a space."""
     from viaduct.kernels.tunable import list_tunables
 
     known = list_tunables()
@@ -64,8 +64,8 @@ def make_work(signature: Signature, point: Choice, device: str, exact: bool = Fa
     case = tunable.make_case(require_key(signature), torch.device(device))
 
     def read_values() -> list[tuple[str, Tensor]]:
-        made: Any = case.reference() if exact else case.run(point)
-        return [(f"result {number}", tensor) for number, tensor in enumerate(made, 1)]
+        results: Any = case.reference() if exact else case.run(point)
+        return [(f"result {number}", tensor) for number, tensor in enumerate(results, 1)]
 
     return Work(lambda: case.run(point), read_values)
 

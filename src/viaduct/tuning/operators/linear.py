@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from viaduct.search_space import Parameter, Point, Space
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
-from viaduct.tuning.operators.conv2d import can_compile, join, name_dtype, split
-from viaduct.tuning.operators.precision import autocast_to, cast_for_compute, find_compute_dtype, set_onednn
+from viaduct.tuning.operators.modules import (
+    Forward,
+    can_compile,
+    cast_for_compute,
+    describe_operands,
+    format_shape,
+    make_module_work,
+    parse_shape,
+    set_onednn,
+)
 from viaduct.tuning.signature import Signature
-from viaduct.tuning.space import Parameter, Point, Space
 
 KIND = "linear"
 DEFAULT: Choice = {"implementation": "linear", "forward_onednn": True, "backward_onednn": True}
-
-Forward = Callable[[Any, Tensor], Tensor]
 
 
 def describe(module: nn.Module, x: Tensor) -> Signature | None:
     """Return the signature of a linear layer called with `x`; None for a call that has no variants."""
     if type(module) is not nn.Linear or x.dim() != 2:
         return None
-    gradients = [name for name, tensor in (("x", x), ("w", module.weight)) if tensor.requires_grad]
-    return Signature.of(
-        KIND,
-        x=join(x.shape),
-        w=join(module.weight.shape),
-        bias=module.bias is not None,
-        dtype=name_dtype(x.dtype),
-        weight_dtype=name_dtype(module.weight.dtype),
-        compute=name_dtype(find_compute_dtype(x)),
-        gradients="".join(gradients) or "none",
-    )
+    shapes = {"x": format_shape(x.shape), "w": format_shape(module.weight.shape)}
+    return Signature.of(KIND, **shapes, **describe_operands(module, x))
 
 
 def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
@@ -61,7 +58,7 @@ def forbid_switch_without_linear(point: Point) -> str | None:
 
 
 def make_forward(point: Choice) -> Forward:
-    """Return the forward pass of a variant; it takes a module and its input."""
+    """Return the forward pass of a variant."""
     core = choose_core(point)
 
     def forward(module: Any, x: Tensor) -> Tensor:
@@ -71,6 +68,7 @@ def make_forward(point: Choice) -> Forward:
 
 
 def choose_core(point: Choice) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
+    """Return the function that computes a variant, given input, weight and bias."""
     if point["implementation"] == "transposed":
         return multiply_transposed
     if point["implementation"] == "compiled":
@@ -88,7 +86,7 @@ def choose_core(point: Choice) -> Callable[[Tensor, Tensor, Tensor | None], Tens
 
 
 def multiply_transposed(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return x W^T + bias as the transpose of W x^T: a product of another shape for the library."""
+    """Return x W^T + bias as the transpose of W x^T, for which libraries may choose a faster kernel."""
     y = (weight @ x.t()).t()
     return y if bias is None else y + bias
 
@@ -107,43 +105,14 @@ class SwitchedLinear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         x, weight = ctx.saved_tensors
         with set_onednn(ctx.backward_onednn):
-            for_x = gradient @ weight if ctx.needs_input_grad[0] else None
-            for_weight = gradient.t() @ x if ctx.needs_input_grad[1] else None
-            for_bias = gradient.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None
-        return for_x, for_weight, for_bias, None, None
+            x_gradient = gradient @ weight if ctx.needs_input_grad[0] else None
+            weight_gradient = gradient.t() @ x if ctx.needs_input_grad[1] else None
+            bias_gradient = gradient.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None
+        return x_gradient, weight_gradient, bias_gradient, None, None
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return the forward and backward pass of one variant; its random numbers are the same for each variant."""
-    rows, inner = split(signature["x"])
-    columns, _ = split(signature["w"])
-    generator = torch.Generator().manual_seed(1)
-    dtype, weight_dtype = (getattr(torch, str(signature[name])) for name in ("dtype", "weight_dtype"))
-    module = nn.Linear(inner, columns, bias=bool(signature["bias"]))
-    with torch.no_grad():
-        module.weight.copy_(torch.randn(columns, inner, generator=generator) / inner**0.5)
-        if module.bias is not None:
-            module.bias.copy_(torch.randn(columns, generator=generator))
-    x = torch.randn(rows, inner, generator=generator).to(dtype).to(device)
-    module = module.to(weight_dtype).to(device)
-    output_gradient = torch.randn(rows, columns, generator=generator)
-    if exact:
-        x, module = x.double(), module.double()
-    x.requires_grad_("x" in signature["gradients"])
-    module.weight.requires_grad_("w" in signature["gradients"])
-    compute = torch.float64 if exact else getattr(torch, str(signature["compute"]))
-    output_gradient = output_gradient.to(compute).to(device)
-    wanted = [(name, tensor) for name, tensor in (("x", x), *module.named_parameters()) if tensor.requires_grad]
-    forward = make_forward(DEFAULT if exact else point)
-
-    def compute_all() -> tuple[Tensor, Sequence[Tensor]]:
-        with autocast_to(compute, x, module.weight):
-            y = forward(module, x)
-        return y, torch.autograd.grad(y, [tensor for _, tensor in wanted], output_gradient) if wanted else ()
-
-    def read_values() -> list[tuple[str, Tensor]]:
-        y, gradients = compute_all()
-        named = [(f"gradient of {name}", found) for (name, _), found in zip(wanted, gradients, strict=True)]
-        return [("output", y.detach()), *named]
-
-    return Work(compute_all, read_values)
+    """Return the forward and backward pass of one variant."""
+    outputs, inputs = parse_shape(signature["w"])
+    module = nn.Linear(inputs, outputs, bias=bool(signature["bias"]))
+    return make_module_work(module, make_forward(DEFAULT if exact else point), signature, device, exact)

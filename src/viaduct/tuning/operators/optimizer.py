@@ -1,4 +1,4 @@
-"""The update of SGD and AdamW: one kernel for all weights, several tensors at a time, or one after the other."""
+"""The update of SGD and AdamW in torch's three implementations: fused, foreach, or a loop over the parameters."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from viaduct.search_space import Parameter, Space
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
 from viaduct.tuning.signature import Signature
-from viaduct.tuning.space import Parameter, Space
 
 KIND = "optimizer"
 IMPLEMENTATIONS = {
@@ -25,31 +25,26 @@ DEFAULT: Choice = {"implementation": "fused"}
 
 
 def describe(optimizer: torch.optim.Optimizer) -> Signature | None:
-    """Return the signature of an optimizer.
+    """Return the signature of torch's SGD or AdamW that is fused and has float32 parameters only, else None.
 
-    Return None unless it is torch's SGD or AdamW, fused and with float32 parameters.
+    Fused is the default of viaduct's optimizers.
     """
     name = type(optimizer).__name__
     if name not in CLASSES or not isinstance(optimizer, CLASSES[name]):
         return None
-    if not all(map(is_fused_float32, optimizer.param_groups)):
+    groups = optimizer.param_groups
+    if not all(group.get("fused") and all(p.dtype == torch.float32 for p in group["params"]) for group in groups):
         return None
-    first = optimizer.param_groups[0]
-    sizes = Counter(tensor.numel() for group in optimizer.param_groups for tensor in group["params"])
+    sizes = Counter(tensor.numel() for group in groups for tensor in group["params"])
     return Signature.of(
         KIND,
         shown=f"{name}, {sum(sizes.values())} tensors, {sum(size * count for size, count in sizes.items()):,} elements",
         name=name,
-        momentum=str(first.get("momentum", 0)),
-        nesterov=bool(first.get("nesterov", False)),
-        decay=any(group["weight_decay"] for group in optimizer.param_groups),
+        momentum=str(groups[0].get("momentum", 0)),
+        nesterov=bool(groups[0].get("nesterov", False)),
+        decay=any(group["weight_decay"] for group in groups),
         sizes=",".join(f"{size}x{count}" for size, count in sorted(sizes.items())),
     )
-
-
-def is_fused_float32(group: dict[str, Any]) -> bool:
-    """Return True if the group is fused, as viaduct's optimizers are by default, and its parameters are all float32."""
-    return bool(group.get("fused")) and all(tensor.dtype == torch.float32 for tensor in group["params"])
 
 
 def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
@@ -63,7 +58,7 @@ def set_implementation(optimizer: torch.optim.Optimizer, point: Choice) -> None:
 
 
 def make_work(signature: Signature, point: Choice, device: str, exact: bool = False) -> Work:
-    """Return one update of parameters of the signature's sizes."""
+    """Return one update of parameters of the signature's sizes; 512x2,1000x1 is two of 512 elements, one of 1000."""
     generator = torch.Generator().manual_seed(1)
     parameters: list[torch.nn.Parameter] = []
     for text in str(signature["sizes"]).split(","):

@@ -1,10 +1,10 @@
-"""Search methods over a finite space, one file a method. Each asks for points and is told their times.
+"""Search methods over a finite space. Each asks for points and is told their times.
 
 GA           genetic.py      population, crossover, mutation, elitism
 RL           tree.py         Monte Carlo tree search with a network trained online (network.py)
 RL,GA        combined.py     RL first, then GA from the times of RL
-random       uniform.py      points in random order
-exhaustive   exhaustive.py   all points in the order of the space
+random       unguided.py     points in random order
+exhaustive   unguided.py     all points in the order of the space
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from viaduct.errors import UnknownName
+from viaduct.search_space import Point, Space
 from viaduct.tuning.search.base import Searcher
 from viaduct.tuning.search.combined import CombinedSearcher
-from viaduct.tuning.search.exhaustive import ExhaustiveSearcher
 from viaduct.tuning.search.genetic import GeneticSearcher
 from viaduct.tuning.search.tree import TreeSearcher
-from viaduct.tuning.search.uniform import UniformSearcher
-from viaduct.tuning.space import Point, Space
+from viaduct.tuning.search.unguided import ExhaustiveSearcher, UniformSearcher
 
 __all__ = ["MODES", "Searcher", "make_searcher"]
 

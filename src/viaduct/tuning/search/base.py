@@ -1,8 +1,8 @@
-"""Base class of the search methods: `ask` returns a point to measure, never one twice; `tell` takes its time.
+"""Base class of the search methods: `ask` returns a point to measure, each point once; `tell` takes its time.
 
 A searcher is deterministic: the same space, seed, budget and neighbours, and the same calls of `ask` and `tell`, give
-the same points. So an interrupted search resumes by replaying its journal. A point told without having been asked for
-is accepted and not asked for later.
+the same points. So an interrupted search resumes by replaying its journal. `tell` also accepts a point that was not
+asked for; `ask` does not return it later.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from viaduct.errors import BadValue
-from viaduct.tuning.space import Code, Point, Space
+from viaduct.search_space import Code, Point, Space
 
 
 class Searcher(ABC):
-    """Propose points of a space one after the other, from the times of those before."""
+    """Proposes points of a space one after the other, from the times of those before.
+
+    A method implements `propose`, and may override `on_time` and `on_asked`.
+    """
 
     def __init__(
         self, space: Space, seed: int, budget_measurements: int | None = None, neighbours: Sequence[Point] = ()
@@ -32,7 +35,7 @@ class Searcher(ABC):
         self.budget = min(space.size, budget_measurements or space.size)
         self.starts = list_starts(space, neighbours)
         self.times: dict[Code, float | None] = {}  # in microseconds; None: the point failed
-        self.asked: set[Code] = set()
+        self.asked: set[Code] = set()  # or told
 
     def ask(self) -> Point | None:
         """Return the next point to measure; None if the budget is used up or no point remains."""
@@ -41,7 +44,7 @@ class Searcher(ABC):
         code = self.propose()
         if code is None:
             return None
-        self.mark(code)
+        self.record_asked(code)
         return self.space.decode(code)
 
     def tell(self, point: Point, microseconds: float | None) -> None:
@@ -50,9 +53,9 @@ class Searcher(ABC):
             raise BadValue(f"a time of {microseconds} microseconds is not a measurement; a failure is None.")
         code = self.space.encode(point)
         if code not in self.asked:
-            self.mark(code)
+            self.record_asked(code)
         self.times[code] = microseconds
-        self.learn(code, microseconds)
+        self.on_time(code, microseconds)
 
     @property
     def best(self) -> tuple[Point, float] | None:
@@ -75,24 +78,24 @@ class Searcher(ABC):
         unasked = [code for code in codes if code not in self.asked]
         return unasked[int(self.random.integers(len(unasked)))] if unasked else None
 
-    def next_start(self) -> Code | None:
+    def find_start(self) -> Code | None:
         """Return the next of the default, the hints and the neighbours; None after the last."""
         return next((code for code in self.starts if code not in self.asked), None)
 
-    def mark(self, code: Code) -> None:
+    def record_asked(self, code: Code) -> None:
         """Record that a point was asked for or told."""
         self.asked.add(code)
-        self.note_asked(code)
+        self.on_asked(code)
 
     @abstractmethod
     def propose(self) -> Code | None:
         """Return a point that was not asked for yet; None if there is none."""
 
-    def learn(self, code: Code, microseconds: float | None) -> None:  # noqa: B027
-        """React to a new time."""
+    def on_time(self, code: Code, microseconds: float | None) -> None:  # noqa: B027
+        """Learn from a new time; None: the point failed."""
 
-    def note_asked(self, code: Code) -> None:  # noqa: B027
-        """React to a point that cannot be asked for any more."""
+    def on_asked(self, code: Code) -> None:  # noqa: B027
+        """Note that a point cannot be proposed any more."""
 
 
 def list_starts(space: Space, neighbours: Sequence[Point]) -> list[Code]:

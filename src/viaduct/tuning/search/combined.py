@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from viaduct.search_space import Code, Point, Space
 from viaduct.tuning.search.base import Searcher
 from viaduct.tuning.search.genetic import GeneticSearcher
 from viaduct.tuning.search.tree import TreeSearcher
-from viaduct.tuning.space import Code, Point, Space
 
 TREE_SHARE = 0.5  # of the measurements
 
 
 class CombinedSearcher(Searcher):
-    """Spend the first half of the budget on tree search; the population begins with its best points."""
+    """Spends the first half of the budget on tree search; the genetic population begins with its best points."""
 
     def __init__(
         self, space: Space, seed: int, budget_measurements: int | None = None, neighbours: Sequence[Point] = ()
@@ -26,12 +26,12 @@ class CombinedSearcher(Searcher):
     def propose(self) -> Code | None:
         return (self.tree if len(self.asked) < self.tree_budget else self.genetic).propose()
 
-    def note_asked(self, code: Code) -> None:
-        self.tree.mark(code)
-        self.genetic.mark(code)
+    def on_asked(self, code: Code) -> None:
+        self.tree.record_asked(code)
+        self.genetic.record_asked(code)
 
-    def learn(self, code: Code, microseconds: float | None) -> None:
+    def on_time(self, code: Code, microseconds: float | None) -> None:
         point = self.space.decode(code)
-        if len(self.asked) <= self.tree_budget:
+        if len(self.asked) <= self.tree_budget:  # training the tree's network takes time
             self.tree.tell(point, microseconds)
         self.genetic.tell(point, microseconds)

@@ -3,14 +3,13 @@
 The population is the best of everything measured (elitism: the best never leaves). It begins with the default, the
 hints, the neighbours and random points. A child has two parents or one, picked by tournament; each of its values comes
 from one of them, and some mutate: to an adjacent value of the ordered list, or to any other value. Children that a rule
-forbids or that were measured before are drawn again. When the neighbourhood of the population is used up, random points
-come in.
+forbids or that were measured before are drawn again, with more and more mutations; after TRIES a random point is taken.
 """
 
 from __future__ import annotations
 
+from viaduct.search_space import Code
 from viaduct.tuning.search.base import Searcher
-from viaduct.tuning.space import Code
 
 POPULATION = 16
 RANDOM_START = 24  # random points before the first child, at most a quarter of the budget
@@ -25,7 +24,7 @@ class GeneticSearcher(Searcher):
     """Breed points from the fastest so far."""
 
     def propose(self) -> Code | None:
-        start = self.next_start()
+        start = self.find_start()
         if start is not None:
             return start
         population = self.rank_codes()[:POPULATION]
@@ -36,7 +35,7 @@ class GeneticSearcher(Searcher):
 
     def breed(self, population: list[Code]) -> Code | None:
         """Return a valid child that was not asked for yet; None if many tries find none."""
-        changes = 1.0
+        changes = 1.0  # mutations of a child on average
         for _ in range(TRIES):
             child = self.mutate(self.cross(population), changes)
             if child not in self.asked and child in self.space.valid_codes:

@@ -1,8 +1,8 @@
 """A small network in NumPy: two hidden layers, a policy and a value, trained by Adam.
 
-NumPy is enough: a few thousand weights and batches of some dozen rows cost less than torch's overhead per call, and a
-search does not import torch. Results are reproducible on one machine; BLAS libraries of different processors round
-differently, so two machines may disagree about the next point.
+With a few thousand weights and batches of some dozen rows NumPy is faster than torch's overhead per call. Results are
+reproducible on one machine; BLAS libraries of different processors round differently, so two machines may disagree
+about the next point.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 HIDDEN = 48
-RATE = 3e-3
-DECAY = 1e-4
+LEARNING_RATE = 3e-3
+WEIGHT_DECAY = 1e-4
 
 
 class PolicyValueNetwork:
@@ -30,8 +30,8 @@ class PolicyValueNetwork:
             *(draw(HIDDEN, actions, 0.1), np.zeros(actions)),
             *(draw(HIDDEN, 1, 0.1), np.zeros(1)),
         ]
-        self.first = [np.zeros_like(weight) for weight in self.weights]
-        self.second = [np.zeros_like(weight) for weight in self.weights]
+        self.first_moments = [np.zeros_like(weight) for weight in self.weights]
+        self.second_moments = [np.zeros_like(weight) for weight in self.weights]
         self.steps = 0
 
     def predict(self, x: Array) -> tuple[Array, Array]:
@@ -56,25 +56,27 @@ class PolicyValueNetwork:
         gradient = (softmax(logits, allowed) - target) / len(x)
         self._backward(x, hidden1, hidden2, gradient, np.zeros_like(value))
 
-    def _backward(self, x: Array, hidden1: Array, hidden2: Array, at_logits: Array, at_value: Array) -> None:
+    def _backward(self, x: Array, hidden1: Array, hidden2: Array, d_logits: Array, d_value: Array) -> None:
         _, _, w2, _, w3, _, w4, _ = self.weights
-        at_hidden2 = (at_logits @ w3.T + at_value[:, None] * w4[:, 0]) * (1 - hidden2**2)
-        at_hidden1 = (at_hidden2 @ w2.T) * (1 - hidden1**2)
+        d_hidden2 = (d_logits @ w3.T + d_value[:, None] * w4[:, 0]) * (1 - hidden2**2)
+        d_hidden1 = (d_hidden2 @ w2.T) * (1 - hidden1**2)
         self._update(
             [
-                *(x.T @ at_hidden1, at_hidden1.sum(0), hidden1.T @ at_hidden2, at_hidden2.sum(0)),
-                *(hidden2.T @ at_logits, at_logits.sum(0), hidden2.T @ at_value[:, None], at_value.sum(keepdims=True)),
+                *(x.T @ d_hidden1, d_hidden1.sum(0), hidden1.T @ d_hidden2, d_hidden2.sum(0)),
+                *(hidden2.T @ d_logits, d_logits.sum(0), hidden2.T @ d_value[:, None], d_value.sum(keepdims=True)),
             ]
         )
 
     def _update(self, gradients: list[Array]) -> None:
         """Take a step of Adam with decoupled weight decay."""
         self.steps += 1
-        scale = RATE * np.sqrt(1 - 0.999**self.steps) / (1 - 0.9**self.steps)
-        for i, gradient in enumerate(gradients):
-            self.first[i] += 0.1 * (gradient - self.first[i])
-            self.second[i] += 0.001 * (gradient**2 - self.second[i])
-            self.weights[i] -= scale * self.first[i] / (np.sqrt(self.second[i]) + 1e-8) + RATE * DECAY * self.weights[i]
+        scale = LEARNING_RATE * np.sqrt(1 - 0.999**self.steps) / (1 - 0.9**self.steps)
+        for weight, first, second, gradient in zip(
+            self.weights, self.first_moments, self.second_moments, gradients, strict=True
+        ):
+            first += 0.1 * (gradient - first)
+            second += 0.001 * (gradient**2 - second)
+            weight -= scale * first / (np.sqrt(second) + 1e-8) + LEARNING_RATE * WEIGHT_DECAY * weight
 
 
 def softmax(logits: Array, allowed: Array) -> Array:

@@ -1,11 +1,11 @@
 """Reinforcement learning: a configuration as a chain of decisions, searched by a Monte Carlo tree (PUCT).
 
-A state is a prefix: the values of the first parameters. A decision is the value of the next one. A network gives each
-decision a prior probability and each state a value, 1 for the fastest time known and near 0 for slow points and
-failures. Before each measurement simulations go down the tree, by mean and best value below a decision and by the
-prior where little was tried; the decisions visited most give the point. After each measurement the network is trained:
-its values on the times of all points, a prefix by the best point below it, and its priors on the visits of earlier
-searches.
+A state is a prefix of a code: the values of the first parameters. A decision is the value of the next one. A network
+gives each decision a prior probability and each state a value, 1 for the fastest time known and near 0 for slow points
+and failures. Before each measurement simulations go down the tree: they follow the mean and best value below a
+decision, and the prior where little was tried. The decisions visited most give the point. After each measurement the
+network is trained: its values on the times of all points, where a prefix has the value of the best point below it, and
+its priors on the visits of earlier searches.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from math import sqrt
 
 import numpy as np
 
+from viaduct.search_space import Code, Point, Space
 from viaduct.tuning.search.base import Searcher
 from viaduct.tuning.search.network import Array, PolicyValueNetwork, softmax
-from viaduct.tuning.space import Code, Point, Space
 
 RANDOM_START = 20  # random points before the first tree, at most a quarter of the budget
 SIMULATIONS = 40  # for one measurement
@@ -32,26 +32,23 @@ RECENT = 400  # last decisions that the policy is trained on
 
 @dataclass
 class Node:
-    """A state of the tree: its possible decisions with their statistics."""
+    """A state of the tree: its possible decisions with their statistics, one entry for each decision."""
 
-    actions: list[int]
+    actions: list[int]  # positions of values
     priors: list[float]
-    values: list[float]  # by the network, of the state behind each decision
-    visits: list[int]
-    totals: list[float]
-    tops: list[float]
+    values: list[float]  # by the network, of the state after the decision
+    visits: list[int]  # simulations that took the decision
+    totals: list[float]  # sums of the values that these found
+    best_values: list[float]
 
     def rank(self, choice: int) -> tuple[int, float]:
         """Return the key by which the final decision is made: visits, then value."""
         return self.visits[choice], self.rate(choice)
 
     def rate(self, choice: int) -> float:
-        """Return the value of a decision: the mean of its simulations' mean and best value.
-
-        Before any simulation it is the network's value.
-        """
+        """Return the value of a decision: halfway between its simulations' mean and best value, or the network's."""
         visits = self.visits[choice]
-        return 0.5 * (self.totals[choice] / visits + self.tops[choice]) if visits else self.values[choice]
+        return 0.5 * (self.totals[choice] / visits + self.best_values[choice]) if visits else self.values[choice]
 
 
 class TreeSearcher(Searcher):
@@ -63,7 +60,7 @@ class TreeSearcher(Searcher):
         super().__init__(space, seed, budget_measurements, neighbours)
         counts = [len(parameter.values) for parameter in space.parameters]
         self.offsets = [sum(counts[:i]) for i in range(len(counts))]
-        self.counts, self.actions = counts, sum(counts)
+        self.counts, self.actions = counts, sum(counts)  # values of each parameter, and of all
         self.network = PolicyValueNetwork(self.actions + 2 * len(counts), self.actions, self.random)
         self.unasked: dict[Code, int] = {}  # number of points below a prefix that were not asked for
         for code in space.codes:
@@ -72,12 +69,12 @@ class TreeSearcher(Searcher):
         self.features: dict[Code, Array] = {}
         self.decisions: list[tuple[Code, Array]] = []  # prefix, share of visits of each action
 
-    def note_asked(self, code: Code) -> None:
+    def on_asked(self, code: Code) -> None:
         for length in range(len(code) + 1):
             self.unasked[code[:length]] -= 1
 
     def propose(self) -> Code | None:
-        start = self.next_start()
+        start = self.find_start()
         if start is not None:
             return start
         needed = len(self.starts) + min(RANDOM_START, self.budget // 4)
@@ -93,13 +90,17 @@ class TreeSearcher(Searcher):
         prefix: Code = ()
         while len(prefix) < len(self.counts):
             node = tree.get(prefix) or self.expand(tree, prefix)
-            self.remember_visits(prefix, node)
+            if sum(node.visits):
+                shares = np.zeros(self.actions)
+                columns = [self.offsets[len(prefix)] + action for action in node.actions]
+                shares[columns] = np.array(node.visits) / sum(node.visits)
+                self.decisions = [*self.decisions[-RECENT + 1 :], (prefix, shares)]
             choices = range(len(node.actions))
             prefix = (*prefix, node.actions[max(choices, key=node.rank)])
         return prefix
 
     def simulate(self, tree: dict[Code, Node]) -> None:
-        """Go down to a point and carry its value back up."""
+        """Go down the tree to a point, and add the network's value of it to all decisions on the way."""
         prefix: Code = ()
         path: list[tuple[Node, int]] = []
         value = 0.0
@@ -112,7 +113,7 @@ class TreeSearcher(Searcher):
         for node, choice in path:
             node.visits[choice] += 1
             node.totals[choice] += value
-            node.tops[choice] = max(node.tops[choice], value)
+            node.best_values[choice] = max(node.best_values[choice], value)
 
     def select(self, node: Node) -> int:
         """Return the position of the decision with the highest upper bound."""
@@ -124,27 +125,21 @@ class TreeSearcher(Searcher):
         """Add a state with the decisions that lead to points not asked for."""
         depth = len(prefix)
         actions = [action for action in range(self.counts[depth]) if self.unasked.get((*prefix, action), 0)]
-        logits, values = self.network.predict(self.describe([prefix, *((*prefix, action) for action in actions)]))
+        logits, values = self.network.predict(self.encode_states([prefix, *((*prefix, action) for action in actions)]))
         offset = self.offsets[depth]
         priors = softmax(logits[0, [offset + action for action in actions]], np.ones(len(actions)))
         if depth == 0:
             priors = (1 - NOISE) * priors + NOISE * self.random.dirichlet(np.full(len(actions), 0.5))
-        none, count = -float("inf"), len(actions)
-        tree[prefix] = Node(actions, priors.tolist(), values[1:].tolist(), [0] * count, [0.0] * count, [none] * count)
+        count, lowest = len(actions), -float("inf")
+        tree[prefix] = Node(actions, priors.tolist(), values[1:].tolist(), [0] * count, [0.0] * count, [lowest] * count)
         return tree[prefix]
 
-    def remember_visits(self, prefix: Code, node: Node) -> None:
-        total = sum(node.visits)
-        if total > 0:
-            shares = np.zeros(self.actions)
-            shares[[self.offsets[len(prefix)] + action for action in node.actions]] = np.array(node.visits) / total
-            self.decisions = [*self.decisions[-RECENT + 1 :], (prefix, shares)]
+    def encode_states(self, prefixes: Sequence[Code]) -> Array:
+        """Return the network's input: a row of features for each state."""
+        return np.array([self.encode_state(prefix) for prefix in prefixes])
 
-    def describe(self, prefixes: Sequence[Code]) -> Array:
-        """Return features: which value each parameter has, its position in the list, and whether it is decided."""
-        return np.array([self.describe_state(prefix) for prefix in prefixes])
-
-    def describe_state(self, prefix: Code) -> Array:
+    def encode_state(self, prefix: Code) -> Array:
+        """Return features: which value each parameter has, its position from -1 to 1, and whether it is decided."""
         if prefix not in self.features:
             width = len(self.counts)
             x = np.zeros(self.actions + 2 * width)
@@ -155,7 +150,7 @@ class TreeSearcher(Searcher):
             self.features[prefix] = x
         return self.features[prefix]
 
-    def learn(self, code: Code, microseconds: float | None) -> None:
+    def on_time(self, code: Code, microseconds: float | None) -> None:
         best = self.best
         if best is None or len(self.times) < 4:
             return
@@ -177,7 +172,7 @@ class TreeSearcher(Searcher):
         return states
 
     def train_values(self, codes: list[Code], targets: dict[Code, float]) -> None:
-        self.network.train_value(self.describe(codes), np.array([targets[code] for code in codes]))
+        self.network.train_value(self.encode_states(codes), np.array([targets[code] for code in codes]))
 
     def train_policy(self) -> None:
         if not self.decisions:
@@ -187,4 +182,4 @@ class TreeSearcher(Searcher):
         for row, (prefix, _) in enumerate(chosen):
             offset = self.offsets[len(prefix)]
             allowed[row, offset : offset + self.counts[len(prefix)]] = 1.0
-        self.network.train_policy(self.describe([p for p, _ in chosen]), np.stack([s for _, s in chosen]), allowed)
+        self.network.train_policy(self.encode_states([p for p, _ in chosen]), np.stack([s for _, s in chosen]), allowed)

@@ -111,7 +111,7 @@ def describe_differences(model: nn.Module, layout: str) -> list[str]:
 
 
 def strides_pad_same(model: nn.Module) -> set[bool]:
-    """Return how strided convolutions with a kernel pad: SAME, evenly, or both."""
+    """Return {True} if strided convolutions above 1x1 pad SAME, {False} if evenly, both for a mixture."""
     convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
     return {isinstance(conv, SameConv2d) for conv in convolutions if conv.stride[0] > 1 and conv.kernel_size[0] > 1}
 

@@ -106,17 +106,6 @@ def test_the_optimizer_may_be_in_another_file(folder: str, imported: str, before
     assert f"{later}.run(bcast_op)\n" in text
 
 
-def test_a_class_may_keep_the_session_and_the_initialiser() -> None:
-    source = (
-        HEAD + "from model import Net\nclass Trainer:\n    def __init__(self):\n        self.net = Net()\n"
-        "        self.sess = tf.Session()\n    def start(self):\n        self.sess.run(self.net.start_op)\n"
-        "    def again(self):\n        self.sess.run(self.net.initialiser())\n"
-    )
-    text = after(source, "distribute_broadcast", path="train.py", others={"model.py": MODEL}, distributed=True)
-    scope = f"        with self.sess.graph.as_default():\n            {BROADCAST}\n        self.sess.run(bcast_op)\n"
-    assert text.count(scope) == 2
-
-
 def test_a_file_without_tensorflow_may_bring_model_and_session_together() -> None:
     helper = "from tensorflow import Session, global_variables_initializer as first\ndef opened():\n"
     helper += "    sess = Session()\n    sess.run(first())\n    return sess\n"
@@ -146,31 +135,6 @@ def test_sessions_of_other_programs_stay(path: str, source: str) -> None:
         "es.py": HEAD + "e = tf.estimator.Estimator(f)\n",
     }
     check_noop("distribute_broadcast", HEAD + source, path=path, others=others, distributed=True)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "s.run(ops['init'])\n",
-        "def start(s, init_op):\n    s.run(init_op)\n",
-        "a, init = anything()\ns.run(init)\n",
-        "ops['x'] = tf.global_variables_initializer()\n",
-        "register(tf.global_variables_initializer())\n",
-        "init = tf.global_variables_initializer()\nregister(init)\n",
-        "s.run(thing.init_op)\n",
-    ],
-)
-def test_an_initialiser_that_is_not_followed_is_unresolved(source: str) -> None:
-    source = HEAD + "import model\n" + source
-    check_says(
-        "distribute_broadcast",
-        source,
-        "unresolved",
-        "rank 0",
-        path="t.py",
-        others={"model.py": MODEL},
-        distributed=True,
-    )
 
 
 def test_a_canned_estimator_gets_the_hook_and_an_npu_estimator_does_not() -> None:
@@ -206,23 +170,6 @@ def test_a_function_that_evaluates_does_not_broadcast(fetch: str) -> None:
         f"        s.run(tf.global_variables_initializer())\n        s.run({fetch})\n"
     )
     assert "bcast_op" not in migrated(text, "distribute_broadcast", distributed=True).after.decode()
-
-
-@pytest.mark.parametrize(
-    ("init", "run"),
-    [
-        ("sess.run(tf.initialize_all_variables())", "sess.run(bcast_op)"),
-        ("sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])", "sess.run(bcast_op)"),
-        ("_ = sess.run(fetches=init)", "sess.run(bcast_op)"),
-        ("init.run()", "bcast_op.run()"),
-        ("tf.global_variables_initializer().run(session=sess)", "bcast_op.run(session=sess)"),
-    ],
-)
-def test_a_broadcast_follows_the_initialiser(init: str, run: str) -> None:
-    head = HEAD + "init = tf.group(tf.global_variables_initializer(), tf.tables_initializer())\nopt.minimize(l)\n"
-    text = after(head + f"with tf.Session() as sess:\n    {init}  # start\n    go()\n", "V4", distributed=True)
-    op = "tf.group(*[var.assign(hccl_ops.broadcast([var], 0)[0]) for var in tf.trainable_variables()])"
-    assert f"    {init}  # start\n    bcast_op = {op}\n    {run}\n    go()\n" in text
 
 
 @pytest.mark.parametrize(

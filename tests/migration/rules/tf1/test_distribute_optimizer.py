@@ -138,19 +138,6 @@ def test_a_use_within_a_branch_wraps_before_it() -> None:
     assert text.count("    o = NPUDistributedOptimizer(o)\n    t = o.minimize(l)\n") == 2
 
 
-def test_of_an_optimizer_within_another_the_inner_one_is_wrapped() -> None:
-    text = wrapped("o = tf.train.AdamOptimizer(1)\no = tf.contrib.opt.MovingAverageOptimizer(o)\no.minimize(l)\n")
-    assert "o = tf.train.AdamOptimizer(1)\no = NPUDistributedOptimizer(o)\no = tf.contrib.opt.Moving" in text
-    assert text.count("NPUDistributedOptimizer(") == 1
-
-
-def test_a_class_of_the_project_that_derives_from_an_optimizer() -> None:
-    others = {"optim.py": HEAD + "class Lamb(tf.train.Optimizer):\n    pass\n"}
-    source = "import tensorflow as tf\nimport optim\no = optim.Lamb(1)\no.apply_gradients(g)\n"
-    text = after(source, "distribute_optimizer", others=others, distributed=True)
-    assert "o = optim.Lamb(1)\no = NPUDistributedOptimizer(o)\n" in text
-
-
 def test_what_is_wrapped_by_a_caller_is_not_wrapped_twice() -> None:
     others = {
         "main.py": "import horovod.tensorflow as hvd\nfrom script import make\nopt = hvd.DistributedOptimizer(make())\n"
@@ -164,11 +151,6 @@ def test_where_it_goes_must_be_seen(use: str) -> None:
     check_says(
         "distribute_optimizer", HEAD + use % "tf.train.AdamOptimizer(1)" + "\n", "manual", "once", distributed=True
     )
-
-
-def test_a_class_that_only_calls_itself_an_optimizer_is_left_to_a_person() -> None:
-    source = HEAD + "import other\no = other.MyOptimizer(1)\no.minimize(l)\n"
-    check_says("distribute_optimizer", source, "manual", "not shown", distributed=True)
 
 
 def test_wrapper_style_and_the_loss_scale() -> None:
@@ -204,20 +186,6 @@ def test_an_optimizer_that_is_made_out_of_sight_is_found_where_it_trains(source:
 def test_an_optimizer_that_optimize_loss_makes_is_left_to_a_person(optimizer: str) -> None:
     source = f"tf.contrib.layers.optimize_loss(loss, None, 0.1, optimizer={optimizer})\n"
     check_says(OPTIMIZER, HEAD + source, "manual", "itself", distributed=True)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from scipy import optimize\noptimize.minimize(f, x)\n",
-        "def f(opt):\n    g = tf.gradients(loss, v)\n    opt.apply_gradients(zip(g, v))\n",
-        "class A(tf.train.Optimizer):\n    def apply_gradients(self, g):\n        return self.o.apply_gradients(g)\n",
-        "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
-        "opt = NPUDistributedOptimizer(getattr(tf.train, name)(0.1))\nopt.minimize(loss)\n",
-    ],
-)
-def test_what_is_no_optimizer_or_is_wrapped_is_not_mentioned(source: str) -> None:
-    check_noop(OPTIMIZER, HEAD + source, distributed=True)
 
 
 @pytest.mark.parametrize(

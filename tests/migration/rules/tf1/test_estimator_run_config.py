@@ -4,8 +4,6 @@ import pytest
 
 from migration.checking import check_noop, check_rewrite, check_says, migrated
 
-CONVERTED = "import tensorflow as tf\nfrom npu_bridge.npu_init import npu_run_config_init\n"
-
 HEAD = "import tensorflow as tf\n"
 CONFIG = "from npu_bridge.estimator.npu.npu_config import NPURunConfig\n"
 
@@ -106,27 +104,3 @@ def test_unpacked_arguments_are_left_to_a_person() -> None:
 def test_a_subclass_and_the_contrib_class_are_left_to_a_person() -> None:
     check_says("estimator_run_config", HEAD + "class C(tf.estimator.RunConfig): pass\n", "manual", "derives")
     check_says("estimator_run_config", HEAD + "tf.contrib.learn.RunConfig()\n", "manual", "another class")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "c = tf.contrib.tpu.RunConfig(master='', model_dir='x')\n"
-        "tf.contrib.tpu.TPUEstimator(use_tpu=False, config=npu_run_config_init(run_config=c), train_batch_size=8)\n",
-        "c = npu_run_config_init(run_config=tf.estimator.tpu.RunConfig(model_dir='x'))\n"
-        "tf.estimator.tpu.TPUEstimator(use_tpu=False, config=c, train_batch_size=8)\n",
-        "c = tf.estimator.RunConfig('x')\ntf.estimator.Estimator(f, config=npu_run_config_init(run_config=c))\n",
-        "def make(c=None):\n    c = npu_run_config_init(c)\n    return tf.estimator.Estimator(f, 'x', c)\n",
-    ],
-)
-def test_what_the_vendors_converter_wrote_stays_with_its_run_config(text: str) -> None:
-    """TPUEstimator refuses a config of another class than its own."""
-    result = migrated(CONVERTED + text)
-    assert not result.changed, result.after.decode()
-    assert {place.state for place in result.places} == {"right"}
-
-
-def test_a_run_config_that_npu_estimator_gets_is_converted_all_the_same() -> None:
-    head = CONVERTED + "from npu_bridge.estimator.npu.npu_estimator import NPUEstimator\n"
-    text = "NPUEstimator(f, config=npu_run_config_init(run_config=tf.estimator.RunConfig(model_dir='x')))\n"
-    assert "npu_run_config_init(run_config=NPURunConfig(model_dir='x'))" in migrated(head + text).after.decode()

@@ -125,19 +125,6 @@ def test_nested_in_one_expression_too() -> None:
     assert "opt = NPULossScaleOptimizer(inner, manager, is_distributed=True)\n" in text
 
 
-def test_a_compression_that_nobody_reads_goes_and_one_that_is_read_stays() -> None:
-    choice = "c = hvd.Compression.fp16 if fp16 else hvd.Compression.none\n"
-    source = HEAD + choice + "opt = hvd.DistributedOptimizer(opt, compression=c)\n"
-    assert after(source, distributed=True) == (
-        "import tensorflow as tf\n"
-        "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
-        "opt = NPUDistributedOptimizer(opt)\n"
-    )
-    result = migrated(HEAD + choice + "print(c)\n", distributed=True)
-    assert result.after.decode() == HEAD + choice + "print(c)\n"
-    assert any("Compression" in one.message and one.status == "manual" for one in result.findings)
-
-
 # ---- broadcasts
 
 
@@ -157,102 +144,6 @@ def test_what_has_no_like_is_named_and_keeps_the_import(use: str) -> None:
     said = [one.message for one in result.findings if one.status == "manual"]
     assert any(use.partition("(")[0] in message for message in said), said
     assert any("import stays" in message for message in said)
-
-
-def test_a_bare_use_keeps_the_import() -> None:
-    source = HEAD + "if hvd is not None:\n    run(hvd)\n"
-    result = migrated(source, distributed=True)
-    assert result.after.decode() == source
-    assert any("itself is used" in one.message for one in result.findings)
-
-
-def test_horovod_that_comes_as_an_argument_is_followed() -> None:
-    others = {"main.py": HEAD + "import script\nhvd.init()\nscript.train(loss, hvd=hvd)\n"}
-    source = (
-        "import tensorflow as tf\ndef train(loss, hvd=None):\n    opt = tf.train.AdamOptimizer(0.1)\n"
-        "    if hvd is not None:\n        opt = hvd.DistributedOptimizer(opt)\n    return opt.compute_gradients(loss)\n"
-    )
-    result = migrated(source, others=others, distributed=True)
-    assert "    if hvd is not None:\n        opt = NPUDistributedOptimizer(opt)\n" in result.after.decode()
-    assert {one.status for one in result.findings} == {"changed"}
-    main = migrated(others["main.py"], path="main.py", others={"script.py": source}, distributed=True)
-    assert main.after.decode().endswith("import script\nscript.train(loss, hvd=hvd)\n")
-    assert "hvd = True" in main.after.decode()
-    assert "horovod" not in main.after.decode()
-
-
-PASSED = {
-    "a class": (
-        "from script import Model\nhvd.init()\nModel(hvd).build()\n",
-        "class Model:\n    def __init__(self, comm):\n        self.comm = comm\n    def build(self):\n"
-        "        return self.comm.DistributedOptimizer(opt).minimize(l), self.comm.rank()\n",
-    ),
-    "a method": (
-        "import script\nhvd.init()\nmodel = script.Model()\nmodel.build(h=hvd)\n",
-        "class Model:\n    def build(self, x=1, h=None):\n        return self.inner(h)\n    def inner(self, deep):\n"
-        "        return deep.DistributedOptimizer(opt).minimize(l), deep.rank()\n",
-    ),
-    "a choice": (
-        "import script\nhvd.init()\nscript.build(hvd if multi else None)\n",
-        "def build(hvd):\n    def inner():\n        return hvd.DistributedOptimizer(opt).minimize(l), hvd.rank()\n"
-        "    return inner()\n",
-    ),
-    "a module's variable": (
-        "hvd.init()\nimport script\n",
-        "from main import hvd as h\nh.DistributedOptimizer(opt).minimize(l)\nprint(h.rank())\n",
-    ),
-    "a result": (
-        "def get():\n    hvd.init()\n    return hvd\nimport script\n",
-        "import main\nh = main.get()\nh.DistributedOptimizer(opt).minimize(l)\nprint(h.rank(), main.get().size())\n",
-    ),
-    "another object's attribute": (
-        "import script\nhvd.init()\nargs.hvd = hvd\nscript.build(args)\n",
-        "def build(args):\n    return args.hvd.DistributedOptimizer(opt).minimize(l), args.hvd.rank()\n",
-    ),
-}
-
-
-@pytest.mark.parametrize("folder", ["", "src/"])
-@pytest.mark.parametrize("way", PASSED)
-def test_horovod_is_followed_through(way: str, folder: str) -> None:
-    main, script = HEAD + PASSED[way][0], "import tensorflow as tf\n" + PASSED[way][1]
-    files = {f"{folder}main.py": main, f"{folder}script.py": script}
-    texts = {}
-    for path, source in files.items():
-        result = migrated(source, path=path, others=files, distributed=True)
-        assert {one.status for one in result.findings} == {"changed"}, result.findings
-        texts[path] = result.after.decode()
-    both = "".join(texts.values())
-    assert "NPUDistributedOptimizer(opt)" in both
-    assert "horovod" not in both
-    assert ".init()" not in both
-    assert "hvd = True" in both
-
-
-ESCAPES = {
-    "an unknown function": "somewhere.register(hvd)\n",
-    "a list": "backends = [hvd]\n",
-    "a dictionary": "backends = {'hvd': hvd}\n",
-    "another thing at times": "script.build(hvd)\nscript.build(fake)\n",
-    "getattr": "size = getattr(hvd, name)()\n",
-    "an attribute that is something else elsewhere": "args.backend = hvd\n\n\ndef f(x):\n    x.backend = 'gloo'\n",
-}
-
-
-@pytest.mark.parametrize("way", ESCAPES)
-def test_a_program_in_which_horovod_is_not_followed_keeps_all_of_it(way: str) -> None:
-    main = HEAD + "import script\nhvd.init()\nprint(hvd.rank())\n" + ESCAPES[way]
-    script = "import tensorflow as tf\ndef build(h):\n    return h\n"
-    inner = "import horovod.tensorflow as hvd\nimport tensorflow as tf\ndef f(o, ds):\n"
-    inner += "    return hvd.DistributedOptimizer(o).minimize(1), ds.shard(hvd.size(), hvd.rank())\n"
-    files = {"main.py": main + "import inner\n", "script.py": script, "inner.py": inner}
-    for path, source in files.items():
-        result = migrated(source, path=path, others=files, distributed=True)
-        assert result.after.decode() == source
-        if path != "script.py":
-            assert any(one.status == "unresolved" and "main.py:6" in one.message for one in result.findings)
-    other = HEAD + "hvd.init()\nprint(hvd.rank())\n"
-    assert migrated(other, path="other.py", others=files, distributed=True).changed
 
 
 def test_a_start_stays_as_long_as_something_needs_it() -> None:
@@ -275,23 +166,6 @@ def test_parts_of_horovod_may_come_from_its_inner_modules() -> None:
     text = migrated(source, distributed=True).after.decode()
     assert "horovod" not in text
     assert 'return hccl_ops.allreduce(a, "sum"), get_rank_size()' in text
-
-
-def test_a_module_that_others_import_asks_the_environment_and_starts_nothing() -> None:
-    others = {"train.py": "import tensorflow as tf\nfrom script import RANK\ndef main():\n    print(RANK)\nmain()\n"}
-    result = migrated(HEAD + "hvd.init()\nRANK = hvd.rank()\n", others=others, distributed=True)
-    assert result.after.decode().endswith('RANK = int(os.getenv("RANK_ID", "0"))\n')
-
-
-GUARDED = "import tensorflow as tf\ntry:\n    import horovod.tensorflow as hvd\nexcept ImportError:\n    hvd = None\n"
-
-
-@pytest.mark.parametrize(
-    "fallback", ["hvd = Alone()", "import fake as hvd"], ids=["an object of its own", "another module"]
-)
-def test_a_stand_in_of_the_script_is_not_taken_for_horovod(fallback: str) -> None:
-    source = GUARDED.replace("hvd = None", fallback) + "if hvd is not None:\n    hvd.init()\n"
-    assert migrated(source, distributed=True).after.decode() == source
 
 
 def test_looking_for_the_package_is_left_to_a_person() -> None:
@@ -327,18 +201,3 @@ def test_a_whole_script_ends_without_horovod() -> None:
     ):
         assert part in text, text
     assert text.count("NPUBroadcastGlobalVariablesHook(") == 1
-
-
-def test_an_attribute_of_the_same_name_in_another_class_is_not_taken_for_horovod() -> None:
-    source = HEAD + (
-        "hvd.init()\nclass A:\n    def __init__(self):\n        self.comm = hvd\n    def f(self):\n"
-        "        return self.comm.rank()\nclass B:\n    def __init__(self, comm):\n        self.comm = comm\n"
-        "    def f(self):\n        return self.comm.rank()\n"
-    )
-    text = migrated(source, distributed=True).after.decode()
-    assert text.count("return get_rank_id()") == 1
-    assert text.endswith("return self.comm.rank()\n")
-    outside = source + "print(A().comm.size(), a.comm.rank())\n"
-    left = migrated(outside, distributed=True)
-    assert left.after.decode() == outside, "which of the two `a` holds is not seen"
-    assert any(one.status == "unresolved" for one in left.findings)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 
 from migration.checking import check_noop, migrated
@@ -49,11 +47,6 @@ def test_not_for_one_device_and_not_with_ranks_from_the_environment() -> None:
         assert "initialize_system" not in after
 
 
-def test_a_script_that_has_nothing_to_do_with_ranks_is_left_alone() -> None:
-    other = "import tensorflow as tf\ndef main():\n    convert()\nif __name__ == '__main__':\n    main()\n"
-    check_noop(RULE, other, path="convert.py", others={"data.py": DATA}, distributed=True)
-
-
 def test_the_file_with_main_starts_for_the_file_with_the_data() -> None:
     after = migrated(MAIN, RULE, path="main.py", others={"data.py": DATA}, distributed=True).after.decode()
     start = (
@@ -71,39 +64,3 @@ def test_relative_and_package_imports_are_followed() -> None:
     package = {"net/data.py": DATA}
     relative = MAIN.replace("from data", "from .data")
     assert b"init_npu" in migrated(relative, RULE, path="net/main.py", others=package, distributed=True).after
-
-
-def test_a_script_without_functions() -> None:
-    after = migrated(RANKS + "batch = 8\nprint(batch // get_rank_size())\n", RULE, distributed=True).after.decode()
-    assert after.index("batch = 8") < after.index("init_sess.run(npu_init)") < after.index("print(")
-    assert after.endswith("init_sess.run(npu_shutdown)\ninit_sess.close()\n")
-
-
-def test_a_guard_without_a_main() -> None:
-    body = "def go():\n    get_rank_size()\n\nif __name__ == '__main__':\n    go()\n"
-    after = migrated(RANKS + body, RULE, distributed=True).after.decode()
-    assert "    init_sess.run(npu_init)\n    go()\n    init_sess.run(npu_shutdown)\n    init_sess.close()\n" in after
-
-
-def test_the_vendors_helpers_and_the_plugin() -> None:
-    text = RANKS + "def main():\n    get_rank_size()\nmain()\n"
-    after = migrated(text, RULE, distributed=True, style="wrapper").after.decode()
-    assert "    npu_sess, npu_shutdown = init_resource()\n    get_rank_size()\n" in after
-    assert "    shutdown_resource(npu_sess, npu_shutdown)\n    close_session(npu_sess)\n" in after
-    after = migrated(text, RULE, distributed=True, resources="plugin").after.decode()
-    assert "    npu_plugin.npu_resource_init()\n    get_rank_size()\n    npu_plugin.npu_resource_shutdown()\n" in after
-
-
-def test_the_session_that_starts_is_not_reported_again() -> None:
-    once = migrated(RANKS + "def main():\n    get_rank_size()\nmain()\n", distributed=True).after.decode()
-    again = migrated(dedent(once), distributed=True)
-    assert not [finding for finding in again.findings if finding.status != "advice"]
-
-
-def test_a_runner_that_is_not_known_starts_its_function() -> None:
-    text = (
-        RANKS + "from mylib import app\ndef go(_):\n    get_rank_size()\nif __name__ == '__main__':\n    app.run(go)\n"
-    )
-    after = migrated(text, RULE, distributed=True).after.decode()
-    assert "def go(_):\n    init_sess, npu_init = init_npu()\n" in after
-    assert after.endswith("    app.run(go)\n")

@@ -43,67 +43,6 @@ def test_a_shadowed_name_is_not_tensorflow() -> None:
     check_noop(RULE, "import tensorflow as tf\ndef f(tf):\n    return tf.Session()\n")
 
 
-def test_a_config_that_carries_the_optimizer_is_ready() -> None:
-    check_noop(RULE, f"import tensorflow as tf\n{REWRITER}{NEW}sess = tf.Session(config=config)\n")
-    check_noop(
-        RULE,
-        """
-        import tensorflow as tf
-        from npu_bridge.npu_init import *
-        def run():
-            config = tf.ConfigProto()
-            options = config.graph_options.rewrite_options
-            op = options.custom_optimizers.add()
-            op.name = "NpuOptimizer"
-            with tf.Session(config=config) as sess:
-                pass
-            with tf.Session(config=npu_config_proto(config_proto=config)) as sess:
-                pass
-        """,
-    )
-
-
-def test_a_wrapped_variable_is_ready() -> None:
-    check_noop(
-        RULE,
-        """
-        import tensorflow as tf
-        from npu_bridge.npu_init import npu_config_proto
-        config = npu_config_proto(config_proto=tf.ConfigProto(allow_soft_placement=True))
-        sess = tf.InteractiveSession(config=config)
-        """,
-    )
-
-
-def test_a_session_in_a_type_hint_or_a_check_is_no_session() -> None:
-    check_noop(RULE, "import tensorflow as tf\ndef f(sess: tf.Session):\n    return isinstance(sess, tf.Session)\n")
-
-
-def test_a_session_that_only_freezes_stays_on_the_host() -> None:
-    freeze = """
-        import tensorflow as tf
-        def freeze(path):
-            saver = tf.train.import_meta_graph(path + ".meta")
-            with tf.Session() as sess:
-                sess.run(tf.global_variables_initializer())
-                saver.restore(sess, path)
-                out = tf.graph_util.convert_variables_to_constants(sess, sess.graph_def, ["out"])
-        """
-    check_says(RULE, freeze, "advice", "left on the host")
-
-
-def test_a_session_that_restores_and_runs_does_not_stay_on_the_host() -> None:
-    text = """
-        import tensorflow as tf
-        with tf.Session() as sess:
-            saver.restore(sess, path)
-            {}
-        """
-    for use in ("sess.run(logits)", "logits.eval()", "evaluate(sess)"):
-        after = migrated(dedent(text.format(use)), RULE).after.decode()
-        assert "NpuOptimizer" in after, use
-
-
 @pytest.mark.parametrize("call", ["tf.Session(**options)", "tf.Session(*options)"])
 def test_arguments_that_are_not_seen_are_for_a_person(call: str) -> None:
     check_says(RULE, f"import tensorflow as tf\nsess = {call}\n", "manual", "config")
@@ -160,24 +99,10 @@ def test_a_session_imported_by_name() -> None:
     check_rewrite(RULE, before, f"{head}{new}sess = S(config=config)\n")
 
 
-def test_the_module_rewriter_config_pb2_is_used_where_it_is_imported() -> None:
-    head = "import tensorflow as tf\nfrom tensorflow.core.protobuf import rewriter_config_pb2\n"
-    new = NEW.replace("RewriterConfig.OFF", "rewriter_config_pb2.RewriterConfig.OFF")
-    bridge = REWRITER.splitlines(keepends=True)[0]
-    check_rewrite(RULE, f"{head}s = tf.Session()\n", f"{head}{bridge}{new}s = tf.Session(config=config)\n")
-
-
 def test_one_import_of_npu_bridge_is_enough() -> None:
     head = "import npu_bridge\nimport tensorflow as tf\n"
     after = migrated(f"{head}s = tf.Session()\n", RULE).after.decode()
     assert "npu_ops" not in after
-
-
-def test_names_in_use_are_not_taken() -> None:
-    before = "import tensorflow as tf\nconfig, custom_op = read()\ns = tf.Session()\n"
-    new = "npu_config = tf.ConfigProto()\n" + filled("npu_config", "npu_custom_op")
-    after = f"import tensorflow as tf\n{REWRITER}config, custom_op = read()\n{new}s = tf.Session(config=npu_config)\n"
-    check_rewrite(RULE, before, after)
 
 
 def test_each_function_has_names_of_its_own_and_one_config() -> None:
@@ -195,18 +120,6 @@ def test_each_function_has_names_of_its_own_and_one_config() -> None:
     assert result.count("with tf.Session(config=npu_config) as sess:") == 2
     assert result.count("tf.ConfigProto()") == 2
     assert "    return run(tf.Session(config=config))" in result
-
-
-def test_a_config_of_one_branch_is_not_used_in_another() -> None:
-    before = """
-        import tensorflow as tf
-        def run(train):
-            if train:
-                sess = tf.Session()
-            else:
-                sess = tf.Session()
-        """
-    assert migrated(dedent(before), RULE).after.decode().count("tf.ConfigProto()") == 2
 
 
 def test_with_items_comments_and_layout_stay() -> None:
@@ -266,46 +179,6 @@ def test_a_positional_config_is_edited_in_place() -> None:
     )
 
 
-def test_a_variable_is_filled_once_behind_its_settings() -> None:
-    before = """
-        import tensorflow as tf
-        conf = tf.ConfigProto(allow_soft_placement=True)
-        conf.gpu_options.allow_growth = True  # grow
-        def a():
-            return tf.Session(config=conf)
-        for i in range(3):
-            with tf.Session(config=conf) as sess:
-                sess.run(x)
-        """
-    after = f"""
-        import tensorflow as tf
-        {REWRITER.strip().replace(chr(10), chr(10) + " " * 8)}
-        conf = tf.ConfigProto(allow_soft_placement=True)
-        conf.gpu_options.allow_growth = True  # grow
-{indent(filled("conf"), "        ").rstrip()}
-        def a():
-            return tf.Session(config=conf)
-        for i in range(3):
-            with tf.Session(config=conf) as sess:
-                sess.run(x)
-        """
-    check_rewrite(RULE, before, after)
-
-
-def test_an_attribute_is_filled_where_it_is_assigned() -> None:
-    before = """
-        import tensorflow as tf
-        class Trainer:
-            def __init__(self):
-                self.config = tf.ConfigProto()
-            def open(self):
-                self.sess = tf.Session(config=self.config)
-        """
-    result = migrated(dedent(before), RULE).after.decode()
-    assert "self.config = tf.ConfigProto()\n        custom_op = self.config.graph_options" in result
-    assert result.count("NpuOptimizer") == 1
-
-
 def test_both_branches_are_filled() -> None:
     before = """
         import tensorflow as tf
@@ -317,51 +190,6 @@ def test_both_branches_are_filled() -> None:
         """
     result = migrated(dedent(before), RULE).after.decode()
     assert result.count("    custom_op.name") + result.count("    npu_custom_op.name") == 2
-
-
-def test_a_value_that_is_not_known_is_wrapped() -> None:
-    for value in ("conf", "make()", "conf if x else None", "flags.config"):
-        before = f"import tensorflow as tf\ndef f(conf, x, flags):\n    return tf.Session(config={value})\n"
-        after = (
-            f"import tensorflow as tf\n{WRAPPER}def f(conf, x, flags):\n"
-            f"    return tf.Session(config=npu_config_proto(config_proto={value}))\n"
-        )
-        check_rewrite(RULE, before, after)
-
-
-def test_a_config_that_may_be_none_is_wrapped() -> None:
-    before = "import tensorflow as tf\nc = None\nif g:\n    c = tf.ConfigProto()\ns = tf.Session(config=c)\n"
-    assert "npu_config_proto(config_proto=c)" in migrated(before, RULE).after.decode()
-
-
-def test_a_config_that_needs_the_statement_it_stands_in_is_wrapped() -> None:
-    before = """
-        import tensorflow as tf
-        with open(p) as f, tf.Session(config=tf.ConfigProto(device_count=read(f))) as s:
-            s.run(a)
-        """
-    assert "npu_config_proto(config_proto=tf.ConfigProto(device_count=read(f)))" in str(migrated(dedent(before), RULE))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "make = lambda: {}",
-        "many = [{} for _ in range(2)]",
-        "def f(sess={}):\n    pass",
-        "@use({})\ndef f():\n    pass",
-        "class A:\n    sess = {}",
-        "x = 1; sess = {}",
-        "if x: sess = {}",
-        "if x:\n    pass\nelif {}:\n    pass",
-    ],
-)
-def test_where_statements_cannot_stand_the_helper_is_used(line: str) -> None:
-    for inner in ("", "config=tf.ConfigProto(log_device_placement=False)"):
-        before = f"import tensorflow as tf\n{line.format(f'tf.Session({inner})')}\n"
-        old = f"config_proto={inner.removeprefix('config=')}" if inner else ""
-        call = f"tf.Session(config=npu_config_proto({old}))"
-        check_rewrite(RULE, before, f"import tensorflow as tf\n{WRAPPER}{line.format(call)}\n")
 
 
 def test_wrapper_style_is_one_expression() -> None:
@@ -415,14 +243,6 @@ def test_a_helper_and_statements_in_one_file() -> None:
     after = migrated(before, RULE).after.decode()
     assert "lambda: tf.Session(config=npu_config_proto())" in after
     assert "with tf.Session(config=config) as sess:" in after
-
-
-def test_a_comment_within_a_config_that_is_taken_out_is_there_once() -> None:
-    source = (
-        "import tensorflow as tf\nwith tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(\n"
-        "        allow_soft_placement=True,  # needed\n        log_device_placement=False)) as sess:\n    sess.run(x)\n"
-    )
-    assert migrated(source, "session_config").after.decode().count("# needed") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
 from migration.checking import check_noop, check_rewrite, check_says, migrated
-from viaduct.cards import CARDS
-from viaduct.cards.torch_api import BOTH, CUDA, OWN, RENAMED, SUBMODULES, counterpart
 
 HELPER = "from accelerator_device import accelerator\n"
 
@@ -75,37 +71,6 @@ def test_what_only_one_card_has_moves_only_there() -> None:
     text = "import torch\nprint(torch.cuda.temperature())\n"
     assert not migrated(text, RULE).changed
     assert "torch.mlu.temperature()" in migrated(text, RULE, to="mlu").after.decode()
-
-
-@pytest.mark.parametrize("name", ["jiterator", "get_arch_list", "DoubleTensor", "comm.broadcast", "sparse.FloatTensor"])
-def test_a_name_in_no_table_has_no_counterpart(name: str) -> None:
-    assert counterpart(name, CARDS["npu"]) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "new"),
-    [
-        ("nvtx.range_push", "cnpx.range_push"),
-        ("CUDAGraph", "MLUGraph"),
-        ("nccl.version", "cncl.version"),
-        ("nccl.all_reduce", None),
-        ("amp.autocast_mode.autocast", "amp.autocast_mode.autocast"),
-        ("amp.something", None),
-        ("FloatTensor.type", "FloatTensor.type"),
-    ],
-)
-def test_counterparts_on_the_mlu(name: str, new: str | None) -> None:
-    assert counterpart(name, CARDS["mlu"]) == new
-
-
-def test_every_name_in_the_tables_is_one_of_torch_cuda() -> None:
-    torch = pytest.importorskip("torch")
-    cards = [*OWN.values(), *(set(names) for names in RENAMED.values())]
-    missing = {name for names in (BOTH, CUDA, *cards) for name in names if not hasattr(torch.cuda, name)}
-    assert missing <= {"comm", "cutlass"}, "comm is imported when asked for; cutlass is a package beside torch"
-    for module, names in SUBMODULES.items():
-        place = importlib.import_module(f"torch.cuda.{module}")
-        assert [name for name in names if not hasattr(place, name)] == []
 
 
 @pytest.mark.parametrize(

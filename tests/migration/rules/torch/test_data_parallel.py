@@ -37,34 +37,6 @@ def test_a_branch_that_only_wrapped_keeps_its_shape() -> None:
     )
 
 
-def test_what_is_built_within_the_call_stays() -> None:
-    check_rewrite(
-        "data_parallel",
-        HEAD + "net = nn.DataParallel(nn.Linear(2, 2), device_ids=[0, 1]).cuda()\nnet.module.weight.zero_()\n",
-        HEAD + "net = nn.Linear(2, 2).cuda()\nnet.weight.zero_()\n",
-        data_parallel="unwrap",
-    )
-
-
-def test_who_asks_for_the_wrapper_first_is_not_changed() -> None:
-    asks = "state = net.module.state_dict() if hasattr(net, 'module') else net.state_dict()\n"
-    check_rewrite(
-        "data_parallel",
-        HEAD + "net = nn.DataParallel(make())\n" + asks,
-        HEAD + "net = make()\n" + asks,
-        data_parallel="unwrap",
-    )
-
-
-def test_reaching_through_something_unknown_and_old_checkpoints_are_named() -> None:
-    source = HEAD + "net = nn.DataParallel(make())\nother.module.save()\nnet.load_state_dict(state)\n"
-    result = migrated(source, "data_parallel", data_parallel="unwrap")
-    manual = [one.message for one in result.findings if one.status == "manual"]
-    assert any("other" in message for message in manual)
-    assert any("removeprefix('module.')" in message for message in manual)
-    assert "other.module.save()" in result.after.decode()
-
-
 def test_a_class_of_ones_own_and_the_function_are_named() -> None:
     check_says("data_parallel", HEAD + "class Mine(nn.DataParallel): pass\n", "manual", "Mine derives")
     check_says("data_parallel", HEAD + "y = nn.parallel.data_parallel(net, x)\n", "manual", "torchrun")

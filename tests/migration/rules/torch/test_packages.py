@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from migration.checking import check_noop, check_says, migrated
-from viaduct.cards.packages import NOTHING, PACKAGES, find_imported, find_installed
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu", "any"])
@@ -63,11 +62,3 @@ def test_what_setup_py_asks_for() -> None:
     found = migrated(source, "packages").findings
     assert len(found) == 2
     assert {one.line for one in found} == {3}
-
-
-def test_spellings_of_a_distribution() -> None:
-    assert find_installed("Flash_Attn") is find_imported("flash_attn.bert_padding")
-    assert find_installed("nvidia-cublas-cu12") is not None
-    assert find_installed("nvidia-modelopt") is None
-    assert find_installed("torch") is None
-    assert all(package.npu == NOTHING or package.npu[1] for package in PACKAGES)

@@ -71,49 +71,9 @@ def test_a_column_of_cudas_gets_advice_on_the_mlu() -> None:
     check_says(RULE, text, "advice", "device_time_total", to="mlu")
 
 
-def test_tables_of_the_older_profiler_are_not_taken_for_the_cards() -> None:
-    text = (
-        "import torch\nwith torch.autograd.profiler.profile() as prof: pass\nprint(prof.key_averages())\n"
-        "with torch.profiler.profile() as prof: pass\nprint(prof.key_averages())\n"
-    )
-    lines = [one.line for one in migrated(text, RULE).findings if "key_averages" in one.message]
-    assert lines == [5]
-
-
 def test_use_cuda_is_for_a_person() -> None:
     found = migrated("import torch\nwith torch.profiler.profile(use_cuda=True): pass\n", RULE).findings
     assert "manual" in {finding.status for finding in found}
-
-
-OLD = "torch.autograd_profiler"
-
-
-def test_the_older_profiler_of_the_cpu_is_left_alone() -> None:
-    check_noop(OLD, "import torch\nwith torch.autograd.profiler.profile(use_cuda=False) as p: pass\n")
-    check_noop(OLD, "import torch\nwith torch.autograd.profiler.profile() as p: pass\n", to="mlu")
-
-
-def test_the_older_profiler_does_not_see_the_npu() -> None:
-    text = "import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p: pass\n"
-    check_says(OLD, text, "manual", "torch_npu.profiler")
-    check_says(OLD, "import torch\nwith torch.autograd.profiler.emit_nvtx(): pass\n", "manual", "torch_npu.profiler")
-
-
-def test_the_older_profiler_on_the_mlu() -> None:
-    before = "import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p: pass\n"
-    after = 'import torch\nimport torch_mlu\nwith torch.autograd.profiler.profile(use_device="mlu") as p: pass\n'
-    check_rewrite(OLD, before, after, to="mlu")
-
-
-def test_a_flag_of_the_older_profiler_is_for_a_person() -> None:
-    text = "import torch\nwith torch.autograd.profiler.profile(use_cuda=flag) as p: pass\n"
-    check_says(OLD, text, "manual", "use_device", to="mlu")
-
-
-def test_emit_nvtx_by_import() -> None:
-    before = "from torch.autograd.profiler import emit_nvtx\nwith emit_nvtx(): pass\n"
-    after = "from torch_mlu.profiler import emit_cnpx as emit_nvtx\nwith emit_nvtx(): pass\n"
-    check_rewrite(OLD, before, after, to="mlu")
 
 
 @pytest.mark.parametrize(

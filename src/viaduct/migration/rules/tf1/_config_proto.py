@@ -1,6 +1,7 @@
-"""Statements that make a ConfigProto run on the accelerator, their position, and whether they are there already.
+"""Statements that give a ConfigProto the NPU's optimizer: their text, their position, and those that are there already.
 
-Not a rule: the session, Keras and life cycle rules share it.
+That is NpuOptimizer, which optimizes graphs; NPUOptimizer, a training optimizer, is another class. Not a rule: the
+session, Keras and life cycle rules share this module.
 """
 
 from __future__ import annotations
@@ -11,13 +12,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from viaduct.migration.imports import REGISTERS
+from viaduct.migration.lookups import (
+    FunctionNode,
+    bindings_of,
+    enclosing_class,
+    is_self_attribute,
+    mark_once,
+    plain_name,
+    sole_target,
+)
 from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Site, answer_once
 
 REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2"
 CONFIG_PROTO = ("tensorflow.ConfigProto", "tensorflow.core.protobuf.config_pb2.ConfigProto")
-DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-COMPATIBLE = re.compile(r"^import tensorflow\.compat\.v1 as (\w+)", re.MULTILINE)
+COMPAT_IMPORT = re.compile(r"^import tensorflow\.compat\.v1 as (\w+)", re.MULTILINE)
 DOTTED = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -30,8 +39,8 @@ def tensorflow_prefix(site: Site) -> str:
         text, remainder = site.text(site.node.func), site.name.removeprefix("tensorflow.")
         if text.endswith("." + remainder) and DOTTED.fullmatch(text):
             return text[: -len(remainder)]
-    first = COMPATIBLE.search(site.source.text)
-    alias = first.group(1) if first else site.work.names.local("tensorflow")
+    compat_import = COMPAT_IMPORT.search(site.source.text)
+    alias = compat_import.group(1) if compat_import else site.work.names.local("tensorflow")
     if alias is None:
         return ""
     return f"{alias}.compat.v1." if f"{alias}.compat.v1." in site.source.text else f"{alias}."
@@ -48,10 +57,8 @@ def module_name(site: Site, module: str, alias: str = "") -> str:
     imported = site.work.names.local(module)
     if imported is not None:
         return imported
-    local = alias or module
-    local = local if local not in site.work.names.used_names else site.free_name(f"npu_{local}")
+    local = reserve_name(site, alias or module)
     site.work.needed[local] = module
-    site.work.names.used_names.add(local)
     site.work.names.added[local] = module
     return local
 
@@ -70,26 +77,22 @@ def as_bytes(site: Site, text: str) -> str:
 
 
 def local_name(site: Site, at: ast.AST, wanted: str) -> str:
-    """Return a name that is free in the function around `at`, or in the whole file at module level, and take it."""
+    """Reserve and return a name that is free in the function around `at`, at module level in the whole file."""
     function = site.source.function(at)
     if function is None:
-        return wanted if take_name(site, wanted) else site.free_name(f"npu_{wanted}")
-    taken = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
-    taken |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+        return reserve_name(site, wanted)
+    nodes = [node for node in ast.walk(function) if isinstance(node, ast.Name | ast.arg)]
+    used = {node.id if isinstance(node, ast.Name) else node.arg for node in nodes}
     candidates = [wanted, f"npu_{wanted}", *(f"npu_{wanted}_{number}" for number in range(2, 100))]
-    seen = site.work.seen
-    name = next(
-        candidate for candidate in candidates if candidate not in taken and ("name", function, candidate) not in seen
-    )
-    site.work.seen[("name", function, name)] = None
-    return name
+    return next(name for name in candidates if name not in used and mark_once(site, "name", function, name))
 
 
-def take_name(site: Site, wanted: str) -> bool:
-    """Return True if nothing in the file has the name; it counts as used from now on."""
-    free = wanted not in site.work.names.used_names
+def reserve_name(site: Site, wanted: str) -> str:
+    """Reserve and return a name if nothing in the file has it, else one with the prefix `npu_`."""
+    if wanted in site.work.names.used_names:
+        return site.free_name(f"npu_{wanted}")
     site.work.names.used_names.add(wanted)
-    return free
+    return wanted
 
 
 # ---- statements
@@ -127,8 +130,8 @@ def ends_line(site: Site, statement: ast.stmt) -> bool:
 def hoisting_place(site: Site, node: ast.AST) -> ast.stmt | None:
     """Return the statement before which statements for an expression may be put.
 
-    None where they would run at another time or bind an attribute of a class, and where no line can be put before it:
-    an `elif`, a statement behind a semicolon.
+    None where they would run at another time or bind an attribute of a class, and where no line can be put before the
+    statement: an `elif`, a statement behind a semicolon.
     """
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.Lambda | Comprehension):
@@ -136,7 +139,7 @@ def hoisting_place(site: Site, node: ast.AST) -> ast.stmt | None:
         if isinstance(parent, ast.stmt):
             break
     statement = site.source.statement(node)
-    if isinstance(statement, DEFINITION) or isinstance(site.source.parents[statement], ast.ClassDef):
+    if isinstance(statement, FunctionNode | ast.ClassDef) or isinstance(site.source.parents[statement], ast.ClassDef):
         return None  # a default, a decorator, a base; a name that would become an attribute of the class
     return statement if starts_line(site, statement) and not is_elif(site, statement) else None
 
@@ -146,12 +149,9 @@ def is_elif(site: Site, statement: ast.stmt) -> bool:
 
 
 def binds_what_it_uses(statement: ast.stmt, value: ast.expr) -> bool:
-    """Return True if the value reads a name that its own statement binds.
-
-    `with open(f) as g, Session(config=C(g))` is an example.
-    """
+    """Return True if the value reads a name that its statement binds: `with open(f) as g, Session(config=C(g))`."""
     bound = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return any(isinstance(node, ast.Name) and node.id in bound for node in ast.walk(value))
+    return any(plain_name(node) in bound for node in ast.walk(value))
 
 
 # ---- variables that hold a config
@@ -163,38 +163,35 @@ class ConfigVariable:
 
     text: str
     parts: tuple[str, ...]  # of the text: ("config",), ("self", "config")
-    assigned: list[ast.stmt]
-    values: list[ast.expr]
+    assignments: list[ast.stmt]
+    values: list[ast.expr]  # the value of each assignment
 
 
 def find_variable(site: Site, node: ast.expr) -> ConfigVariable | None:
     """Return a name or `self.x` with all its assignments.
 
-    None for any other expression, and for a name that is also bound otherwise, as a parameter is.
+    None for any other expression, and for a name that is also bound in another way, as a parameter is.
     """
     if isinstance(node, ast.Name):
-        bound = site.work.names.lookup(node.id, site.work.names.scope_of(node))
-        values = [binding for binding in bound or [] if isinstance(binding, ast.expr)]
-        if not bound or len(values) != len(bound):
+        bindings = bindings_of(site, node)
+        values = [binding for binding in bindings if isinstance(binding, ast.expr)]
+        if not bindings or len(values) != len(bindings):
             return None
         return ConfigVariable(node.id, (node.id,), [site.source.statement(value) for value in values], values)
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-        assigned = list(attribute_assignments(site, node))
-        values = [inner.value for inner in assigned]
-        return ConfigVariable(site.text(node), ("self", node.attr), list(assigned), values)
+    if isinstance(node, ast.Attribute) and is_self_attribute(node):
+        assignments = list(attribute_assignments(site, node))
+        values = [assignment.value for assignment in assignments]
+        return ConfigVariable(site.text(node), ("self", node.attr), list(assignments), values)
     return None
 
 
 def attribute_assignments(site: Site, node: ast.Attribute) -> Iterator[ast.Assign]:
     """Yield the assignments to the same attribute of self in the class around a node."""
-    owner = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
+    owner = enclosing_class(site, node)
     for inner in ast.walk(owner) if owner else ():
-        if (
-            isinstance(inner, ast.Assign)
-            and len(inner.targets) == 1
-            and field_path(site, inner.targets[0]) == ("self", node.attr)
-        ):
-            yield inner
+        target = sole_target(inner) if isinstance(inner, ast.Assign) else None
+        if target is not None and field_path(site, target) == ("self", node.attr):
+            yield inner  # type: ignore[misc]
 
 
 def is_config_proto(site: Site, node: ast.expr) -> bool:
@@ -202,10 +199,10 @@ def is_config_proto(site: Site, node: ast.expr) -> bool:
 
 
 def field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
-    """Return `config.graph_options.rewrite_options` as its parts, and () for anything but a dotted name.
+    """Return `config.graph_options.rewrite_options` as its parts; () for anything but a dotted name.
 
-    A name that was assigned a field of a config, or an entry added to one, is spelled out: `custom_op` stands for
-    `config.graph_options.rewrite_options.custom_optimizers`.
+    A name that was assigned a field of a config, or an entry added to one, is replaced by that field: `custom_op` by
+    `config.graph_options.rewrite_options.custom_optimizers`. Up to five such names are followed.
     """
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -217,57 +214,56 @@ def field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
     if isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute) and origin.func.attr == "add":
         origin = origin.func.value
     if isinstance(origin, ast.Attribute) and depth < 5:
-        before = field_path(site, origin, depth + 1)
-        return (*before, *reversed(parts)) if before else ()
+        prefix = field_path(site, origin, depth + 1)
+        return (*prefix, *reversed(parts)) if prefix else ()
     return (node.id, *reversed(parts))
 
 
 def adding_statement(site: Site, config: ConfigVariable, node: ast.expr) -> ast.stmt | None:
-    """Return the first statement that adds a custom optimizer to this very config, if there is one."""
-    return adding_statements(site).get((config.parts, variable_of(site, config.parts, node)))
+    """Return the first statement that adds a custom optimizer to this very config; None if there is none."""
+    return adding_statements(site).get((config.parts, variable_identity(site, config.parts, node)))
 
 
 @answer_once
 def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.stmt]:
-    """Return, for each config, the first statement that adds a custom optimizer to it."""
-    found: dict[tuple[tuple[str, ...], object], ast.stmt] = {}
+    """Return the first statement that adds a custom optimizer to a config, by the parts and identity of the config."""
+    statements: dict[tuple[tuple[str, ...], object], ast.stmt] = {}
     for node in site.source.attributes.get("custom_optimizers", ()):
         parts = field_path(site, node)
         if parts[-3:] == ("graph_options", "rewrite_options", "custom_optimizers") and len(parts) > 3:
             config = parts[:-3]
-            found.setdefault((config, variable_of(site, config, node)), site.source.statement(node))
-    return found
+            statements.setdefault((config, variable_identity(site, config, node)), site.source.statement(node))
+    return statements
 
 
 def carries_npu_optimizer(site: Site, config: ConfigVariable, node: ast.expr) -> bool:
-    """Return True if a statement adds a custom optimizer, whichever it is, to this very config.
-
-    True as well if the config comes from the vendor's npu_config_proto.
-    """
-    made = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
-    return made or adding_statement(site, config, node) is not None
+    """Return True if a statement adds any custom optimizer to this config, or the vendor's npu_config_proto made it."""
+    is_vendors = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
+    return is_vendors or adding_statement(site, config, node) is not None
 
 
-def same_variable(site: Site, config: ConfigVariable, left: ast.AST, right: ast.AST) -> bool:
-    return variable_of(site, config.parts, left) == variable_of(site, config.parts, right)
+def is_same_variable(site: Site, config: ConfigVariable, left: ast.AST, right: ast.AST) -> bool:
+    """Return True if the config's name means the same variable at two nodes."""
+    return variable_identity(site, config.parts, left) == variable_identity(site, config.parts, right)
 
 
-def variable_of(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:
-    """Return what tells a variable from others of its name: the class of `self`, else the list of its bindings."""
+def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:
+    """Return what differs between variables of one name: the class of `self`, else the id of the list of bindings."""
     if parts[0] == "self":
-        return next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
+        return enclosing_class(site, node)
     names = site.work.names
     return id(names.lookup(".".join(parts), names.scope_of(node)))
 
 
-def last_setting(site: Site, config: ConfigVariable, assigned: ast.stmt) -> ast.stmt:
-    """Return the last of the statements right behind an assignment that set or call fields of the config."""
-    block, last = site.source.block(assigned), assigned
-    for statement in block[block.index(assigned) + 1 :]:
-        target: ast.AST | None = None
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0]
-        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+def last_setting(site: Site, config: ConfigVariable, assignment: ast.stmt) -> ast.stmt:
+    """Return the last of the statements right behind an assignment that set or call fields of the config.
+
+    That is the assignment itself if no such statement follows it.
+    """
+    block, last = site.source.block(assignment), assignment
+    for statement in block[block.index(assignment) + 1 :]:
+        target = sole_target(statement) if isinstance(statement, ast.Assign) else None
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             target = statement.value.func
         parts = field_path(site, target) if isinstance(target, ast.Attribute) else ()
         if parts[: len(config.parts)] != config.parts or len(parts) <= len(config.parts):

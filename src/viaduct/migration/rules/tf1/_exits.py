@@ -1,4 +1,4 @@
-"""Exits of a block of statements, and insertion at its end. Not a rule: closing rules share it."""
+"""Exits of a block of statements, and insertion of lines before them. Not a rule: several rules share it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import ast
 from collections.abc import Callable, Iterator
 from functools import cache
 
+from viaduct.migration.lookups import FunctionNode, dotted_name, plain_name
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Site, answer_once
+from viaduct.migration.rules._entry import APP_RUN
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
 PLAIN_EXITS = {"sys.exit", "os._exit", "exit", "quit"}
@@ -15,9 +17,8 @@ TEST_MAINS = {
     *("tensorflow.test.main", "tensorflow.python.platform.googletest.main", "tensorflow.python.platform.test.main"),
     *("unittest.main", "absl.testing.absltest.main"),
 }
-EXIT_CALLS = {*PLAIN_EXITS, *TEST_MAINS, "tensorflow.app.run", "absl.app.run"}  # nothing behind them runs
-RUNNERS = ("app.run", "test.main", "unittest.main", "absltest.main", "googletest.main")
-APP_RUN = ("tensorflow.app.run", "absl.app.run")
+EXIT_CALLS = {*PLAIN_EXITS, *TEST_MAINS, *APP_RUN}  # nothing behind them runs
+RUNNERS = tuple(f".{name}" for name in ("app.run", "test.main", "unittest.main", "absltest.main", "googletest.main"))
 
 
 def exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[ast.stmt]:
@@ -30,51 +31,41 @@ def exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = None) 
 @answer_once
 def exits_of(site: Site) -> Callable[[ast.stmt], tuple[ast.stmt, ...]]:
     """Return a function that finds the exits of one statement, cached: sessions of a block ask for the same ones."""
-    return cache(lambda statement: tuple(_exits(statement, within_loop=False)))
+    return cache(lambda statement: tuple(exits_within(statement, in_loop=False)))
 
 
-def _exits(node: ast.AST, within_loop: bool) -> Iterator[ast.stmt]:
+def exits_within(node: ast.AST, in_loop: bool) -> Iterator[ast.stmt]:
+    """Yield a node and the statements in it that leave the block; in a loop, break and continue do not."""
     leaves = isinstance(node, ast.Return) or is_exit(node)
-    leaves = leaves or (isinstance(node, ast.Break | ast.Continue) and not within_loop)
+    leaves = leaves or (isinstance(node, ast.Break | ast.Continue) and not in_loop)
     if leaves and isinstance(node, ast.stmt):
         yield node
     if isinstance(node, Function | ast.ClassDef | ast.expr):
         return
     for field, value in ast.iter_fields(node):
-        looped = within_loop or (isinstance(node, ast.For | ast.AsyncFor | ast.While) and field == "body")
+        is_loop_body = isinstance(node, ast.For | ast.AsyncFor | ast.While) and field == "body"
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from _exits(child, looped)
+                yield from exits_within(child, in_loop or is_loop_body)
 
 
 def is_exit(node: ast.AST) -> bool:
-    """`sys.exit(…)`, `raise SystemExit`."""
+    """Return True for the statements `sys.exit(…)` and its like, and `raise SystemExit`."""
     if isinstance(node, ast.Raise):
-        raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-        return isinstance(raised, ast.Name) and raised.id == "SystemExit"
+        return plain_name(node.exc.func if isinstance(node.exc, ast.Call) else node.exc) == "SystemExit"
     call = node.value if isinstance(node, ast.Expr) else None
     return isinstance(call, ast.Call) and dotted_name(call.func) in PLAIN_EXITS
 
 
-def dotted_name(node: ast.AST) -> str:
-    """Return `sys.exit` as it is written; "" for anything but a dotted name."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
-
-
 def runs_script(site: Site, statements: list[ast.stmt]) -> bool:
-    """Return True if one of them runs the rest of the script and then ends it: `tf.app.run()`, `tf.test.main()`."""
+    """Return True if a statement runs the rest of the script and then ends it: `tf.app.run()`, `tf.test.main()`."""
     return any(site.source.is_within(call, [statement]) for call in running_calls(site) for statement in statements)
 
 
 @answer_once
 def running_calls(site: Site) -> list[ast.Call]:
-    """Calls of this file that run a script and then end it."""
-    names = tuple(f".{name}" for name in RUNNERS)
-    return [call for call in site.source.of_kind(ast.Call) if f".{dotted_name(call.func)}".endswith(names)]
+    """Return the calls of this file that run a script and then end it."""
+    return [call for call in site.source.of_kind(ast.Call) if f".{dotted_name(call.func)}".endswith(RUNNERS)]
 
 
 def ends(statement: ast.stmt) -> bool:
@@ -94,13 +85,13 @@ def is_endless(statement: ast.stmt) -> bool:
         return False
     test = statement.test
     is_true = isinstance(test, ast.Constant) and bool(test.value)
-    return is_true and not any(True for inner in statement.body for _ in _exits(inner, within_loop=False))
+    return is_true and not any(True for inner in statement.body for _ in exits_within(inner, in_loop=False))
 
 
 def insert_at_exits(site: Site, statements: list[ast.stmt], lines: list[str], skip: ast.stmt | None = None) -> None:
     """Insert lines before each exit of a block and behind its end.
 
-    With `skip`, only before the exits outside that statement: its own `finally` has the lines already.
+    With `skip`, a `try` whose `finally` has the lines already, insert them only before the exits outside it.
     """
     for statement in exits(site, statements, skip):
         insert_before_exit(site, statement, lines)
@@ -111,16 +102,16 @@ def insert_at_exits(site: Site, statements: list[ast.stmt], lines: list[str], sk
 def insert_before_exit(site: Site, statement: ast.stmt, lines: list[str]) -> None:
     """Insert lines before a return or an exit; a value that needs computing is computed before them."""
     value = statement.value if isinstance(statement, ast.Return) else exit_code(statement)
-    if value is None or not computes(value):
+    if value is None or not needs_computing(value):
         site.edit.insert_before(statement, lines)
         return
     name = result_name(site, statement)
     site.edit.insert_before(statement, [f"{name} = {add_parentheses(site, value)}", *lines])
     site.edit.replace(*site.source.span(value), name)  # its comments have moved with it
-    returned = isinstance(statement, ast.Return)
+    is_return = isinstance(statement, ast.Return)
     site.changed(
-        f"the value is computed first, then {lines[0]}, then it is {'returned' if returned else 'given to the exit'}",
-        zh=f"先计算{'返回值' if returned else '退出值'},再执行 {lines[0]},然后{'返回' if returned else '退出'}",
+        f"the value is computed first, then {lines[0]}, then it is {'returned' if is_return else 'given to the exit'}",
+        zh=f"先计算{'返回值' if is_return else '退出值'},再执行 {lines[0]},然后{'返回' if is_return else '退出'}",
         node=statement,
     )
 
@@ -143,33 +134,32 @@ def result_name(site: Site, statement: ast.stmt) -> str:
 
 
 def add_parentheses(site: Site, value: ast.expr) -> str:
-    """Return the text of a value, in parentheses if it needs them.
+    """Return the text of a value, in parentheses if it is no statement's value without them.
 
     A value over several lines may have stood in the parentheses of its return.
     """
     text = site.text(value)
     try:
-        alone = len(ast.parse(f"x = {text}").body) == 1
+        is_complete = len(ast.parse(f"x = {text}").body) == 1
     except SyntaxError:
-        alone = False
-    return text if alone else f"({text})"
+        is_complete = False
+    return text if is_complete else f"({text})"
 
 
-def computes(value: ast.expr) -> bool:
+def needs_computing(value: ast.expr) -> bool:
     """Return True if a value is more than names, attributes, constants and collections of them."""
     simple = ast.Name | ast.Constant | ast.Attribute | ast.Tuple | ast.List | ast.Dict | ast.expr_context
     return not all(isinstance(node, simple) for node in ast.walk(value))
 
 
 def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
-    """Return True if a call among them ends the program, so that nothing behind it runs."""
-    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    executed = [statement for statement in statements if not isinstance(statement, definitions)]
+    """Return True if a call in the statements, definitions aside, ends the program: nothing behind it runs."""
+    executed = [statement for statement in statements if not isinstance(statement, FunctionNode | ast.ClassDef)]
     return any(site.source.is_within(call, [statement]) for call in ending_calls(site) for statement in executed)
 
 
 @answer_once
 def ending_calls(site: Site) -> list[ast.Call]:
-    """Calls of this file that end the program."""
+    """Return the calls of this file that end the program."""
     calls = site.source.of_kind(ast.Call)
-    return [call for call in calls if (site.qualified(call.func) or getattr(call.func, "id", "")) in EXIT_CALLS]
+    return [call for call in calls if (site.qualified(call.func) or plain_name(call.func)) in EXIT_CALLS]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.import_graph import escapes_of, programs_of
-from viaduct.migration.rule import Site
+from viaduct.migration.rule import Site, answer_once
 
 KERAS = ("horovod.keras", "horovod.tensorflow.keras")
 ROOTS = ("horovod.tensorflow", *KERAS)
 
 
 def names(*functions: str) -> tuple[str, ...]:
-    """Return all spellings of functions of Horovod."""
+    """Return the qualified names of functions of Horovod, in each of its modules."""
     return tuple(f"{root}.{function}" for root in ROOTS for function in functions)
 
 
@@ -23,16 +23,14 @@ def short_name(site: Site) -> str:
 
 
 def is_horovod(name: str | None) -> bool:
+    """Return True for the qualified name of Horovod for TensorFlow or Keras, or of anything in it."""
     return name is not None and any(name == root or name.startswith(f"{root}.") for root in ROOTS)
 
 
+@answer_once
 def escapes(site: Site) -> list[str]:
-    """Return the places in the program at which the module Horovod goes where it cannot be followed."""
-    cached = next((mark for mark in site.work.seen if mark[0] == "escapes"), None)
-    if cached is None:
-        cached = ("escapes", *escapes_of(site.work.project, site.work.path))
-        site.work.seen[cached] = None
-    return [str(place) for place in cached[1:]]
+    """Return the locations in the program at which the module Horovod goes where it cannot be followed."""
+    return [*escapes_of(site.work.project, site.work.path)]
 
 
 def keeps_horovod(site: Site) -> bool:
@@ -51,8 +49,8 @@ def kept_files(site: Site) -> list[str]:
 
 def mentions(site: Site, node: ast.AST, *functions: str) -> bool:
     """Return True if an expression calls one of these functions of Horovod."""
-    wanted = names(*functions)
-    return any(isinstance(inner, ast.Call) and site.qualified(inner.func) in wanted for inner in ast.walk(node))
+    qualified = names(*functions)
+    return any(isinstance(inner, ast.Call) and site.qualified(inner.func) in qualified for inner in ast.walk(node))
 
 
 def replace_call(site: Site, text: str) -> bool:

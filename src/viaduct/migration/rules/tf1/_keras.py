@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from viaduct.cards.tensorflow_api import full_name
-from viaduct.migration.names import Function
+from viaduct.migration.lookups import calls_to, plain_name
+from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Site
 
 ROOTS = ("tensorflow.keras.", "keras.")
@@ -30,20 +30,26 @@ def is_keras(name: str | None) -> bool:
     return name is not None and name.startswith(ROOTS)
 
 
-def builds(name: str | None) -> bool:
-    """Return True if a call of this makes a layer, a model or an optimizer."""
+def is_building(name: str | None) -> bool:
+    """Return True for the qualified name of a function or class that makes a layer, a model or an optimizer."""
     return any(name.startswith(root + part) for root in ROOTS for part in BUILDING) if name else False
 
 
 def is_model(site: Site, node: ast.expr) -> bool:
-    """Return True for a Keras model, told by its constructor or by a class of this file that derives from Keras's."""
+    """Return True for an object of a Keras model class, or of a class in this file that derives from one."""
     if site.values.kind(node) == "keras_model":
         return True
-    made = site.values.origin(node)
-    return isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id in model_classes(site)
+    origin = site.values.origin(node)
+    return isinstance(origin, ast.Call) and plain_name(origin.func) in model_classes(site)
+
+
+def is_unknown(site: Site, receiver: ast.expr) -> bool:
+    """Return True for an object of which the file shows neither a kind nor a qualified name."""
+    return site.values.kind(receiver) is None and site.qualified(receiver) is None
 
 
 def model_classes(site: Site) -> set[str]:
+    """Return the classes at module level of this file that derive from a Keras model class."""
     return {
         node.name
         for node in site.source.tree.body
@@ -53,40 +59,28 @@ def model_classes(site: Site) -> set[str]:
 
 def find_runs(site: Site) -> list[ast.Call]:
     """Return the calls of fit, evaluate, predict … on a model, and of get_session, which makes a missing session."""
-    index = site.work.index
-    calls = [call for name in RUNNING for call in index.methods.get(name, [])]
-    found = [call for call in calls if isinstance(call.func, ast.Attribute) and is_model(site, call.func.value)]
-    return found + [call for name in GET_SESSION for call in index.calls.get(name, [])]
+    calls = [call for name in RUNNING for call in site.work.index.methods.get(name, [])]
+    return [*(call for call in calls if is_run(site, call)), *calls_to(site, GET_SESSION)]
+
+
+def is_run(site: Site, call: ast.Call) -> bool:
+    """Return True for `model.fit(…)` and the like on a Keras model."""
+    function = call.func
+    return isinstance(function, ast.Attribute) and function.attr in RUNNING and is_model(site, function.value)
 
 
 def runs_eagerly(site: Site) -> bool:
     """Return True if the file has a call `….compile(…, run_eagerly=True)`."""
     keywords = [keyword for call in site.work.index.methods.get("compile", []) for keyword in call.keywords]
-    return any(keyword.arg == "run_eagerly" and is_true(keyword.value) for keyword in keywords)
-
-
-def is_true(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is True
+    return any(keyword.arg == "run_eagerly" and is_constant(keyword.value, True) for keyword in keywords)
 
 
 def is_standalone(site: Site) -> bool:
     """Return True if the file uses the standalone package `keras`.
 
-    Of a file without any Keras: True if the project uses `keras` and never `tensorflow.keras`.
+    For a file without any Keras: True if the project uses `keras` and never `tensorflow.keras`.
     """
-    here = (*site.work.index.calls, *site.work.index.references)
-    used = here if any(is_keras(name) for name in here) else tuple(site.work.project.mentions)
-    standalone = any(name.startswith("keras.") for name in used)
-    return standalone and (used is here or not any(name.startswith("tensorflow.keras.") for name in used))
-
-
-def walk_executed(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the nodes that run when the statement does: not the bodies of functions and lambdas in it."""
-    pending: list[ast.AST] = [statement]
-    while pending:
-        node = pending.pop()
-        yield node
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            pending += [*node.decorator_list, *node.args.defaults]
-        elif not isinstance(node, Function):
-            pending += ast.iter_child_nodes(node)
+    in_file = (*site.work.index.calls, *site.work.index.references)
+    names = in_file if any(is_keras(name) for name in in_file) else tuple(site.work.project.mentions)
+    has_standalone = any(name.startswith("keras.") for name in names)
+    return has_standalone and (names is in_file or not any(name.startswith("tensorflow.keras.") for name in names))

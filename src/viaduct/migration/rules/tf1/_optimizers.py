@@ -1,4 +1,4 @@
-"""TensorFlow's optimizers, their wrappers for several ranks, and the calls that use one. Not a rule."""
+"""TensorFlow's optimizers, their wrappers for several ranks, and the calls that use one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.cards.tensorflow_api import HOME, OPERATORS, full_name
+from viaduct.migration.lookups import FunctionNode, bindings_of, enclosing_class, plain_name
+from viaduct.migration.names import Bound
 from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import CONSUMERS
 from viaduct.migration.rule import Site
@@ -20,17 +22,20 @@ WRAPPERS = (
     *(full_name("npu_keras_optimizer"), *horovod.names("DistributedOptimizer")),
 )
 LOSS_SCALE = full_name("NPULossScaleOptimizer")
-AVERAGED = ("tensorflow.gradients", f"{OPTIMIZERS}.npu_allreduce", f"{OPTIMIZERS}.allreduce")
+# Calls that show that gradients are averaged without a wrapper: distribute_gradients rewrites tf.gradients.
+AVERAGING = ("tensorflow.gradients", f"{OPTIMIZERS}.npu_allreduce", f"{OPTIMIZERS}.allreduce")
 SYNCHRONOUS = "tensorflow.train.SyncReplicasOptimizer"
+# Kinds (values.py) of optimizers.
 KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")
+# Methods by which an optimizer is used.
 USES = ("minimize", "compute_gradients", "apply_gradients")
 CONSUMING_METHODS = ("create_estimator_spec",)  # of a head
+# Ready-made estimators, whose constructors take an optimizer.
 CANNED = tuple(
     f"tensorflow.estimator.{family}{kind}"
     for family in ("DNN", "Linear", "DNNLinearCombined", "Baseline")
     for kind in ("Classifier", "Regressor", "Estimator")
 )
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_optimizer(site: Site, call: ast.AST) -> bool:
@@ -52,17 +57,16 @@ def holds_optimizer(site: Site, call: ast.Call) -> bool:
 
     Then the inner one is wrapped.
     """
-    given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in ("opt", "optimizer"))]
-    for value in given:
-        bound: list[object] = [value]
-        if isinstance(value, ast.Name):
-            bound += site.work.names.lookup(value.id, site.work.names.scope_of(value)) or []
-        if any(
-            isinstance(binding, ast.Call) and binding is not call and is_made_or_wrapped(site, binding)
-            for binding in bound
-        ):
-            return True
-    return False
+    arguments = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in ("opt", "optimizer"))]
+    values = [value for item in arguments for value in possible_values(site, item)]
+    return any(
+        isinstance(value, ast.Call) and value is not call and is_made_or_wrapped(site, value) for value in values
+    )
+
+
+def possible_values(site: Site, node: ast.expr) -> Bound:
+    """Return an expression and, if it is a name, all that is bound to it."""
+    return [node, *(bindings_of(site, node) if isinstance(node, ast.Name) else [])]
 
 
 def is_made_or_wrapped(site: Site, call: ast.Call) -> bool:
@@ -74,12 +78,8 @@ def is_summed(site: Site, call: ast.AST) -> bool:
     """Return True for a compute_gradients whose pairs go straight through hccl_ops.allreduce, see distribute_sum."""
     loop = site.source.parents.get(call)
     around = site.source.parents.get(loop) if isinstance(loop, ast.comprehension) else None
-    calls = (
-        [node for node in ast.walk(around.elt) if isinstance(node, ast.Call)]
-        if isinstance(around, ast.ListComp)
-        else []
-    )
-    return any(site.qualified(site_call.func) == f"{OPERATORS}.allreduce" for site_call in calls)
+    nodes = ast.walk(around.elt) if isinstance(around, ast.ListComp) else ()
+    return any(isinstance(node, ast.Call) and site.qualified(node.func) == f"{OPERATORS}.allreduce" for node in nodes)
 
 
 def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
@@ -91,19 +91,18 @@ def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
         return True
     if isinstance(node, ast.Call):
         name = site.qualified(node.func) or ""
-        library = name == LOSS_SCALE or name.startswith(("tensorflow.", "keras."))
-        return library or is_made_or_wrapped(site, node) or holds_optimizer(site, node)
+        is_library = name == LOSS_SCALE or name.startswith(("tensorflow.", "keras."))
+        return is_library or is_made_or_wrapped(site, node) or holds_optimizer(site, node)
     if isinstance(node, ast.IfExp):
         return is_known_optimizer(site, node.body, depth) and is_known_optimizer(site, node.orelse, depth)
     if isinstance(node, ast.Name) and depth < 5:
-        bound = site.work.names.lookup(node.id, site.work.names.scope_of(node)) or [None]
         return all(
-            isinstance(binding, ast.expr) and (is_none(binding) or is_known_optimizer(site, binding, depth + 1))
-            for binding in bound
+            isinstance(value, ast.expr) and (is_none(value) or is_known_optimizer(site, value, depth + 1))
+            for value in bindings_of(site, node) or [None]
         )
     if isinstance(node, ast.Attribute) and depth < 5:
-        made = [inner.value for inner in attribute_assignments(site, node) if not is_none(inner.value)]
-        return bool(made) and all(is_known_optimizer(site, item, depth + 1) for item in made)
+        values = [inner.value for inner in attribute_assignments(site, node) if not is_none(inner.value)]
+        return bool(values) and all(is_known_optimizer(site, value, depth + 1) for value in values)
     return False
 
 
@@ -132,25 +131,35 @@ def trains_given_optimizer(site: Site, call: ast.Call) -> bool:
 
 def trains_with(site: Site, call: ast.Call, value: ast.expr) -> bool:
     """Return True if a call gives the value to a function of the project that trains with that parameter."""
-    defined = site.work.project.functions.get(site.qualified(call.func) or "")
-    if defined is None:
-        return False
-    function = defined[1]
-    keyword = next((given.arg for given in call.keywords if given.value is value), None)
-    parameters = [argument.arg for argument in function.args.args]
-    parameter = keyword or (parameters[call.args.index(value)] if value in call.args[: len(parameters)] else None)
-    return parameter is not None and any(applies(node, parameter) for node in ast.walk(function))
+    called = called_with(site, call, value)
+    return called is not None and any(applies(node, called[1]) for node in ast.walk(called[0]))
+
+
+def called_with(site: Site, call: ast.Call, value: ast.expr) -> tuple[FunctionNode, str] | None:
+    """Return the project's function that a call runs, and the parameter that becomes the value; None if unknown."""
+    definition = site.work.project.functions.get(site.qualified(call.func) or "")
+    if definition is None:
+        return None
+    parameters = [argument.arg for argument in definition[1].args.args]
+    arguments = [*zip(parameters, call.args, strict=False), *((item.arg, item.value) for item in call.keywords)]
+    name = next((name for name, argument in arguments if argument is value), None)
+    return (definition[1], name) if name else None
 
 
 def applies(node: ast.AST, name: str) -> bool:
     """Return True for `name.minimize(…)`, compute_gradients or apply_gradients."""
-    used = node.func if isinstance(node, ast.Call) else None
-    return (
-        isinstance(used, ast.Attribute)
-        and used.attr in USES
-        and isinstance(used.value, ast.Name)
-        and used.value.id == name
-    )
+    method = node.func if isinstance(node, ast.Call) else None
+    return isinstance(method, ast.Attribute) and method.attr in USES and plain_name(method.value) == name
+
+
+def unwrap(site: Site, optimizer: ast.expr) -> None:
+    """Replace a call that wraps an optimizer by the optimizer; remove `opt = wrap(opt)` as a whole."""
+    statement = site.source.statement(site.node)
+    is_plain = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
+    if is_plain and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
+        site.edit.remove_statement(statement)
+    else:
+        site.edit.node(site.node, site.text(optimizer))
 
 
 def loads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
@@ -162,8 +171,8 @@ def loads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
             if names.lookup(target.id, names.scope_of(node)) is bound:
                 yield node
     elif isinstance(target, ast.Attribute):
-        owner = next((parent for parent in site.source.ancestors(target) if isinstance(parent, ast.ClassDef)), None)
-        for found in site.source.attributes.get(target.attr, ()):
-            read = isinstance(found.ctx, ast.Load) and owner is not None and site.source.is_within(found, [owner])
-            if read and ast.unparse(found) == ast.unparse(target):
-                yield found
+        owner = enclosing_class(site, target)
+        for read in site.source.attributes.get(target.attr, ()):
+            is_inside = owner is not None and site.source.is_within(read, [owner])
+            if is_inside and isinstance(read.ctx, ast.Load) and ast.unparse(read) == ast.unparse(target):
+                yield read

@@ -1,7 +1,7 @@
 """Rank and number of ranks in a migrated script. Not a rule: sharding, Horovod and hooks share it.
 
-hccl answers only once communication has been started. Code that runs before that, and scripts migrated without
-`--distributed`, read the environment, with the values of a single process as defaults.
+hccl, the NPU's library of collectives, answers only once communication has been started. Code that runs before that,
+and scripts migrated without `--distributed`, read the environment, with the values of a single process as defaults.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import RANKS, full_name
 from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Site
+from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _config_proto as proto
-from viaduct.migration.rules.tf1 import _entry
 
+# What a script asks for -> hccl's function; in HELPERS the vendor's helper in npu_init with the same result.
 HCCL = {
     "size": "get_rank_size",
     "rank": "get_rank_id",
@@ -27,6 +28,7 @@ HELPERS = {
     "local_size": "get_npu_local_rank_size",
     "local_rank": "get_npu_local_rank_id",
 }
+# The environment variable that holds it, and the value of a single process.
 VARIABLES = {"size": ("RANK_SIZE", "1"), "rank": ("RANK_ID", "0"), "local_rank": ("DEVICE_ID", "0")}
 RANK_CALLS = {
     *(f"{RANKS}.{name}" for name in HCCL.values()),
@@ -34,32 +36,36 @@ RANK_CALLS = {
 }
 
 
-def expression(site: Site, node: ast.AST, what: str) -> str | None:
-    """Return `get_rank_id()` or `int(os.getenv("RANK_ID", "0"))`.
+def render_rank(site: Site, node: ast.AST, quantity: str) -> str | None:
+    """Return `get_rank_id()` or `int(os.getenv("RANK_ID", "0"))` for "rank", and the like for a key of HCCL.
 
     None for local_size where hccl cannot be asked: no environment variable holds it.
     """
-    if asks_hccl(site, node):
-        return f"{function(site, what)}()"
-    return from_environment(site, what) if what in VARIABLES else None
+    if can_ask_hccl(site, node):
+        return f"{function_name(site, quantity)}()"
+    return render_environment(site, quantity) if quantity in VARIABLES else None
 
 
-def function(site: Site, what: str) -> str:
+def function_name(site: Site, quantity: str) -> str:
     """Return the local name of hccl's function, or of the vendor's helper with `--style wrapper`."""
-    return site.need(HELPERS[what] if site.options.style == "wrapper" else HCCL[what])
+    return site.need(HELPERS[quantity] if site.options.style == "wrapper" else HCCL[quantity])
 
 
-def asks_hccl(site: Site, node: ast.AST) -> bool:
+def can_ask_hccl(site: Site, node: ast.AST) -> bool:
+    """Return True if hccl answers where this node runs, and the options do not ask for the environment instead."""
     return site.options.distributed and site.options.rank == NPU.backend and not runs_early(site, node)
 
 
-def from_environment(site: Site, what: str) -> str:
-    variable, default = VARIABLES[what]
+def render_environment(site: Site, quantity: str) -> str:
+    variable, default = VARIABLES[quantity]
     return f'int({proto.module_name(site, "os")}.getenv("{variable}", "{default}"))'
 
 
 def runs_early(site: Site, node: ast.AST) -> bool:
-    """Return True if a node runs before main, or the main guard, can have started communication."""
+    """Return True if a node runs at module level, before communication can have been started.
+
+    It is started by the main function, under the main guard, or by the script that imports this file.
+    """
     scope = site.work.names.scope_of(node)
     while isinstance(scope.node, ast.ClassDef | Comprehension) and scope.outer is not None:
         scope = scope.outer
@@ -69,7 +75,7 @@ def runs_early(site: Site, node: ast.AST) -> bool:
         return True
     guard = _entry.main_guard(site)
     if guard is None and site.work.project.importers.get(site.work.path):
-        return True  # a module that the started script imports
+        return True  # the started script imports this module
     return guard is not None and guard not in site.source.ancestors(node)
 
 

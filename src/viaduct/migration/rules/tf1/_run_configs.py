@@ -1,10 +1,12 @@
-"""Uses of a RunConfig: by ready-made estimators alone, or elsewhere too. Not a rule."""
+"""Uses of a RunConfig: whether only ready-made estimators get it, or the vendor's converter. Not a rule."""
 
 from __future__ import annotations
 
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
+from viaduct.migration.lookups import assigned_name, bindings_of, receiving_call
+from viaduct.migration.predicates import find_argument
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1._optimizers import loads
 
@@ -19,66 +21,54 @@ CANNED = {
 INIT = full_name("npu_run_config_init")
 
 
-def for_canned(site: Site, made: ast.expr) -> bool:
+def is_for_canned(site: Site, config: ast.expr) -> bool:
     """Return True if a RunConfig goes to ready-made estimators and nowhere else."""
-    parent = site.source.parents[made]
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        uses = list(loads(site, parent.targets[0]))
-        return bool(uses) and all(given_to_canned(site, use) for use in uses)
-    return given_to_canned(site, made)
+    uses = uses_of(site, config)
+    return bool(uses) and all(is_passed_to_canned(site, use) for use in uses)
 
 
-def is_converted(site: Site, made: ast.expr) -> bool:
+def is_converted(site: Site, config: ast.expr) -> bool:
     """Return True for a RunConfig that the vendor's converter has dealt with: all its uses go to npu_run_config_init.
 
-    That returns a RunConfig again, which NPUEstimator refuses: a result that goes there does not count.
+    That returns a RunConfig again, which NPUEstimator refuses: a use whose result goes there does not count.
     """
-    uses = uses_of(site, made)
-    return bool(uses) and all(given_to_init(site, use) for use in uses)
+    uses = uses_of(site, config)
+    return bool(uses) and all(is_passed_to_init(site, use) for use in uses)
 
 
-def uses_of(site: Site, made: ast.expr) -> list[ast.expr]:
-    parent = site.source.parents[made]
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        return list(loads(site, parent.targets[0]))
-    return [made]
+def uses_of(site: Site, config: ast.expr) -> list[ast.expr]:
+    """Return the reads of the variable that a config is assigned to; the config itself if there is no variable."""
+    variable = assigned_name(site, config)
+    return [config] if variable is None else list(loads(site, variable))
 
 
-def given_to_init(site: Site, value: ast.expr) -> bool:
-    parent = site.source.parents[value]
-    call = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
-    if not isinstance(call, ast.Call) or value is call.func or site.qualified(call.func) != INIT:
+def is_passed_to_init(site: Site, value: ast.expr) -> bool:
+    """Return True if a value goes to npu_run_config_init, and the result to no NPUEstimator."""
+    call = receiving_call(site, value)
+    if call is None or site.qualified(call.func) != INIT:
         return False
-    return not any(is_given_to_npu_estimator(site, use) for use in uses_of(site, call))
-
-
-def is_given_to_npu_estimator(site: Site, value: ast.expr) -> bool:
-    parent = site.source.parents[value]
-    call = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
-    return isinstance(call, ast.Call) and (site.qualified(call.func) or "").endswith(".NPUEstimator")
+    receivers = [receiving_call(site, use) for use in uses_of(site, call)]
+    return not any(
+        (site.qualified(receiver.func) or "").endswith(".NPUEstimator") for receiver in receivers if receiver
+    )
 
 
 def comes_from_init(site: Site, config: ast.expr | None) -> bool:
     """Return True for a config from npu_run_config_init, also if its variable is assigned something else as well."""
     if config is None:
         return False
-    made: list[object] = [site.values.origin(config)]
-    if isinstance(config, ast.Name):
-        made += site.work.names.lookup(config.id, site.work.names.scope_of(config)) or []
-    return any(isinstance(node, ast.Call) and site.qualified(node.func) == INIT for node in made)
+    bindings = bindings_of(site, config) if isinstance(config, ast.Name) else []
+    values = [site.values.origin(config), *bindings]
+    return any(isinstance(value, ast.Call) and site.qualified(value.func) == INIT for value in values)
 
 
-def given_to_canned(site: Site, value: ast.expr) -> bool:
+def is_passed_to_canned(site: Site, value: ast.expr) -> bool:
     """Return True if a value is the config of a ready-made estimator, directly or through npu_run_config_init."""
-    parent = site.source.parents[value]
-    keyword = parent if isinstance(parent, ast.keyword) else None
-    call = site.source.parents[parent] if keyword is not None else parent
-    if not isinstance(call, ast.Call) or value is call.func:
+    call = receiving_call(site, value)
+    if call is None:
         return False
     name = site.qualified(call.func) or ""
     if name == INIT:
-        return given_to_canned(site, call)
+        return is_passed_to_canned(site, call)
     position = CANNED.get(name.removeprefix("tensorflow.estimator."))
-    if position is None:
-        return False
-    return keyword.arg == "config" if keyword is not None else call.args.index(value) == position
+    return position is not None and value is find_argument(call, "config", position)

@@ -1,16 +1,21 @@
-"""Config of a TensorFlow 1 session: find it, and fill it for the NPU. Not a rule: the session rules share it."""
+"""Config of a TensorFlow 1 session: whether it is ready for the NPU, and the edits that make it so.
+
+Not a rule: the session rules share it.
+"""
 
 from __future__ import annotations
 
 import ast
+from functools import partial
 
+from viaduct.migration.lookups import argument_values, keyword_value, mark_once
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
 
 def report_host_session(site: Site) -> None:
-    """Report a session that was told to use no GPU, and so stays off the accelerator."""
+    """Report a session whose config allows it no GPU, so that it stays off the accelerator."""
     site.manual(
         "device_count allows this session no GPU, so it is left on the host; if it should run on the accelerator, "
         "remove device_count and add NpuOptimizer to its config",
@@ -18,57 +23,53 @@ def report_host_session(site: Site) -> None:
     )
 
 
-def without_device(site: Site, value: ast.expr) -> bool:
+def allows_no_gpu(site: Site, value: ast.expr) -> bool:
     """Return True for a config with device_count {"GPU": 0}, in its constructor or set later."""
     config = proto.find_variable(site, value)
     if config is not None and sets_no_gpu(site, config, value):
         return True
-    made = config.values if config is not None else [value]
-    return bool(made) and all(proto.is_config_proto(site, node) and no_gpu(node) for node in made)
+    values = config.values if config is not None else [value]
+    return bool(values) and all(proto.is_config_proto(site, node) and is_made_without_gpu(node) for node in values)
 
 
 def sets_no_gpu(site: Site, config: proto.ConfigVariable, value: ast.expr) -> bool:
     """Return True if the file has `config.device_count["GPU"] = 0` for this config."""
-    nodes = site.source.of_kind(ast.Assign) if "device_count" in site.source.text else []
-    for node in nodes:
-        target = node.targets[0] if isinstance(node, ast.Assign) and is_number(node.value, 0) else None
-        if isinstance(target, ast.Subscript) and is_literal_in(target.slice, "GPU"):
-            same = proto.field_path(site, target.value) == (*config.parts, "device_count")
-            if same and proto.same_variable(site, config, node, value):
+    for node in site.source.of_kind(ast.Assign) if "device_count" in site.source.text else []:
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript) and is_literal_in(target.slice, "GPU") and is_literal_in(node.value, 0):
+            is_field = proto.field_path(site, target.value) == (*config.parts, "device_count")
+            if is_field and proto.is_same_variable(site, config, node, value):
                 return True
     return False
 
 
-def is_number(value: ast.expr, number: int) -> bool:
-    return isinstance(value, ast.Constant) and value.value == number
-
-
-def no_gpu(call: ast.expr) -> bool:
-    keywords = call.keywords if isinstance(call, ast.Call) else []
-    counts = [keyword.value for keyword in keywords if keyword.arg == "device_count"]
-    return any(
-        is_literal_in(key, "GPU") and is_number(value, 0)
-        for count in counts
-        if isinstance(count, ast.Dict)
-        for key, value in zip(count.keys, count.values, strict=True)
-    )
+def is_made_without_gpu(config: ast.expr) -> bool:
+    """Return True for `tf.ConfigProto(device_count={"GPU": 0})`."""
+    counts = keyword_value(config, "device_count") if isinstance(config, ast.Call) else None
+    pairs = zip(counts.keys, counts.values, strict=True) if isinstance(counts, ast.Dict) else ()
+    return any(is_literal_in(key, "GPU") and is_literal_in(value, 0) for key, value in pairs)
 
 
 def is_ready(site: Site, value: ast.expr) -> bool:
     """Return True for a config that has a custom optimizer already, or gets it in the function that returns it."""
-    if site.values.kind(value) == "npu_config_proto" or from_helper(site, value) or from_npu_helper(site, value):
+    if site.values.kind(value) == "npu_config_proto" or is_from_helper(site, value):
         return True
     config = proto.find_variable(site, value)
     if config is None:
         return False
-    if config.values and all(from_helper(site, item) or from_npu_helper(site, item) for item in config.values):
+    if config.values and all(is_from_helper(site, assigned) for assigned in config.values):
         return True
-    return proto.carries_npu_optimizer(site, config, value) or is_given_to_helper(site, config, value)
+    return proto.carries_npu_optimizer(site, config, value) or is_passed_to_npu_helper(site, config, value)
 
 
-def from_npu_helper(site: Site, value: ast.AST) -> bool:
-    """Return True for a call of a project's function that adds NpuOptimizer itself, as migrated code has it."""
-    helpers = site.work.project.npu_helpers
+def is_from_helper(site: Site, value: ast.expr) -> bool:
+    """Return True for a call of a project's function that returns a config which is, or will be, ready."""
+    return is_from_config_helper(site, value) or is_npu_helper_call(site, value)
+
+
+def is_npu_helper_call(site: Site, value: ast.AST) -> bool:
+    """Return True for a call of a project's function that adds NpuOptimizer itself, as migrated code does."""
+    helpers = site.work.project.npu_helpers  # qualified names, and ".name" for methods
     if not helpers or not isinstance(value, ast.Call):
         return False
     name = site.qualified(value.func)
@@ -76,72 +77,61 @@ def from_npu_helper(site: Site, value: ast.AST) -> bool:
     return name in helpers or method in helpers
 
 
-def is_given_to_helper(site: Site, config: proto.ConfigVariable, value: ast.expr) -> bool:
+def is_passed_to_npu_helper(site: Site, config: proto.ConfigVariable, value: ast.expr) -> bool:
     """Return True if the config is an argument of a project's function that adds NpuOptimizer: `add_npu(config)`."""
     if not site.work.project.npu_helpers:
         return False
-    for call in site.source.of_kind(ast.Call):
-        if isinstance(call, ast.Call) and from_npu_helper(site, call):
-            given = [*call.args, *(keyword.value for keyword in call.keywords)]
-            same = [node for node in given if ast.unparse(node) == config.text]
-            if any(proto.same_variable(site, config, item, value) for item in same):
-                return True
-    return False
+    calls = [call for call in site.source.of_kind(ast.Call) if is_npu_helper_call(site, call)]
+    arguments = [argument for call in calls for argument in argument_values(call)]
+    same_text = [argument for argument in arguments if ast.unparse(argument) == config.text]
+    return any(proto.is_same_variable(site, config, argument, value) for argument in same_text)
 
 
-def from_helper(site: Site, value: ast.expr) -> bool:
-    """Return True for a call of a project's function that returns a ConfigProto: session_config_helper edits it."""
+def is_from_config_helper(site: Site, value: ast.expr) -> bool:
+    """Return True for a call of a project's function that returns a ConfigProto, which session_config_helper edits."""
     name = site.qualified(value.func) if isinstance(value, ast.Call) else None
     project = site.work.project
     return bool(name) and name in project.config_helpers and project.returns.get(name or "") == "config_proto"
 
 
 def fill_value(site: Site, value: ast.expr) -> None:
-    """Fill a given config where it is assigned, else in front of its statement, else by the vendor's helper."""
-    explicit = site.options.style == "explicit"
-    config = proto.find_variable(site, value) if explicit else None
-    if (
-        config
-        and config.values
-        and all(can_fill(site, *pair) for pair in zip(config.assigned, config.values, strict=True))
-    ):
-        for assigned in config.assigned:
-            fill_behind(site, config, assigned)
-        report_configured(site)
-    elif explicit and proto.is_config_proto(site, value) and can_hoist(site, value):
+    """Add NpuOptimizer to a config where it is assigned, else before its use, else by the vendor's npu_config_proto."""
+    is_explicit = site.options.style == "explicit"
+    config = proto.find_variable(site, value) if is_explicit else None
+    if config and config.values and all(map(partial(can_fill, site), config.assignments, config.values)):
+        for assignment in config.assignments:
+            fill_behind(site, config, assignment)
+    elif is_explicit and proto.is_config_proto(site, value) and can_hoist(site, value):
         location = site.source.statement(value)
         name = proto.local_name(site, location, "config")
-        site.edit.insert_before(
-            location, [f"{name} = {site.text(value)}", *proto.fill_statements(site, name, location)]
-        )
-        site.edit.replace(*site.source.span(value), name)  # its comments went along
-        report_configured(site)
+        lines = [f"{name} = {site.text(value)}", *proto.fill_statements(site, name, location)]
+        site.edit.insert_before(location, lines)
+        site.edit.replace(*site.source.span(value), name)  # the comments in the value have moved with it
     else:
         site.edit.node(value, wrap_config(site, site.text(value)))
-        report_configured(site)
+    report_configured(site)
 
 
-def can_fill(site: Site, assigned: ast.stmt, value: ast.expr) -> bool:
+def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
     """Return True for a plain `config = tf.ConfigProto(…)` on lines of its own, outside a class body."""
-    plain = isinstance(assigned, ast.Assign | ast.AnnAssign) and assigned.value is value
-    lines = proto.starts_line(site, assigned) and proto.ends_line(site, assigned)
-    in_class_body = isinstance(site.source.parents[assigned], ast.ClassDef)
-    return plain and lines and not in_class_body and proto.is_config_proto(site, value)
+    is_plain = isinstance(assignment, ast.Assign | ast.AnnAssign) and assignment.value is value
+    has_own_lines = proto.starts_line(site, assignment) and proto.ends_line(site, assignment)
+    in_class_body = isinstance(site.source.parents[assignment], ast.ClassDef)
+    return is_plain and has_own_lines and not in_class_body and proto.is_config_proto(site, value)
 
 
 def can_hoist(site: Site, value: ast.expr) -> bool:
+    """Return True if the value may be computed in front of the statement that holds it."""
     location = proto.hoisting_place(site, value)
     return location is not None and not proto.binds_what_it_uses(location, value)
 
 
-def fill_behind(site: Site, config: proto.ConfigVariable, assigned: ast.stmt) -> None:
-    if ("filled", assigned) in site.work.seen:
-        return
-    site.work.seen[("filled", assigned)] = None
-    last = proto.last_setting(site, config, assigned)
-    if not proto.ends_line(site, last):
-        last = assigned
-    site.edit.insert_after(last, proto.fill_statements(site, config.text, assigned))
+def fill_behind(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -> None:
+    """Fill the config, once for all its sessions, behind the statements that follow the assignment and set fields."""
+    if mark_once(site, "filled", assignment):
+        last = proto.last_setting(site, config, assignment)
+        last = last if proto.ends_line(site, last) else assignment
+        site.edit.insert_after(last, proto.fill_statements(site, config.text, assignment))
 
 
 def new_config(site: Site) -> str:
@@ -149,28 +139,28 @@ def new_config(site: Site) -> str:
     location = proto.hoisting_place(site, site.node) if site.options.style == "explicit" else None
     if location is None:
         return wrap_config(site, "")
-    name = made_before(site, location)
+    name = inserted_config(site, location)
     if name is None:
         name = proto.local_name(site, location, "config")
-        made = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
-        site.edit.insert_before(location, [made, *proto.fill_statements(site, name, location)])
+        assignment = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
+        site.edit.insert_before(location, [assignment, *proto.fill_statements(site, name, location)])
         site.work.answers.setdefault(("configs", site.source.function(location)), []).append((location, name))
     return name
 
 
-def made_before(site: Site, statement: ast.stmt) -> str | None:
-    """Return the variable of a config that was written earlier in the function and is certain to be assigned here."""
-    above = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
-    for made, name in site.work.answers.get(("configs", site.source.function(statement)), ()):
-        block = site.source.block(made)
-        if any(parent in block and block.index(parent) >= block.index(made) for parent in above):
+def inserted_config(site: Site, statement: ast.stmt) -> str | None:
+    """Return the variable of a config that was inserted in this function and is certain to be assigned here."""
+    around = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
+    for location, name in site.work.answers.get(("configs", site.source.function(statement)), ()):
+        block = site.source.block(location)
+        if any(parent in block and block.index(parent) >= block.index(location) for parent in around):
             return str(name)
     return None
 
 
 def wrap_config(site: Site, text: str) -> str:
-    if ("wrapper",) not in site.work.seen:
-        site.work.seen[("wrapper",)] = None
+    """Return the call of the vendor's helper that fills a config, or makes one; mention once what else it does."""
+    if mark_once(site, "wrapper"):
         site.advice(
             "npu_config_proto also switches Grappler's memory_optimization off; statements that set the config "
             "explicitly leave it on",

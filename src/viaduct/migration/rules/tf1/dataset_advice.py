@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="D7 D8 D9 D10 D11", kind="advice", last=True)
 
-READERS = ("WholeFileReader", "LMDBReader", "IdentityReader")
+READERS = tuple(f"tensorflow.{name}" for name in ("WholeFileReader", "LMDBReader", "IdentityReader"))
 
 
 @rule.call("tensorflow.estimator.inputs.numpy_input_fn", "tensorflow.estimator.inputs.pandas_input_fn")
@@ -33,6 +34,7 @@ def advise_epochs(site: Site) -> None:
 
 @rule.method("repeat")
 def advise_repeat(site: Site) -> None:
+    """Advise on `dataset.repeat(count)`."""
     count = site.argument("count", 0)
     endless = count is None or (isinstance(count, ast.Constant) and count.value in (None, -1))
     if not endless and site.values.kind(site.node.func.value) == "dataset":
@@ -44,6 +46,7 @@ def advise_repeat(site: Site) -> None:
 
 @rule.node(ast.BinOp, words=("num_gpus", "gpu_num", "n_gpus", "NUM_GPUS"))
 def advise_batch_size(site: Site) -> None:
+    """Advise on `batch_size // num_gpus`, told by the words in it."""
     if isinstance(site.node.op, ast.Div | ast.FloorDiv):
         left, right = ast.unparse(site.node.left).lower(), ast.unparse(site.node.right).lower()
         if "batch" in left and "gpu" in right:
@@ -69,10 +72,12 @@ def advise_placeholder(site: Site) -> None:
         )
 
 
-@rule.call(*(f"tensorflow.{name}" for name in READERS))
-def report_reader(site: Site) -> None:
-    site.manual(
-        f"{site.name.rpartition('.')[2]} is not supported on the device: read with tf.data",
-        zh=f"设备不支持 {site.name.rpartition('.')[2]}:请使用 tf.data",
+add_notices(
+    rule,
+    Notice(
+        READERS,
+        "{last} is not supported on the device: read with tf.data",
+        "设备不支持 {last}:请使用 tf.data",
         risk="high",
-    )
+    ),
+)

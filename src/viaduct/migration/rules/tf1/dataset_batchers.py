@@ -13,6 +13,7 @@ shape of its own) and sparse batches (which have no fixed shape) need manual rev
 
 from __future__ import annotations
 
+from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._batchers import BUCKETS, CSV, FEATURES, QUEUES, SPARSE, is_whole
 
@@ -21,15 +22,16 @@ rule = Rule(__name__, spec="D1", kind="mandatory")
 
 @rule.call(*QUEUES)
 def refuse_smaller_batch(site: Site) -> None:
-    given = site.keyword("allow_smaller_final_batch")
-    if given is None or is_whole(site, site.name):
-        return
-    site.edit.node(given.value, "False")
-    report_changed(site)
+    """Switch allow_smaller_final_batch off."""
+    keyword = site.keyword("allow_smaller_final_batch")
+    if keyword is not None and not is_whole(site, site.name):
+        site.edit.node(keyword.value, "False")
+        report_changed(site)
 
 
 @rule.call(*FEATURES)
 def drop_final_batch(site: Site) -> None:
+    """Add drop_final_batch=True; report unpacked arguments, among which it may be."""
     if is_whole(site, site.name):
         return
     if site.has_unpacked:
@@ -44,6 +46,7 @@ def drop_final_batch(site: Site) -> None:
 
 @rule.call(*CSV)
 def report_csv_reader(site: Site) -> None:
+    """Report a CSV reader with num_epochs."""
     if not is_whole(site, site.name):
         site.manual(
             "with num_epochs the last batch may be shorter, and this reader cannot drop it: leave num_epochs out and "
@@ -52,24 +55,24 @@ def report_csv_reader(site: Site) -> None:
         )
 
 
-@rule.call(*BUCKETS)
-def report_buckets(site: Site) -> None:
-    site.manual(
+add_notices(
+    rule,
+    Notice(
+        BUCKETS,
         "each bucket has a shape of its own, and the graph is compiled for fixed ones: pad all to one length and give "
         "drop_remainder=True, or use dynamic shapes",
-        zh="各桶的 shape 不同,而图按固定 shape 编译:请统一补齐到同一长度并设置 drop_remainder=True,或使用动态 shape",
-    )
-
-
-@rule.call(*SPARSE)
-def report_sparse_batches(site: Site) -> None:
-    site.manual(
+        "各桶的 shape 不同,而图按固定 shape 编译:请统一补齐到同一长度并设置 drop_remainder=True,或使用动态 shape",
+    ),
+    Notice(
+        SPARSE,
         "sparse batches have no fixed shape: make dense ones (padded_batch with drop_remainder=True)",
-        zh="稀疏批没有固定 shape:请改为稠密批(padded_batch,drop_remainder=True)",
-    )
+        "稀疏批没有固定 shape:请改为稠密批(padded_batch,drop_remainder=True)",
+    ),
+)
 
 
 def report_changed(site: Site) -> None:
+    """Report that the last batch is dropped now."""
     site.changed(
         "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
         zh="丢弃最后不足一批的数据:图按固定 shape 编译",

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import FunctionNode, plain_name
 from viaduct.migration.names import all_arguments
+from viaduct.migration.predicates import find_argument, is_constant, is_literal
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, Site
 
@@ -28,7 +30,6 @@ rule = Rule(__name__, spec="D1 D2 D3", kind="mandatory")
 POSITIONS = {"batch": 1, "padded_batch": 3}
 DATASET_METHODS = {"shuffle", "repeat", "prefetch", "flat_map"}  # other libraries' datasets have them as well
 RUNS = ("train", "evaluate", "predict")
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 NOT_TRAINING = ("eval", "predict", "test", "infer", "valid", "serving")
 
 
@@ -53,8 +54,9 @@ def drop_remainder_of_map(site: Site) -> None:
 
 
 def set_drop_remainder(site: Site, position: int) -> None:
+    """Set drop_remainder, and pad or report what a prediction or an evaluation loses by it."""
     present = site.argument("drop_remainder", position)
-    if isinstance(present, ast.Constant) and present.value is True:
+    if is_constant(present, True):
         return
     if not site.editable or (site.has_unpacked and present is None):
         site.manual(
@@ -70,7 +72,7 @@ def set_drop_remainder(site: Site, position: int) -> None:
     advise_parameter(site, present)
     if not (site.options.pad_predict and is_for_prediction(site)):
         report_lost_examples(site)
-    elif is_shared(site):
+    elif {"predict"} < runs_fed(site):
         site.manual(
             "this pipeline feeds training or evaluation as well as prediction, so it is not padded here: fill the "
             "input of predict() up to a multiple of the batch, or the examples of its last batch are lost",
@@ -89,20 +91,25 @@ def is_for_prediction(site: Site) -> bool:
 
     Evaluation is not meant: examples that count twice would change its result.
     """
+    name = function_name(site)
+    return any(part in name for part in ("predict", "infer", "serving")) or "predict" in runs_fed(site)
+
+
+def function_name(site: Site) -> str:
+    """Return the name of the function around the site, in lower case; "" at module level."""
     function = site.source.function(site.node)
-    named = function is not None and any(text in function.name.lower() for text in ("predict", "infer", "serving"))
-    return named or "predict" in runs_fed(site)
+    return function.name.lower() if function else ""
 
 
 def runs_fed(site: Site) -> set[str]:
     """Return which of train, evaluate and predict get the data of the functions around the site, as calls show it."""
-    found: set[str] = set()
+    runs: set[str] = set()
     for parent in site.source.ancestors(site.node):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            found |= runs_fed_by_function(site.work.project, site.work.names.own, parent, set())
+        if isinstance(parent, FunctionNode):
+            runs |= runs_fed_by_function(site.work.project, site.work.names.own, parent, set())
         elif (run := estimator_run(site, parent)) is not None:
-            found.add(run)  # a lambda that makes its data on the spot
-    return found
+            runs.add(run)  # of a lambda among its arguments that makes the dataset
+    return runs
 
 
 def estimator_run(site: Site, node: ast.AST) -> str | None:
@@ -112,33 +119,29 @@ def estimator_run(site: Site, node: ast.AST) -> str | None:
     return node.func.attr if site.values.kind(node.func.value) in ("estimator", "npu_estimator") else None
 
 
-def runs_fed_by_function(project: Project, module: str, function: Function, seen: set[str]) -> set[str]:
+def runs_fed_by_function(project: Project, module: str, function: FunctionNode, seen: set[str]) -> set[str]:
     """Return which of train, evaluate and predict get the data of a function, directly or through its callers."""
     name = f"{module}.{function.name}"
     if name in seen:
         return set()
     seen.add(name)
-    found = project.fed.get(name, set()) | project.fed.get(f"*.{function.name}", set())
+    runs = project.fed.get(name, set()) | project.fed.get(f"*.{function.name}", set())
     for path, call in project.calls.get(name, ()):
         if (caller := project.parsed.get(path)) is not None:
-            around = (parent for parent in caller.source.ancestors(call) if isinstance(parent, Function))
-            found = found.union(*(runs_fed_by_function(project, caller.own, ancestor, seen) for ancestor in around))
-    return found
-
-
-def is_shared(site: Site) -> bool:
-    """Return True if predict() gets the data and another run does as well."""
-    return bool(runs_fed(site) - {"predict"}) and "predict" in runs_fed(site)
+            around = (parent for parent in caller.source.ancestors(call) if isinstance(parent, FunctionNode))
+            runs = runs.union(*(runs_fed_by_function(project, caller.own, ancestor, seen) for ancestor in around))
+    return runs
 
 
 def pad_last_batch(site: Site) -> bool:
     """Fill up the last batch; return False where the batch size is no simple expression that may be written twice."""
-    size = site.argument("batch_size", 1 if "map_and_batch" in site.name else 0)
-    call: ast.AST = site.source.parents[site.node] if "map_and_batch" in site.name else site.node
-    called = call.func if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
-    if called is None or size is None or not is_simple(size) or (call is not site.node and called.attr != "apply"):
+    is_map = "map_and_batch" in site.name  # applied to the dataset: `ds.apply(map_and_batch(…))`
+    size = site.argument("batch_size", 1 if is_map else 0)
+    call: ast.AST = site.source.parents[site.node] if is_map else site.node
+    method = call.func if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    if method is None or size is None or not is_simple(size) or (is_map and method.attr != "apply"):
         return False
-    receiver = called.value
+    receiver = method.value
     text, count = site.text(receiver), site.text(size)
     if isinstance(receiver, ast.Name):
         padding = f".concatenate({text}.repeat().take({count} - 1))"
@@ -166,14 +169,13 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
     function = site.source.function(site.node)
     if not isinstance(present, ast.Name) or function is None:
         return
-    parameters = [argument.arg for argument in function.args.args]
+    parameters = [parameter.arg for parameter in function.args.args]
     if present.id not in parameters:
         return
     position, name = parameters.index(present.id), f"{site.work.names.own}.{function.name}"
     calls = site.work.project.calls.get(name, [])
-    literal = calls and all(isinstance(find_argument(call, present.id, position), ast.Constant) for _, call in calls)
     where = ", ".join(f"{path}:{call.lineno}" for path, call in calls[:5])
-    if literal:
+    if calls and all(is_literal(find_argument(call, present.id, position)) for _, call in calls):
         site.advice(
             f"{present.id} is a literal at every call ({where}): passing True there and keeping the parameter would do "
             "as well",
@@ -183,15 +185,9 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
         site.advice(f"the parameter {present.id} has no effect here any more", zh=f"参数 {present.id} 在此处不再起作用")
 
 
-def find_argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
-    keyword = next((given.value for given in call.keywords if given.arg == name), None)
-    return keyword or (call.args[position] if len(call.args) > position else None)
-
-
 def report_lost_examples(site: Site) -> None:
     """Report that evaluation or prediction loses the examples of the last batch (D3)."""
-    function = site.source.function(site.node)
-    name = function.name.lower() if function else ""
+    name = function_name(site)
     if "predict" in runs_fed(site):
         site.manual(
             "predict() gets this data: the examples of the last incomplete batch are lost; fill the input up to a "
@@ -209,9 +205,9 @@ def report_lost_examples(site: Site) -> None:
 
 
 def looks_like_dataset(site: Site) -> bool:
-    """Return True for a receiver with a dataset's name, or a parameter on which other dataset methods are called.
+    """Return True for a receiver named like a dataset, or a parameter on which other dataset methods are called.
 
-    A dataset that is known to be another library's does not count.
+    A dataset of another library does not count where it is known to be one.
     """
     receiver, methods = site.node.func.value, set()
     if site.values.is_other(receiver) or not (site.node.args or site.node.keywords):
@@ -222,8 +218,10 @@ def looks_like_dataset(site: Site) -> bool:
         receiver = receiver.func if isinstance(receiver, ast.Call) else receiver.value
     if not isinstance(receiver, ast.Name):
         return False
-    named = "dataset" in receiver.id.lower() or receiver.id.lower() == "ds"
-    return named or (is_parameter(site, receiver) and bool((methods | used_with(site, receiver)) & DATASET_METHODS))
+    has_name = "dataset" in receiver.id.lower() or receiver.id.lower() == "ds"
+    return has_name or (
+        is_parameter(site, receiver) and bool((methods | attributes_used(site, receiver)) & DATASET_METHODS)
+    )
 
 
 def is_parameter(site: Site, name: ast.Name) -> bool:
@@ -231,11 +229,7 @@ def is_parameter(site: Site, name: ast.Name) -> bool:
     return function is not None and name.id in {argument.arg for argument in all_arguments(function.args)}
 
 
-def used_with(site: Site, name: ast.Name) -> set[str]:
+def attributes_used(site: Site, name: ast.Name) -> set[str]:
     """Return the attributes of a variable that its function uses."""
-    found = ast.walk(site.source.function(name) or name)
-    return {
-        node.attr
-        for node in found
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name.id
-    }
+    nodes = ast.walk(site.source.function(name) or name)
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and plain_name(node.value) == name.id}

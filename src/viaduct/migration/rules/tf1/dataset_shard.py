@@ -20,7 +20,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.migration.predicates import is_literal
+from viaduct.migration.lookups import FunctionNode, argument_values, mark_once, plain_name
+from viaduct.migration.predicates import is_literal, is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
@@ -38,6 +39,7 @@ ATTRIBUTES = {
 
 @rule.method("shard")
 def shard_by_rank(site: Site) -> None:
+    """Rewrite a dataset's shard that goes by a strategy's numbers; report one whose numbers come from elsewhere."""
     kind = site.values.kind(site.node.func.value)
     if kind != "dataset":
         if kind is None and not site.values.is_other(site.node.func.value):
@@ -50,7 +52,7 @@ def shard_by_rank(site: Site) -> None:
         return
     if horovod.keeps_horovod(site) and horovod.mentions(site, site.values.origin(number), "size", "local_size"):
         return  # by Horovod's ranks, which stay
-    if not (from_strategy(site, number) and from_strategy(site, index)):
+    if not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         report_unknown_numbers(site)
     elif not site.options.distributed:
         site.advice(
@@ -63,7 +65,7 @@ def shard_by_rank(site: Site) -> None:
 def report_possible_shard(site: Site) -> None:
     """Report a shard by a strategy's numbers on an object that is not shown to be a dataset."""
     number, index = site.argument("num_shards", 0), site.argument("index", 1)
-    if number is None or index is None or not (from_strategy(site, number) and from_strategy(site, index)):
+    if number is None or index is None or not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         return
     site.manual(
         "this looks like a dataset's shard by a strategy that is gone: it should go by get_rank_size() and "
@@ -73,10 +75,10 @@ def report_possible_shard(site: Site) -> None:
     )
 
 
-def from_strategy(site: Site, node: ast.expr) -> bool:
+def is_from_strategy(site: Site, node: ast.expr) -> bool:
     """Return True for a number from an input context, a strategy, a run configuration, TF_CONFIG, a TPU or Horovod.
 
-    Horovod's count only where it is replaced.
+    A number from Horovod counts only where Horovod is replaced.
     """
     for inner in ast.walk(site.values.origin(node)):
         if isinstance(inner, ast.Attribute) and inner.attr in ATTRIBUTES:
@@ -89,29 +91,29 @@ def from_strategy(site: Site, node: ast.expr) -> bool:
 
 
 def mentions_cluster(site: Site, node: ast.Name) -> bool:
-    made = site.values.origin(node)
-    return any(isinstance(inner, ast.Constant) and inner.value == "TF_CONFIG" for inner in ast.walk(made))
+    """Return True if the value of a name is made from the variable TF_CONFIG."""
+    return any(is_literal_in(inner, "TF_CONFIG") for inner in ast.walk(site.values.origin(node)))
 
 
 def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
+    """Replace the number of shards and the index by hccl's, and the conditions on the input context around them."""
     if not site.editable:
         report_unknown_numbers(site)
         return
-    size, rank = (ranks.expression(site, site.node, what) for what in ("size", "rank"))
+    size, rank = (ranks.render_rank(site, site.node, quantity) for quantity in ("size", "rank"))
     site.edit.node(number, size or "")
     site.edit.node(index, rank or "")
     site.changed("every rank reads its own share", zh="按 rank 切分数据集")
     for test, block in conditions(site):
-        if ("condition", test) not in site.work.seen:
-            site.work.seen[("condition", test)] = None
+        if mark_once(site, "condition", test):
             replace_condition(site, test, block, size or "", rank or "")
 
 
 def conditions(site: Site) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
-    """Yield the conditions on an input context that guard the shard, with the nodes under each."""
+    """Yield the conditions on an input context that guard the shard, each with the nodes in its branches."""
     child: ast.AST = site.node
     for parent in site.source.ancestors(site.node):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(parent, FunctionNode):
             yield from early_returns(site, parent)
             return
         if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test and mentions_context(site, parent.test):
@@ -131,19 +133,18 @@ def early_returns(site: Site, function: ast.AST) -> Iterator[tuple[ast.expr, lis
 
 def mentions_context(site: Site, test: ast.expr) -> bool:
     """Return True if a condition reads a name that the shard's arguments use, or one with "context" in it."""
-    arguments = [*site.node.args, *(keyword.value for keyword in site.node.keywords)]
-    used = {node.id for value in arguments for node in ast.walk(value) if isinstance(node, ast.Name)}
+    used = {node.id for value in argument_values(site.node) for node in ast.walk(value) if isinstance(node, ast.Name)}
     tested = (node.id for node in ast.walk(test) if isinstance(node, ast.Name))
     return any(name in used or "context" in name for name in tested)
 
 
 def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: str, rank: str) -> None:
     """Replace `if input_context:`, which never holds without a strategy, by a condition on the number of ranks."""
-    name, wanted = tested_name(test)
-    read = [node for part in block for node in ast.walk(part) if isinstance(node, ast.Name) and node.id == name]
-    parents = [site.source.parents[node] for node in read]
-    known = {"num_input_pipelines": size, "input_pipeline_id": rank}
-    if not name or not all(isinstance(ancestor, ast.Attribute) and ancestor.attr in known for ancestor in parents):
+    name, tests_presence = tested_name(test)
+    reads = [node for branch in block for node in ast.walk(branch) if isinstance(node, ast.Name)]
+    parents = [site.source.parents[node] for node in reads if node.id == name]
+    replacements = {"num_input_pipelines": size, "input_pipeline_id": rank}
+    if not name or not all(isinstance(parent, ast.Attribute) and parent.attr in replacements for parent in parents):
         text = ast.unparse(test)
         site.manual(
             f"this shard is reached by `if {text}`, and without a strategy nobody passes that value: make sure that "
@@ -153,10 +154,10 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
             node=test,
         )
         return
-    site.edit.node(test, f"{size} > 1" if wanted else f"{size} <= 1")
+    site.edit.node(test, f"{size} > 1" if tests_presence else f"{size} <= 1")
     for parent in parents:
         if isinstance(parent, ast.Attribute) and not site.source.is_within(parent, [site.node]):
-            site.edit.node(parent, known[parent.attr])
+            site.edit.node(parent, replacements[parent.attr])
     site.changed(
         f"nobody passes {name} without a strategy: the condition now tests the number of ranks",
         zh=f"没有分布式策略时不会传入 {name}:条件改为按 rank 数量判断",
@@ -165,16 +166,18 @@ def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: st
 
 
 def tested_name(test: ast.expr) -> tuple[str, bool]:
-    """Return the name whose presence is tested, and True for `c`, `c is not None`, False for `not c`, `c is None`."""
+    """Return the tested name, and True for the tests `c`, `c is not None`, False for `not c`, `c is None`.
+
+    The name is "" for any other test.
+    """
     if isinstance(test, ast.Name):
         return test.id, True
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, ast.Name):
         return test.operand.id, False
-    if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and len(test.ops) == 1:
-        none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
-        if none and isinstance(test.ops[0], ast.Is | ast.IsNot):
-            return test.left.id, isinstance(test.ops[0], ast.IsNot)
-    return "", False
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not is_none(test.comparators[0]):
+        return "", False
+    is_identity = isinstance(test.ops[0], ast.Is | ast.IsNot)
+    return plain_name(test.left) if is_identity else "", isinstance(test.ops[0], ast.IsNot)
 
 
 def report_unknown_numbers(site: Site) -> None:

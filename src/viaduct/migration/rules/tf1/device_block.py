@@ -17,6 +17,8 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.edits import Edits
+from viaduct.migration.lookups import FunctionNode, bindings_of, keyword_value, literal_text
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="N4 V5", kind="mandatory")
@@ -26,20 +28,21 @@ SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framewo
 
 @rule.node(ast.With, ast.AsyncWith, words=("device",))
 def edit_block(site: Site) -> None:
-    entries = [index for index, item in enumerate(site.node.items) if is_device(site, item.context_expr)]
-    for entry in entries:
-        item = site.node.items[entry]
+    """Remove a device that is a GPU from the items of a `with`, mention a CPU, report what is not known."""
+    for index, item in enumerate(site.node.items):
+        if not is_device(site, item.context_expr):
+            continue
         device = item.context_expr.args[0] if item.context_expr.args else None
-        what = classify_device(site, device)
-        if what == "gpu" and item.optional_vars is None:
-            remove(site, entry, device)
-        elif what == "cpu":
+        kind = classify_device(site, device)
+        if kind == "gpu" and item.optional_vars is None:
+            remove_device(site, index, device)
+        elif kind == "cpu":
             site.advice(
                 f"{site.text(item.context_expr)} stays: it names the CPU",
                 zh=f"{site.text(item.context_expr)} 指定 CPU,保持不变",
             )
-        elif what != "nothing":
-            report_left(site, item.context_expr, what)
+        elif kind != "nothing":
+            report_left(site, item.context_expr, kind)
 
 
 def is_device(site: Site, node: ast.expr) -> bool:
@@ -51,7 +54,7 @@ def classify_device(site: Site, device: ast.expr | None) -> str:
     if device is None:
         return "unknown"
     origin = site.values.origin(device)
-    if isinstance(origin, ast.Constant) and origin.value is None:
+    if is_none(origin):
         return "nothing"
     if isinstance(origin, ast.Call) and site.qualified(origin.func) in SETTERS:
         return "setter"
@@ -61,28 +64,29 @@ def classify_device(site: Site, device: ast.expr | None) -> str:
 
 
 def is_of_variable(site: Site, device: ast.expr) -> bool:
-    """Return True for `var.device` of a variable, told by how it is made or by its name: it would be the GPU's."""
+    """Return True for `var.device`, where a TensorFlow call makes `var` or its name suggests it: that is the GPU."""
     if not (isinstance(device, ast.Attribute) and device.attr == "device" and isinstance(device.value, ast.Name)):
         return False
-    made = site.values.origin(device.value)
-    built = isinstance(made, ast.Call) and (site.qualified(made.func) or "").startswith("tensorflow.")
-    return built or "var" in device.value.id.lower() or device.value.id in ("v", "w", "g", "grad", "tensor")
+    origin = site.values.origin(device.value)
+    is_tensor = isinstance(origin, ast.Call) and (site.qualified(origin.func) or "").startswith("tensorflow.")
+    return is_tensor or "var" in device.value.id.lower() or device.value.id in ("v", "w", "g", "grad", "tensor")
 
 
 def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
     """Return gpu or cpu where a text names one of them; "" where it names both or is decided at run time."""
     if isinstance(node, ast.Constant | ast.JoinedStr):
-        return device_named(texts(node))
+        text = literal_part(node).lower()
+        return only_value({name for name in ("gpu", "cpu") if name in text})
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         return device_in_text(site, node.left, depth)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return single_value({device_in_text(site, node.left, depth), device_in_text(site, node.right, depth)} - {""})
+        return only_value({device_in_text(site, node.left, depth), device_in_text(site, node.right, depth)} - {""})
     if isinstance(node, ast.IfExp):
-        return single_value({device_in_text(site, node.body, depth), device_in_text(site, node.orelse, depth)})
+        return only_value({device_in_text(site, node.body, depth), device_in_text(site, node.orelse, depth)})
     if isinstance(node, ast.Call):
         return device_in_call(site, node, depth)
     if isinstance(node, ast.Name) and depth < 5:
-        return single_value(
+        return only_value(
             {device_in_text(site, value, depth + 1) if value else "" for value in possible_values(site, node)}
         )
     return ""
@@ -93,8 +97,8 @@ def device_in_call(site: Site, call: ast.Call, depth: int) -> str:
     if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
         return device_in_text(site, call.func.value, depth)
     if site.qualified(call.func) == "tensorflow.DeviceSpec":
-        given = [keyword.value for keyword in call.keywords if keyword.arg == "device_type"]
-        return device_in_text(site, given[0], depth) if given else ""
+        device_type = keyword_value(call, "device_type")
+        return device_in_text(site, device_type, depth) if device_type is not None else ""
     return ""
 
 
@@ -103,31 +107,27 @@ def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
 
     None stands for a value that is not known.
     """
-    bound = site.work.names.lookup(name.id, site.work.names.scope_of(name)) or [None]
+    bindings = bindings_of(site, name) or [None]
     loops = [parent for parent in site.source.ancestors(name) if isinstance(parent, ast.For)]
     for loop in loops:
-        if bound == [None] and ast.unparse(loop.target) == name.id:
+        if bindings == [None] and ast.unparse(loop.target) == name.id:
             items = site.values.origin(loop.iter)
             return [*items.elts] if isinstance(items, ast.List | ast.Tuple) else [None]
-    return [value if isinstance(value, ast.expr) else None for value in bound]
+    return [binding if isinstance(binding, ast.expr) else None for binding in bindings]
 
 
-def single_value(found: set[str]) -> str:
-    return found.pop() if len(found) == 1 else ""
+def only_value(values: set[str]) -> str:
+    """Return the value of a set with one; "" for any other set."""
+    return values.pop() if len(values) == 1 else ""
 
 
-def device_named(pieces: list[str]) -> str:
-    text = " ".join(pieces).lower()
-    return single_value({name for name in ("gpu", "cpu") if name in text})
+def literal_part(node: ast.AST) -> str:
+    """Return the text of a literal, or of an f-string without what stands in braces."""
+    return " ".join(map(literal_text, node.values if isinstance(node, ast.JoinedStr) else [node]))
 
 
-def texts(node: ast.AST) -> list[str]:
-    """Return the text of a literal, or the parts of an f-string outside its braces."""
-    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-
-
-def remove(site: Site, index: int, device: ast.expr | None) -> None:
+def remove_device(site: Site, index: int, device: ast.expr | None) -> None:
+    """Take the item away, or the whole `with` if it is the only one; with `--device cpu` name the CPU instead."""
     if site.options.device == "cpu" and device is not None:
         site.edit.node(device, "'/cpu:0'")
         site.changed("the block names the CPU instead of a GPU", zh="设备由 GPU 改为 CPU")
@@ -147,7 +147,7 @@ def report_cpu_block(site: Site) -> None:
     """Report that code for a GPU now stands under the block for the CPU around it."""
     around = [site.node]
     for parent in site.source.ancestors(site.node):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(parent, FunctionNode | ast.ClassDef):
             break
         if isinstance(parent, ast.With | ast.AsyncWith):
             around.append(parent)
@@ -198,8 +198,9 @@ def report_towers(site: Site) -> None:
             return
 
 
-def report_left(site: Site, call: ast.expr, what: str) -> None:
-    if what == "setter":
+def report_left(site: Site, call: ast.expr, kind: str) -> None:
+    """Report a device that is left as written, since it is a parameter server's or decided at run time."""
+    if kind == "setter":
         site.manual(
             "replica_device_setter places variables on parameter servers: train with NPUDistributedOptimizer instead",
             zh="replica_device_setter 用于参数服务器:请改用 NPUDistributedOptimizer",

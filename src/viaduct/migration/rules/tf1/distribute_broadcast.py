@@ -292,7 +292,7 @@ def add_hook(site: Site, position: int) -> None:
     if site.has_unpacked or not site.editable:
         report_by_hand(site)
         return
-    made = f"{site.need('NPUBroadcastGlobalVariablesHook')}(0, {ranks.expression(site, site.node, 'rank')})"
+    made = f"{site.need('NPUBroadcastGlobalVariablesHook')}(0, {ranks.render_rank(site, site.node, 'rank')})"
     if hooks is None or (isinstance(hooks, ast.Constant) and hooks.value is None):
         site.set_argument("hooks", f"[{made}]", position)
     elif isinstance(hooks, ast.List):

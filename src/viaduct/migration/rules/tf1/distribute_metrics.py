@@ -61,7 +61,7 @@ def is_averaged(made: ast.AST) -> bool:
 
 
 def render_mean(site: Site, value: str) -> str:
-    return f'{site.need("hccl_ops")}.allreduce({value}, "sum") / {ranks.from_environment(site, "size")}'
+    return f'{site.need("hccl_ops")}.allreduce({value}, "sum") / {ranks.render_environment(site, "size")}'
 
 
 def render_pair(site: Site, name: str) -> str:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 import builtins
 
+from viaduct.migration.lookups import mark_once
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.values import kind_of_call
@@ -34,6 +35,7 @@ BUILT_IN = frozenset(dir(builtins))
 
 @rule.node(ast.Call, words=("Optimizer", *optimizers.USES))
 def wrap_optimizer(site: Site) -> None:
+    """Wrap an optimizer that is shown to train; report one whose use is not seen."""
     if not optimizers.is_optimizer(site, site.node) or optimizers.holds_optimizer(site, site.node):
         return
     if site.qualified(site.node.func) == optimizers.SYNCHRONOUS:
@@ -81,6 +83,7 @@ def use_of(site: Site, node: ast.expr) -> str:
 
 
 def use_of_method(site: Site, method: ast.Attribute) -> str:
+    """Return what is done with an optimizer by calling one of its methods, in the words of `use_of`."""
     if method.attr not in optimizers.USES:
         return "nothing"
     if method.attr == "compute_gradients" and optimizers.is_summed(site, site.source.parents[method]):
@@ -90,6 +93,7 @@ def use_of_method(site: Site, method: ast.Attribute) -> str:
 
 
 def use_in_call(site: Site, call: ast.Call, node: ast.expr) -> str:
+    """Return what is done with an optimizer that a call is given, in the words of `use_of`."""
     name = site.qualified(call.func)
     if name in optimizers.WRAPPERS:
         return "wrapped"
@@ -109,6 +113,7 @@ def wrapped_elsewhere(site: Site) -> bool:
 
 
 def wrap_variable(site: Site, statement: ast.Assign) -> None:
+    """Wrap an optimizer in a line behind its assignment, or behind the `if` that chooses it."""
     target = statement.targets[0]
     if not isinstance(target, ast.Name | ast.Attribute):
         report_unknown_use(site)
@@ -122,12 +127,10 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
             report_unknown_use(site)
         return
     location = choice_around(site, statement, target) or statement
-    if ("wrapped", location) in site.work.seen:
-        return
-    site.work.seen[("wrapped", location)] = None
-    name = site.text(target)
-    site.edit.insert_after(location, [f"{name} = {site.need(wrapper(site))}({name})"])
-    report_wrapped(site)
+    if mark_once(site, "wrapped", location):
+        name = site.text(target)
+        site.edit.insert_after(location, [f"{name} = {site.need(wrapper_name(site))}({name})"])
+        report_wrapped(site)
 
 
 def choice_around(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If | None:
@@ -149,6 +152,7 @@ def all_branches_make(site: Site, choice: ast.If, target: ast.expr) -> bool:
 
 
 def branch_makes(site: Site, branch: list[ast.stmt], target: ast.expr) -> bool:
+    """Return True for a block that assigns an optimizer to the target, raises or returns."""
     for statement in branch:
         if isinstance(statement, ast.Raise | ast.Return):
             return True
@@ -166,18 +170,18 @@ def makes_optimizer(site: Site, value: ast.expr) -> bool:
 
 
 def wrap_here(site: Site, node: ast.expr) -> None:
-    if not site.editable or ("wrapped", node) in site.work.seen:
+    """Wrap an optimizer where it is made."""
+    if not site.editable or not mark_once(site, "wrapped", node):
         return
-    site.work.seen[("wrapped", node)] = None
     start, end = site.source.span(node)
-    site.edit.insert(start, f"{site.need(wrapper(site))}(")
+    site.edit.insert(start, f"{site.need(wrapper_name(site))}(")
     site.edit.insert(end, ")")
     report_wrapped(site)
 
 
-def wrapper(site: Site) -> str:
-    wrapped = site.options.style == "wrapper"
-    return "npu_distributed_optimizer_wrapper" if wrapped else "NPUDistributedOptimizer"
+def wrapper_name(site: Site) -> str:
+    """Return the vendor's class, or its function with `--style wrapper`."""
+    return "npu_distributed_optimizer_wrapper" if site.options.style == "wrapper" else "NPUDistributedOptimizer"
 
 
 def report_wrapped(site: Site) -> None:
@@ -238,7 +242,7 @@ def averages_by_hand(site: Site) -> bool:
     """
     function = site.source.function(site.node) or site.source.tree
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
-    return any(site.qualified(call.func) in optimizers.AVERAGED for call in calls)
+    return any(site.qualified(call.func) in optimizers.AVERAGING for call in calls)
 
 
 @rule.call("tensorflow.contrib.layers.optimize_loss")

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import last_name, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._optimizers import loads
+from viaduct.migration.rules.tf1._optimizers import called_with, loads
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
 rule = Rule(__name__, spec="V1", kind="mandatory", after=("estimator_run_config",))
@@ -26,6 +27,7 @@ HELPER = "get_distribution_strategy"
 
 @rule.call(*STRATEGIES)
 def convert(site: Site) -> None:
+    """Replace a strategy by NPUStrategy or None; report one whose scope or attributes are used."""
     parent = site.source.parents[site.node]
     if in_helper(site):
         report_strategy(site, "a helper chooses the strategy", "由辅助函数选择分布式策略")
@@ -62,14 +64,9 @@ def is_passed_on(site: Site, node: ast.expr) -> bool:
 
 def uses_attributes(site: Site, call: ast.Call, value: ast.expr) -> bool:
     """Return True if the called function of the project uses attributes of the value."""
-    defined = site.work.project.functions.get(site.qualified(call.func) or "")
-    if defined is None:
-        return False
-    parameters = [argument.arg for argument in defined[1].args.args]
-    keyword = next((given.arg for given in call.keywords if given.value is value), None)
-    parameter = keyword or (parameters[call.args.index(value)] if value in call.args[: len(parameters)] else "")
-    owners = (node.value for node in ast.walk(defined[1]) if isinstance(node, ast.Attribute))
-    return any(isinstance(owner, ast.Name) and owner.id == parameter for owner in owners)
+    called = called_with(site, call, value)
+    nodes = ast.walk(called[0]) if called is not None else ()
+    return any(isinstance(node, ast.Attribute) and plain_name(node.value) == called[1] for node in nodes)  # type: ignore[index]
 
 
 def report_strategy(site: Site, why: str, why_zh: str) -> None:
@@ -83,8 +80,8 @@ def report_strategy(site: Site, why: str, why_zh: str) -> None:
 
 @rule.node(ast.Call, words=(HELPER,))
 def report_helper(site: Site) -> None:
-    name = getattr(site.node.func, "attr", getattr(site.node.func, "id", ""))
-    if name == HELPER:
+    """Report a call of a helper that chooses a strategy."""
+    if last_name(site.node.func) == HELPER:
         site.manual(
             "this helper chooses a distribution strategy, which NPURunConfig does not take: its result is not needed",
             zh="该辅助函数返回分布式策略,NPURunConfig 不支持,其结果不再需要",

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import is_none_or_absent
+from viaduct.migration.notices import Notice, add_notices
+from viaduct.migration.predicates import is_literal_in, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="N1", kind="performance")
@@ -24,6 +25,7 @@ SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 @rule.call("tensorflow.nn.dropout")
 def convert(site: Site) -> None:
+    """Replace a dropout by the device's; report or advise on one whose arguments do not allow that."""
     if site.has_unpacked or not site.editable:
         site.manual(
             "arguments are unpacked here, or the call stands in an f-string: npu_ops.dropout takes keep_prob",
@@ -36,7 +38,7 @@ def convert(site: Site) -> None:
         )
         return
     keep, rate = site.argument("keep_prob", 1), site.argument("rate", 5)
-    if is_zero(keep) or is_one(rate):
+    if is_literal_in(keep, 0) or is_literal_in(rate, 1):
         site.manual(
             "keep_prob is 0 here: the device's operator takes (0, 1]", zh="keep_prob 为 0:昇腾算子取值范围为 (0, 1]"
         )
@@ -76,6 +78,7 @@ def replace_rate(site: Site, rate: ast.expr | None) -> None:
 
 
 def has_parenthesis(site: Site, node: ast.expr) -> bool:
+    """Return True if a parenthesis stands before an expression."""
     before = site.source.token_before(site.source.span(node)[0])
     return before is not None and before.text == "("
 
@@ -98,17 +101,12 @@ def drop_none(site: Site, name: str, position: int) -> None:
         site.remove_argument(site.node.args[position])
 
 
-def is_zero(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is not None and node.value == 0
-
-
-def is_one(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is not None and node.value == 1
-
-
-@rule.call("tensorflow.compat.v2.nn.dropout")
-def advise_second_signature(site: Site) -> None:
-    site.advice(
+add_notices(
+    rule,
+    Notice(
+        ("tensorflow.compat.v2.nn.dropout",),
         "the TensorFlow 2 signature (rate as second argument) stays; npu_ops.dropout(x, keep_prob) is faster",
-        zh="TensorFlow 2 签名(第二个参数为 rate)保持不变;npu_ops.dropout(x, keep_prob) 性能更好",
-    )
+        "TensorFlow 2 签名(第二个参数为 rate)保持不变;npu_ops.dropout(x, keep_prob) 性能更好",
+        status="advice",
+    ),
+)

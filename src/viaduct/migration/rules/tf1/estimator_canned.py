@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import CANNED, INIT
 
@@ -24,6 +25,7 @@ NPU_RUN_CONFIG = full_name("NPURunConfig")
 
 @rule.call(*(f"tensorflow.estimator.{name}" for name in CANNED))
 def configure(site: Site) -> None:
+    """Give a ready-made estimator the device's configuration; report a config that is an NPURunConfig."""
     config = site.argument("config", CANNED[site.name.rpartition(".")[2]])
     if config is None and site.has_unpacked:
         site.manual(
@@ -31,10 +33,10 @@ def configure(site: Site) -> None:
             zh="此处参数为解包形式:请传入 config=npu_run_config_init(run_config=…)",
         )
         return
-    made = maker(site, config) if config is not None else None
-    if made == INIT:
+    made_by = constructor_name(site, config) if config is not None else None
+    if made_by == INIT:
         return
-    if made == NPU_RUN_CONFIG:
+    if made_by == NPU_RUN_CONFIG:
         site.manual(
             "only NPUEstimator reads an NPURunConfig, so this ready-made estimator would not run on the device: give "
             "it a RunConfig of its own through config=npu_run_config_init(run_config=…)",
@@ -47,7 +49,7 @@ def configure(site: Site) -> None:
     init = site.need("npu_run_config_init")
     if config is None:
         site.edit.add_argument(site.node, f"config={init}()")
-    elif isinstance(config, ast.Constant) and config.value is None:
+    elif is_none(config):
         site.edit.node(config, f"{init}()")
     else:
         site.edit.node(config, f"{init}(run_config={site.text(config)})")
@@ -56,7 +58,7 @@ def configure(site: Site) -> None:
     )
 
 
-def maker(site: Site, config: ast.expr) -> str | None:
-    """Return the qualified name of the function that made the config, where that is seen."""
+def constructor_name(site: Site, config: ast.expr) -> str | None:
+    """Return the qualified name of the class or function that made the config; None if the file does not show it."""
     origin = site.values.origin(config)
     return site.qualified(origin.func) if isinstance(origin, ast.Call) else None

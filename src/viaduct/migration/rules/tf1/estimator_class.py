@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import FunctionNode, keyword_value, plain_name
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import comes_from_init
 
@@ -31,6 +33,7 @@ LEARN = (
 
 @rule.call("tensorflow.estimator.Estimator")
 def convert(site: Site) -> None:
+    """Turn an Estimator into an NPUEstimator with an NPURunConfig."""
     if comes_from_init(site, site.argument("config", 2)):
         return  # the vendor's converter has dealt with it: its session carries NpuOptimizer
     if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):
@@ -49,10 +52,11 @@ def convert(site: Site) -> None:
 
 
 def check_config(site: Site) -> None:
+    """Add a missing config; report one that is not shown to be an NPURunConfig, or that names another model_dir."""
     config = site.argument("config", 2)
-    if config is None or (isinstance(config, ast.Constant) and config.value is None):
+    if config is None or is_none(config):
         if not site.has_unpacked:
-            add_config(site, config)
+            add_config(site)
         return
     if site.values.kind(config) != "npu_run_config":
         site.manual(
@@ -65,15 +69,11 @@ def check_config(site: Site) -> None:
     compare_directories(site, config)
 
 
-def add_config(site: Site, present: ast.expr | None) -> None:
+def add_config(site: Site) -> None:
+    """Give NPUEstimator an NPURunConfig with its model_dir."""
     directory = site.argument("model_dir", 1)
-    given = directory is not None and not (isinstance(directory, ast.Constant) and directory.value is None)
-    inner = f"model_dir={site.text(directory)}" if given and directory else ""
-    text = f"{site.need('NPURunConfig')}({inner})"
-    if present is not None:
-        site.edit.node(present, text)
-    else:
-        site.edit.add_argument(site.node, f"config={text}")
+    argument = "" if directory is None or is_none(directory) else f"model_dir={site.text(directory)}"
+    site.set_argument("config", f"{site.need('NPURunConfig')}({argument})", 2)
     site.changed("NPUEstimator needs an NPURunConfig: added", zh="NPUEstimator 必须传入 NPURunConfig:已添加")
 
 
@@ -83,7 +83,7 @@ def compare_directories(site: Site, config: ast.expr) -> None:
     origin = site.values.origin(config)
     if directory is None or not isinstance(origin, ast.Call):
         return
-    in_config = next((keyword.value for keyword in origin.keywords if keyword.arg == "model_dir"), None)
+    in_config = keyword_value(origin, "model_dir")
     if in_config is not None and ast.dump(directory) != ast.dump(in_config):
         site.manual(
             f"model_dir is {site.text(directory)} here and {site.text(in_config)} in the config: NPUEstimator raises "
@@ -95,6 +95,7 @@ def compare_directories(site: Site, config: ast.expr) -> None:
 
 @rule.reference("tensorflow.estimator.Estimator")
 def report_reference(site: Site) -> None:
+    """Report a class that derives from Estimator, and an Estimator that is passed on."""
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.ClassDef):
         site.manual(
@@ -102,7 +103,7 @@ def report_reference(site: Site) -> None:
             zh=f"类 {parent.name} 继承 Estimator:请改为继承 NPUEstimator,并传入 NPURunConfig",
             risk="high",
         )
-    elif not is_check(site, parent):
+    elif not is_check_or_annotation(site, parent):
         site.manual(
             "Estimator is passed on instead of being called: NPUEstimator should be, with an NPURunConfig for config",
             zh="Estimator 被当作值传递:应改为 NPUEstimator,并以 NPURunConfig 作为 config",
@@ -110,13 +111,13 @@ def report_reference(site: Site) -> None:
         )
 
 
-def is_check(site: Site, parent: ast.AST) -> bool:
+def is_check_or_annotation(site: Site, parent: ast.AST) -> bool:
     """Return True for isinstance(x, Estimator), which an NPUEstimator passes, and for annotations."""
-    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
-        return parent.func.id in ("isinstance", "issubclass")
+    if isinstance(parent, ast.Call):
+        return plain_name(parent.func) in ("isinstance", "issubclass")
     if isinstance(parent, ast.Tuple):
-        return is_check(site, site.source.parents[parent])
-    if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+        return is_check_or_annotation(site, site.source.parents[parent])
+    if isinstance(parent, FunctionNode):
         return parent.returns is site.node
     return isinstance(parent, ast.arg) or (isinstance(parent, ast.AnnAssign) and parent.annotation is site.node)
 

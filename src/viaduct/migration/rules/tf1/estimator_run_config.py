@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import for_canned, is_converted
+from viaduct.migration.rules.tf1._run_configs import is_converted, is_for_canned
 
 rule = Rule(__name__, spec="E1 E2 E3 E4", kind="mandatory")
 
@@ -45,7 +46,8 @@ DIFFERENT = {
 
 @rule.call("tensorflow.estimator.RunConfig")
 def convert(site: Site) -> None:
-    if for_canned(site, site.node) or is_converted(site, site.node):
+    """Turn a RunConfig into an NPURunConfig; one for ready-made estimators only loses its strategies."""
+    if is_for_canned(site, site.node) or is_converted(site, site.node):
         remove_strategies(site)
         return
     if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):
@@ -57,7 +59,7 @@ def convert(site: Site) -> None:
         return
     site.rename(site.need("NPURunConfig"))
     site.changed("RunConfig becomes NPURunConfig", zh="RunConfig 替换为 NPURunConfig")
-    name_or_remove(site)
+    convert_arguments(site)
     if site.has_unpacked:
         site.manual(
             "arguments are unpacked from **: NPURunConfig does not have " + ", ".join(sorted(UNKNOWN)),
@@ -78,8 +80,8 @@ def remove_strategies(site: Site) -> None:
             )
 
 
-def name_or_remove(site: Site) -> None:
-    """Name the positional arguments, remove the unknown ones and add defaults where they are asked for."""
+def convert_arguments(site: Site) -> None:
+    """Name the positional arguments, remove those that NPURunConfig does not have and add defaults if asked to."""
     slots, _ = site.source.slots(site.source.opening(site.node))
     arguments = dict(zip(ORDER, site.node.args, strict=False)) | {
         keyword.arg: keyword for keyword in site.node.keywords if keyword.arg
@@ -94,25 +96,25 @@ def name_or_remove(site: Site) -> None:
 
 
 def report_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> None:
+    """Report an argument that is removed, and what becomes of its value."""
     value = argument.value if isinstance(argument, ast.keyword) else argument
-    if isinstance(value, ast.Constant) and value.value is None:
-        remainder, rest_zh = "", ""
+    if is_none(value):
+        effect, effect_zh = "", ""
     elif isinstance(value, ast.Call):
-        remainder, rest_zh = f"; the call {site.text(value)} is no longer made", f";不再调用 {site.text(value)}"
+        effect, effect_zh = f"; the call {site.text(value)} is no longer made", f";不再调用 {site.text(value)}"
     else:
-        remainder, rest_zh = f"; {site.text(value)} may now be unused", f";{site.text(value)} 可能不再使用"
+        effect, effect_zh = f"; {site.text(value)} may now be unused", f";{site.text(value)} 可能不再使用"
     site.changed(
-        f"NPURunConfig has no {name}: removed{remainder}",
-        zh=f"NPURunConfig 不支持 {name}:已删除{rest_zh}",
+        f"NPURunConfig has no {name}: removed{effect}",
+        zh=f"NPURunConfig 不支持 {name}:已删除{effect_zh}",
         node=argument,
     )
 
 
-def render_defaults(site: Site, given: set[str]) -> str:
+def render_defaults(site: Site, present: set[str]) -> str:
     """Return TensorFlow's defaults to add, where NPURunConfig has others; without --keep-defaults mention them."""
-    saves = {"save_checkpoints_steps", "save_checkpoints_secs"} & given
-    missing = {name: value for name, value in DEFAULTS.items() if name not in given}
-    if saves:
+    missing = {name: value for name, value in DEFAULTS.items() if name not in present}
+    if "save_checkpoints_steps" in present:
         missing.pop("save_checkpoints_secs", None)
     if missing and site.options.keep_defaults and not site.has_unpacked:
         return ", ".join(f"{name}={value}" for name, value in missing.items())

@@ -31,13 +31,14 @@ rule = Rule(__name__, spec="E15 L6 S13", kind="performance", on=has_run_options,
 
 @rule.call(full_name("NPURunConfig"))
 def add_options(site: Site) -> None:
-    given = {keyword.arg for keyword in site.node.keywords}
-    wanted = [(name, text) for name, text in arguments(site) if name not in given]
-    if wanted and site.editable:
-        site.edit.add_argument(site.node, ", ".join(f"{name}={text}" for name, text in wanted))
-        names = ", ".join(name for name, _ in wanted)
+    """Add the arguments that the options need and the call does not have."""
+    present = {keyword.arg for keyword in site.node.keywords}
+    missing = required_arguments(site, present)
+    if missing and site.editable:
+        site.edit.add_argument(site.node, ", ".join(f"{name}={text}" for name, text in missing.items()))
+        names = ", ".join(missing)
         site.changed(f"asked for on the command line: {names}", zh=f"按命令行要求添加:{names}")
-    if site.options.loop > 1 and "iterations_per_loop" not in given:
+    if site.options.loop > 1 and "iterations_per_loop" not in present:
         site.advice(
             f"steps and checkpoint intervals must be multiples of {site.options.loop}; hooks see every "
             f"{site.options.loop}th step",
@@ -45,21 +46,21 @@ def add_options(site: Site) -> None:
         )
 
 
-def arguments(site: Site) -> list[tuple[str, str]]:
-    options, found = site.options, []
+def required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
+    """Return the arguments that the options need, without those that are present."""
+    options, arguments = site.options, dict[str, str]()
     if options.loop > 1:
-        found.append(("iterations_per_loop", str(options.loop)))
+        arguments["iterations_per_loop"] = str(options.loop)
     if options.precision:
-        newer = options.precision in NEWER_MODES
-        found.append(("precision_mode_v2" if newer else "precision_mode", f'"{options.precision}"'))
+        is_newer = options.precision in NEWER_MODES
+        arguments["precision_mode_v2" if is_newer else "precision_mode"] = f'"{options.precision}"'
     if options.fusion_switch:
-        found.append(("fusion_switch_file", repr(options.fusion_switch)))
-    given = {keyword.arg for keyword in site.node.keywords}
-    if options.profile and "profiling_config" not in given:
-        found.append(("profiling_config", render_profiling(site)))
-    if options.dump and "dump_config" not in given:
-        found.append(("dump_config", render_dump(site)))
-    return found
+        arguments["fusion_switch_file"] = repr(options.fusion_switch)
+    if options.profile and "profiling_config" not in present:
+        arguments["profiling_config"] = render_profiling(site)  # imports a name, so only where it is needed
+    if options.dump and "dump_config" not in present:
+        arguments["dump_config"] = render_dump(site)
+    return {name: text for name, text in arguments.items() if name not in present}
 
 
 def render_profiling(site: Site) -> str:

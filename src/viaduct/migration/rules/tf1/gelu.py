@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from viaduct.migration.lookups import FunctionNode, plain_name, sole_target
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="N3", kind="performance")
@@ -52,10 +53,11 @@ def erf_form(x: float) -> float:
 
 @rule.node(ast.Return, words=("tanh", "erf"))
 def replace_returned(site: Site) -> None:
+    """Replace a returned expression that has the values of the tanh form; mention one of the exact form."""
     function = site.source.function(site.node)
     if function is None or site.node.value is None:
         return
-    for parameter in [argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")]:
+    for parameter in [parameter.arg for parameter in function.args.args if parameter.arg not in ("self", "cls")]:
         values = evaluate_returned(site, function, parameter)
         if values and matches(values, tanh_form):
             replace_formula(site, function, parameter)
@@ -73,7 +75,7 @@ def matches(values: list[float], form: Callable[[float], float]) -> bool:
     return all(abs(value - form(x)) < 1e-5 for value, x in zip(values, POINTS, strict=True))
 
 
-def evaluate_returned(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> list[float]:
+def evaluate_returned(site: Site, function: FunctionNode, parameter: str) -> list[float]:
     """Return the returned expression at the points; empty if it holds anything but arithmetic on the parameter."""
     try:
         return [Arithmetic(site, function, {parameter: x}).value(site.node.value) for x in POINTS]
@@ -82,21 +84,22 @@ def evaluate_returned(site: Site, function: ast.FunctionDef | ast.AsyncFunctionD
 
 
 class Arithmetic:
-    """Value of an expression for given parameters, with the function's own assignments put in."""
+    """Evaluator of an expression, with numbers for the parameters and the function's assignments put in."""
 
-    def __init__(self, site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, known: dict[str, float]) -> None:
+    def __init__(self, site: Site, function: FunctionNode, known: dict[str, float]) -> None:
         self.site, self.known = site, known
         self.assigned: dict[str, ast.expr] = {}
-        self.used: set[str] = set()
+        self.used: set[str] = set()  # names of the assignments that were needed
         for statement in function.body:
-            if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-                target = statement.targets[0]
+            target = sole_target(statement)
+            if isinstance(statement, ast.Assign) and target is not None:
                 if isinstance(target, ast.Name) and target.id not in self.assigned and target.id not in known:
                     self.assigned[target.id] = statement.value
                 else:
                     raise ValueError("not one plain assignment to each name")
 
     def value(self, node: ast.AST) -> float:
+        """Return the value of an expression; raise one of NOT_ARITHMETIC for anything but arithmetic."""
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             return float(node.value)
         if isinstance(node, ast.Name):
@@ -105,14 +108,14 @@ class Arithmetic:
             self.used.add(node.id)
             return self.value(self.assigned[node.id])
         if isinstance(node, ast.BinOp):
-            return self.operation(node)
+            return self.evaluate_operation(node)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return -self.value(node.operand)
         if isinstance(node, ast.Call):
             return self.evaluate_call(node)
-        return self.constant(node)
+        return self.evaluate_constant(node)
 
-    def operation(self, node: ast.BinOp) -> float:
+    def evaluate_operation(self, node: ast.BinOp) -> float:
         left, right = self.value(node.left), self.value(node.right)
         table: dict[type[ast.operator], Any] = {
             ast.Add: left.__add__, ast.Sub: left.__sub__, ast.Mult: left.__mul__,
@@ -126,20 +129,20 @@ class Arithmetic:
             raise ValueError(name)
         return float(FUNCTIONS[name.rpartition(".")[2]](*(self.value(argument) for argument in node.args)))
 
-    def constant(self, node: ast.AST) -> float:
+    def evaluate_constant(self, node: ast.AST) -> float:
         name = self.site.qualified(node) or ""
         if name in ("numpy.pi", "math.pi"):
             return math.pi
         raise ValueError(name)
 
 
-def replace_formula(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> None:
+def replace_formula(site: Site, function: FunctionNode, parameter: str) -> None:
+    """Write the device's operator in place of the formula, and remove the assignments that only the formula used."""
     arithmetic = Arithmetic(site, function, {parameter: 1.0})
     arithmetic.value(site.node.value)
     site.edit.node(site.node.value, f"{site.need('npu_unary_ops')}.gelu({parameter})")
     for name in arithmetic.used:
-        uses = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name]
-        statement = next(s for s in function.body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == name)
-        if len(uses) == 2:  # assigned once, used once
-            site.edit.remove_statement(statement)
+        mentions = [node for node in ast.walk(function) if plain_name(node) == name]
+        if len(mentions) == 2:  # assigned once, read once
+            site.edit.remove_statement(site.source.statement(arithmetic.assigned[name]))
     site.changed("the tanh form of GELU becomes the device's operator", zh="tanh 形式的 GELU 替换为昇腾算子")

@@ -30,22 +30,24 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 @rule.call(*horovod.names("BroadcastGlobalVariablesHook"))
 def replace_hook(site: Site) -> None:
+    """Replace the hook by the accelerator's, or remove it where an NPUEstimator trains."""
     if horovod.keeps_horovod(site):
         return
     if broadcast.estimator_trains(site):
         remove_hook(site)
         return
-    rank = ranks.expression(site, site.node, "rank")
-    text = f"{site.need('NPUBroadcastGlobalVariablesHook')}({root_rank(site)}, {rank})"
+    rank = ranks.render_rank(site, site.node, "rank")
+    text = f"{site.need('NPUBroadcastGlobalVariablesHook')}({root_rank_text(site)}, {rank})"
     replace_broadcast(site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook")
 
 
-def root_rank(site: Site) -> str:
+def root_rank_text(site: Site) -> str:
     value = site.argument("root_rank", 0)
     return site.text(value) if value is not None else "0"
 
 
 def replace_broadcast(site: Site, text: str, message: str, zh: str) -> None:
+    """Replace the call by a text and report it, or report that it needs manual review."""
     if horovod.replace_call(site, text):
         site.changed(message, zh=zh)
     else:
@@ -53,6 +55,7 @@ def replace_broadcast(site: Site, text: str, message: str, zh: str) -> None:
 
 
 def remove_hook(site: Site) -> None:
+    """Remove the hook from its list, or its append; put an empty hook in its place where it stands elsewhere."""
     parent = site.source.parents[site.node]
     statement = site.source.statement(site.node)
     if isinstance(parent, ast.List) and not site.edit.has_comment(*site.source.span(site.node)):
@@ -77,7 +80,7 @@ def is_append(node: ast.AST) -> bool:
 def replace_callback(site: Site) -> None:
     if horovod.keeps_horovod(site):
         return
-    text = f"{site.need('NPUBroadcastGlobalVariablesCallback')}(root_rank={root_rank(site)})"
+    text = f"{site.need('NPUBroadcastGlobalVariablesCallback')}(root_rank={root_rank_text(site)})"
     replace_broadcast(
         site, text, "the accelerator's callback broadcasts the initial weights", "改用 NPU 的权重广播回调"
     )
@@ -92,7 +95,7 @@ def broadcast_all(site: Site) -> None:
             site, "use NPUBroadcastGlobalVariablesCallback", "请使用 NPUBroadcastGlobalVariablesCallback"
         )
         return
-    text = broadcast.render_broadcast(site, broadcast.render_trainable_variables(site), root_rank(site))
+    text = broadcast.render_broadcast(site, broadcast.render_trainable_variables(site), root_rank_text(site))
     replace_broadcast(
         site,
         text,

@@ -18,6 +18,8 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
+from viaduct.migration.lookups import keyword_value
+from viaduct.migration.predicates import is_constant, is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
@@ -26,11 +28,13 @@ rule = Rule(__name__, spec="2.8", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
-KNOWN_KEYWORDS = ("tensor", "average", "op", "name", "device_dense", "device_sparse", "compression", "root_rank")
+REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")
+KNOWN_KEYWORDS = (*REPRODUCED_KEYWORDS, "device_dense", "device_sparse", "compression")
 
 
 @rule.call("horovod.tensorflow.allreduce")
 def replace_allreduce(site: Site) -> None:
+    """Replace allreduce by hccl's, and a mean by the sum divided by the number of ranks."""
     if horovod.keeps_horovod(site):
         return
     tensor, reduction = site.argument("tensor", 0), find_reduction(site)
@@ -39,10 +43,10 @@ def replace_allreduce(site: Site) -> None:
             site, "hccl_ops.allreduce takes max, min, prod or sum", "hccl_ops.allreduce 支持 max、min、prod、sum"
         )
         return
-    mean = reduction == "mean"
-    text = f'{site.need("hccl_ops")}.allreduce({site.text(tensor)}, "{"sum" if mean else reduction}")'
-    if mean:
-        text = f"{text} / {ranks.expression(site, site.node, 'size')}"
+    is_mean = reduction == "mean"
+    text = f'{site.need("hccl_ops")}.allreduce({site.text(tensor)}, "{"sum" if is_mean else reduction}")'
+    if is_mean:
+        text = f"{text} / {ranks.render_rank(site, site.node, 'size')}"
         text = f"({text})" if needs_parentheses(site) else text
     replace_collective(
         site, text, f"allreduce ({reduction}) through {NPU.backend}", f"allreduce({reduction})改用 {NPU.backend}"
@@ -51,12 +55,12 @@ def replace_allreduce(site: Site) -> None:
 
 def find_reduction(site: Site) -> str | None:
     """Return the reduction: mean by default, None if it is decided at run time or is none of REDUCTIONS."""
-    op, average = site.keyword("op"), site.argument("average", 1)
-    if op is not None and not (isinstance(op.value, ast.Constant) and op.value.value is None):
-        return REDUCTIONS.get((site.qualified(op.value) or "").rpartition(".")[2])
-    if average is None or (isinstance(average, ast.Constant) and average.value in (True, None)):
+    op, average = keyword_value(site.node, "op"), site.argument("average", 1)
+    if op is not None and not is_none(op):
+        return REDUCTIONS.get((site.qualified(op) or "").rpartition(".")[2])
+    if average is None or is_literal_in(average, True, None):
         return "mean"
-    return "sum" if isinstance(average, ast.Constant) and average.value is False else None
+    return "sum" if is_constant(average, False) else None
 
 
 def has_known_keywords(site: Site) -> bool:
@@ -66,26 +70,25 @@ def has_known_keywords(site: Site) -> bool:
 def needs_parentheses(site: Site) -> bool:
     """Return True if a division in place of the call needs parentheses."""
     parent = site.source.parents[site.node]
-    operator = isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Await)
-    return operator or (isinstance(parent, ast.Subscript) and parent.value is site.node)
+    binds_tighter = isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Await)
+    return binds_tighter or (isinstance(parent, ast.Subscript) and parent.value is site.node)
 
 
 def replace_collective(site: Site, text: str, message: str, zh: str) -> None:
+    """Replace the call by a text and report it with the arguments that are dropped, or report it for manual review."""
     if not horovod.replace_call(site, text):
         horovod.report_by_hand(site, f"write {text}", f"请改为 {text}")
         return
-    dropped = [
-        keyword for keyword in site.node.keywords if keyword.arg not in ("tensor", "average", "op", "root_rank", "name")
-    ]
-    remainder = ", ".join(site.text(item.value) for item in dropped)
+    keywords = [keyword for keyword in site.node.keywords if keyword.arg not in REPRODUCED_KEYWORDS]
+    dropped = ", ".join(site.text(keyword.value) for keyword in keywords)
     site.changed(
-        message + (f"; dropped: {remainder}" if remainder else ""),
-        zh=zh + (f";删除参数:{remainder}" if remainder else ""),
+        message + (f"; dropped: {dropped}" if dropped else ""), zh=zh + (f";删除参数:{dropped}" if dropped else "")
     )
 
 
 @rule.call("horovod.tensorflow.allgather")
 def replace_allgather(site: Site) -> None:
+    """Replace allgather by hccl's, with advice on the shapes that it requires."""
     if horovod.keeps_horovod(site):
         return
     tensor = site.argument("tensor", 0)
@@ -94,7 +97,7 @@ def replace_allgather(site: Site) -> None:
             site, "hccl_ops.allgather(tensor, rank_size)", "请使用 hccl_ops.allgather(tensor, rank_size)"
         )
         return
-    size = ranks.expression(site, site.node, "size")
+    size = ranks.render_rank(site, site.node, "size")
     replace_collective(
         site,
         f"{site.need('hccl_ops')}.allgather({site.text(tensor)}, {size})",
@@ -110,6 +113,7 @@ def replace_allgather(site: Site) -> None:
 
 @rule.call("horovod.tensorflow.broadcast")
 def replace_broadcast(site: Site) -> None:
+    """Replace broadcast by hccl's, which takes and returns a list."""
     if horovod.keeps_horovod(site):
         return
     tensor, root = site.argument("tensor", 0), site.argument("root_rank", 1)

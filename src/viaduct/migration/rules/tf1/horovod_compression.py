@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import sole_target
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
@@ -21,21 +22,14 @@ rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_optimizer",)
 
 @rule.node(ast.Assign, words=("Compression",))
 def remove_unread(site: Site) -> None:
-    target = site.node.targets[0]
-    if (
-        horovod.keeps_horovod(site)
-        or len(site.node.targets) != 1
-        or not isinstance(target, ast.Name)
-        or not chooses_compression(site)
-    ):
+    """Remove an assignment that chooses a compression, if nothing in its scope reads the variable."""
+    target = sole_target(site.node)
+    if horovod.keeps_horovod(site) or not isinstance(target, ast.Name) or not chooses_compression(site):
         return
     scope = site.work.names.scope_of(site.node)
-    around = scope.node
-    read = any(
-        isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load)
-        for node in ast.walk(around)
-    )
-    if read or target.id in scope.elsewhere or has_effects(site):
+    names = (node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == target.id)
+    is_read = any(isinstance(name.ctx, ast.Load) for name in names)
+    if is_read or target.id in scope.elsewhere or has_effects(site):
         return
     site.edit.remove_statement(site.node)
     site.changed(
@@ -45,6 +39,7 @@ def remove_unread(site: Site) -> None:
 
 
 def chooses_compression(site: Site) -> bool:
+    """Return True if the assigned value mentions a compression of Horovod."""
     mentioned = (site.qualified(node) for node in ast.walk(site.node.value) if isinstance(node, ast.Attribute))
     return any(horovod.is_horovod(name) and "Compression" in str(name) for name in mentioned)
 

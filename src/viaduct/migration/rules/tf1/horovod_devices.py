@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
+from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
@@ -33,11 +34,12 @@ def remove_assignment(site: Site) -> None:
 
 
 def chooses_device(site: Site, target: ast.expr) -> bool:
+    """Return True for the field visible_device_list of a config, and for `os.environ["CUDA_VISIBLE_DEVICES"]`."""
     if isinstance(target, ast.Attribute):
         return target.attr == FIELD
-    key = target.slice if isinstance(target, ast.Subscript) else None
-    named = isinstance(key, ast.Constant) and key.value == VARIABLE
-    return named and site.qualified(target.value) == "os.environ"  # type: ignore[attr-defined]
+    if not isinstance(target, ast.Subscript) or not is_literal_in(target.slice, VARIABLE):
+        return False
+    return site.qualified(target.value) == "os.environ"
 
 
 def is_by_rank(site: Site, value: ast.AST) -> bool:

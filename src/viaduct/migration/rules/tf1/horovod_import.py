@@ -18,10 +18,10 @@ the import stays and the finding says where. Horovod for PyTorch or MXNet is lef
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import BRIDGE
+from viaduct.migration.lookups import plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _presence as presence
@@ -29,37 +29,38 @@ from viaduct.migration.rules.tf1 import _presence as presence
 rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_compression",))
 
 Statement = ast.Import | ast.ImportFrom
-WHY = f"  # {NPU.backend} does Horovod's part, and is always there"
+COMMENT = f"  # {NPU.backend} does Horovod's part, and is always there"
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("horovod",))
 def remove(site: Site) -> None:
-    ours = [alias for alias in site.node.names if is_ours(site.node, alias)]
-    if not ours or is_still_used(site, ours):
+    """Remove what an import statement imports of Horovod, or let True stand for a module that is tested or passed."""
+    aliases = [alias for alias in site.node.names if is_horovod_import(site.node, alias)]
+    if not aliases or is_still_used(site, aliases):
         return
-    names = [local(alias) for alias in ours]
-    asked = [name for name in names if any(uses(site, name)) or any(presence.borrowers(site, name))]
-    flag = " = ".join([*dict.fromkeys(asked), "True"]) if asked else ""
-    gone = replace_import(site, ours, flag)
+    names = [local_name(alias) for alias in aliases]
+    tested = [name for name in names if uses(site, name) or any(presence.borrowers(site, name))]
+    flag = " = ".join([*dict.fromkeys(tested), "True"]) if tested else ""
+    changed = replace_import(site, aliases, flag)
     if flag:
         site.changed(
             f"Horovod is only passed on, or tested for its presence: {flag}, since {NPU.backend} does its part",
             zh=f"Horovod 仅被传递或判断是否存在:改为 {flag},其功能由 {NPU.backend} 承担",
-            node=gone,
+            node=changed,
         )
     else:
-        site.changed("nothing uses Horovod any more: its import is gone", zh="Horovod 已无引用:删除导入", node=gone)
+        site.changed("nothing uses Horovod any more: its import is gone", zh="Horovod 已无引用:删除导入", node=changed)
 
 
-def is_still_used(site: Site, ours: list[ast.alias]) -> bool:
+def is_still_used(site: Site, aliases: list[ast.alias]) -> bool:
     """Return True if Horovod is still used, and report it."""
     if horovod.keeps_horovod(site):
         report_escapes(site)
         return True
-    names = [local(alias) for alias in ours]
+    names = [local_name(alias) for alias in aliases]
     used = [node for name in names for node in uses(site, name) if not presence.is_question(site, node)]
     files = sorted({path for name in names for path in presence.borrowers(site, name)})
-    if not horovod.kept_files(site) and all(is_module(site, alias) for alias in ours):
+    if not horovod.kept_files(site) and all(is_module(site, alias) for alias in aliases):
         # a module that is passed on is followed: the code that gets it uses hccl now
         used, files = [node for node in used if isinstance(site.source.parents[node], ast.Attribute)], []
     lines = ", ".join(str(site.work.lines[node.lineno - 1]) for node in used[:5])
@@ -71,8 +72,7 @@ def is_still_used(site: Site, ours: list[ast.alias]) -> bool:
 
 def is_module(site: Site, alias: ast.alias) -> bool:
     """Return True if it imports Horovod itself, not a class or function of it."""
-    base = f"{site.node.module}." if isinstance(site.node, ast.ImportFrom) else ""
-    return f"{base}{alias.name}" in horovod.ROOTS
+    return imported_name(site.node, alias) in horovod.ROOTS
 
 
 def report_escapes(site: Site) -> None:
@@ -85,38 +85,41 @@ def report_escapes(site: Site) -> None:
     )
 
 
-def is_ours(statement: Statement, alias: ast.alias) -> bool:
-    base = f"{statement.module}." if isinstance(statement, ast.ImportFrom) else ""
+def is_horovod_import(statement: Statement, alias: ast.alias) -> bool:
+    """Return True if an entry of an import statement imports Horovod for TensorFlow or Keras, or a part of it."""
     level = statement.level if isinstance(statement, ast.ImportFrom) else 0
-    return not level and alias.name != "*" and horovod.is_horovod(base + alias.name)
+    return not level and alias.name != "*" and horovod.is_horovod(imported_name(statement, alias))
 
 
-def local(alias: ast.alias) -> str:
+def imported_name(statement: Statement, alias: ast.alias) -> str:
+    """Return the qualified name of what an entry of an import statement imports."""
+    return f"{statement.module}.{alias.name}" if isinstance(statement, ast.ImportFrom) else alias.name
+
+
+def local_name(alias: ast.alias) -> str:
     return alias.asname or alias.name.partition(".")[0]
 
 
-def uses(site: Site, name: str) -> Iterator[ast.Name]:
-    for node in site.source.of_kind(ast.Name):
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-            yield node
+def uses(site: Site, name: str) -> list[ast.Name]:
+    return site.source.reads.get(name, [])
 
 
-def replace_import(site: Site, ours: list[ast.alias], flag: str) -> ast.AST:
+def replace_import(site: Site, aliases: list[ast.alias], flag: str) -> ast.AST:
     """Remove the import, wholly or in part, and put the flag in its place; return the statement that was changed."""
     names = site.node.names
     around = site.source.parents[site.node]
-    if len(ours) < len(names):
-        for alias in ours:
+    if len(aliases) < len(names):
+        for alias in aliases:
             drop_one(site, names, names.index(alias))
         if flag:
-            site.edit.insert_after(site.node, [flag + WHY])
+            site.edit.insert_after(site.node, [flag + COMMENT])
     elif isinstance(around, ast.Try) and only_imports(site, around):
-        beside = [statement for statement in [*around.body, *around.orelse] if isinstance(statement, ast.Assign)]
-        kept = [site.text(line) for line in beside]
-        replace_statement(site, around, [*([flag + WHY] if flag else []), *kept])
+        assignments = [statement for statement in [*around.body, *around.orelse] if isinstance(statement, ast.Assign)]
+        lines = [flag + COMMENT] if flag else []
+        replace_statement(site, around, [*lines, *(site.text(assignment) for assignment in assignments)])
         return around
     else:
-        replace_statement(site, site.node, [flag + WHY if is_last(site, site.node) else flag] if flag else [])
+        replace_statement(site, site.node, [flag + COMMENT if is_last(site, site.node) else flag] if flag else [])
     return site.node  # type: ignore[no-any-return]
 
 
@@ -146,16 +149,16 @@ def drop_one(site: Site, names: list[ast.alias], index: int) -> None:
 
 def only_imports(site: Site, block: ast.Try) -> bool:
     """Return True for `try: import … except ImportError: hvd = None`, with at most flags beside it and no comment."""
-    beside = [statement for statement in [*block.body, *block.orelse] if statement is not site.node]
-    handled = [line for handler in block.handlers for line in handler.body]
-    quiet = all(is_quiet(node) for node in [*beside, *handled]) and not block.finalbody
-    one_line = any(item.lineno == block.lineno for item in block.body)
-    return quiet and not one_line and not site.edit.has_comment(*site.source.span(block))
+    others = [statement for statement in [*block.body, *block.orelse] if statement is not site.node]
+    others += [statement for handler in block.handlers for statement in handler.body]
+    if block.finalbody or not all(sets_flag_only(statement) for statement in others):
+        return False
+    is_on_one_line = any(statement.lineno == block.lineno for statement in block.body)
+    return not is_on_one_line and not site.edit.has_comment(*site.source.span(block))
 
 
-def is_quiet(statement: ast.stmt) -> bool:
-    """Return True for `pass`, or a constant given to a name."""
+def sets_flag_only(statement: ast.stmt) -> bool:
+    """Return True for `pass`, and for a constant that is assigned to names."""
     if isinstance(statement, ast.Assign):
-        plain = all(isinstance(target, ast.Name) for target in statement.targets)
-        return plain and isinstance(statement.value, ast.Constant)
+        return isinstance(statement.value, ast.Constant) and all(map(plain_name, statement.targets))
     return isinstance(statement, ast.Pass)

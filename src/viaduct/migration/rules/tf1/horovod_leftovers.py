@@ -7,10 +7,9 @@ Horovod by Python's import system (`find_spec`) fails on the accelerator, and is
 
 from __future__ import annotations
 
-import ast
-
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import BRIDGE
+from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
@@ -51,13 +50,14 @@ HANDLED = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "Dist
 
 @rule.call(*(f"{root}.*" for root in horovod.ROOTS))
 def report_call(site: Site) -> None:
-    what = horovod.short_name(site)
-    if what not in HANDLED and not is_reported(site) and not horovod.keeps_horovod(site):
-        horovod.report_by_hand(site, *INSTEAD.get(what, NOTHING))
+    name = horovod.short_name(site)
+    if name not in HANDLED and not is_reported(site) and not horovod.keeps_horovod(site):
+        horovod.report_by_hand(site, *INSTEAD.get(name, NOTHING))
 
 
 @rule.reference(*horovod.ROOTS, *(f"{root}.*" for root in horovod.ROOTS))
 def report_mention(site: Site) -> None:
+    """Report the module itself where it cannot be followed, and parts of it that are not called."""
     if site.name in horovod.ROOTS:
         name, line = site.text(site.node), site.work.lines[site.node.lineno - 1]
         if line in site.work.project.escapes.get(site.work.path, ()):
@@ -73,7 +73,7 @@ def report_mention(site: Site) -> None:
 def report_passed_module(site: Site) -> None:
     """Report a call on a parameter called `hvd` in a project that uses Horovod."""
     receiver = site.node.func.value
-    if not isinstance(receiver, ast.Name) or receiver.id != "hvd" or site.qualified(receiver) is not None:
+    if plain_name(receiver) != "hvd" or site.qualified(receiver) is not None:
         return
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
         site.unresolved(
@@ -86,9 +86,8 @@ def report_passed_module(site: Site) -> None:
 @rule.call(*MODULE_SEARCHES)
 def report_module_search(site: Site) -> None:
     """Report `find_spec("horovod")` in a project that uses Horovod."""
-    module = site.argument("name", 0)
-    wanted = module.value if isinstance(module, ast.Constant) else None
-    if wanted != "horovod" and not horovod.is_horovod(wanted if isinstance(wanted, str) else None):
+    module = literal_text(site.argument("name", 0))
+    if module != "horovod" and not horovod.is_horovod(module):
         return
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
         site.manual(

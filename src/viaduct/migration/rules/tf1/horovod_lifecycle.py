@@ -24,7 +24,8 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 
 @rule.call(*horovod.names("init", "shutdown"))
-def take_out(site: Site) -> None:
+def remove_call(site: Site) -> None:
+    """Remove init or shutdown; report it where it is no statement, or where parts of Horovod stay."""
     if horovod.keeps_horovod(site):
         return
     statement = site.source.parents[site.node]

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import bindings_of, sole_target
+from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
@@ -31,6 +33,7 @@ RESULT_ARGUMENTS = {
 
 @rule.call(*horovod.names("DistributedOptimizer"))
 def wrap_optimizer(site: Site) -> None:
+    """Replace Horovod's wrapper by the accelerator's and drop its other arguments."""
     if horovod.keeps_horovod(site):
         return
     optimizer = site.argument("optimizer", 0)
@@ -41,11 +44,11 @@ def wrap_optimizer(site: Site) -> None:
     elif is_loss_scaled(site, optimizer):
         remove_wrapper(site, optimizer)
     else:
-        site.rename(site.need(wrapper(site, optimizer)))
+        site.rename(site.need(wrapper_name(site, optimizer)))
         kept = optimizer if optimizer in site.node.args else site.keyword("optimizer")
-        remainder = [argument for argument in [*site.node.args, *site.node.keywords] if argument is not kept]
-        site.remove_arguments(remainder)
-        dropped = ", ".join(argument_text(site, argument) for argument in remainder)
+        others = [argument for argument in [*site.node.args, *site.node.keywords] if argument is not kept]
+        site.remove_arguments(others)
+        dropped = ", ".join(argument_text(site, argument) for argument in others)
         site.changed(
             "gradients are averaged by the accelerator's optimizer" + (f"; dropped: {dropped}" if dropped else ""),
             zh="改用 NPU 分布式优化器对梯度求平均" + (f";删除参数:{dropped}" if dropped else ""),
@@ -59,38 +62,41 @@ def argument_text(site: Site, argument: ast.expr | ast.keyword) -> str:
     return site.text(argument)
 
 
-def wrapper(site: Site, optimizer: ast.expr) -> str:
-    keras = site.name.rpartition(".")[0] in horovod.KERAS or site.values.kind(optimizer) == "keras_optimizer"
+def wrapper_name(site: Site, optimizer: ast.expr) -> str:
+    """Return the accelerator's counterpart of the wrapper, for an optimizer of TensorFlow or of Keras."""
+    is_keras = site.name.rpartition(".")[0] in horovod.KERAS or site.values.kind(optimizer) == "keras_optimizer"
     if site.options.style == "wrapper":
         return "npu_distributed_optimizer_wrapper"
-    return "KerasDistributeOptimizer" if keras else "NPUDistributedOptimizer"
+    return "KerasDistributeOptimizer" if is_keras else "NPUDistributedOptimizer"
 
 
 def report_result_arguments(site: Site) -> None:
+    """Report the dropped arguments that change the result of the training, unless they have Horovod's default."""
     for keyword in site.node.keywords:
-        average = (site.qualified(keyword.value) or "").endswith(".Average")
-        default = isinstance(keyword.value, ast.Constant) and keyword.value.value in (1, 1.0, False)
-        if keyword.arg in RESULT_ARGUMENTS and not average and not default:
-            why, zh = RESULT_ARGUMENTS[keyword.arg]
+        is_average = (site.qualified(keyword.value) or "").endswith(".Average")
+        is_default = is_literal_in(keyword.value, 1, 1.0, False)
+        if keyword.arg in RESULT_ARGUMENTS and not is_average and not is_default:
+            reason, zh = RESULT_ARGUMENTS[keyword.arg]
             site.manual(
-                f"{argument_text(site, keyword)} is lost: {why}", zh=f"丢失 {argument_text(site, keyword)}:{zh}"
+                f"{argument_text(site, keyword)} is lost: {reason}", zh=f"丢失 {argument_text(site, keyword)}:{zh}"
             )
 
 
 def is_loss_scaled(site: Site, optimizer: ast.expr) -> bool:
     """Return True for a loss scale optimizer, or a variable that was assigned one further up."""
-    bound: list[object] = [optimizer]
-    if isinstance(optimizer, ast.Name):
-        bound += site.work.names.lookup(optimizer.id, site.work.names.scope_of(optimizer)) or []
-    made = [value for value in bound if isinstance(value, ast.Call) and value.lineno <= site.node.lineno]
-    return any(site.values.kind(value) == "loss_scale_optimizer" for value in made)
+    bindings = bindings_of(site, optimizer) if isinstance(optimizer, ast.Name) else []
+    values = [value for value in (optimizer, *bindings) if isinstance(value, ast.Call)]
+    return any(
+        value.lineno <= site.node.lineno and site.values.kind(value) == "loss_scale_optimizer" for value in values
+    )
 
 
 def remove_wrapper(site: Site, optimizer: ast.expr) -> None:
-    statement = site.source.statement(site.node)
-    plain = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
-    if plain and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
-        site.edit.remove_statement(statement)
+    """Replace the wrapper by the optimizer in it; remove the statement if it would become `opt = opt`."""
+    parent = site.source.parents[site.node]
+    target = sole_target(parent) if isinstance(parent, ast.Assign) else None
+    if isinstance(parent, ast.Assign) and target is not None and ast.unparse(target) == ast.unparse(optimizer):
+        site.edit.remove_statement(parent)
     elif not horovod.replace_call(site, site.text(optimizer)):
         horovod.report_by_hand(
             site, "wrap the inner optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装内层优化器"

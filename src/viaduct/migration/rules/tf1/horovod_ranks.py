@@ -25,10 +25,11 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 @rule.call(*horovod.names(*ranks.HCCL))
 def replace_rank(site: Site) -> None:
+    """Replace a call by hccl's function, or by the environment variable where hccl cannot be asked."""
     if horovod.keeps_horovod(site):
         return
     what = horovod.short_name(site)
-    text = ranks.expression(site, site.node, what)
+    text = ranks.render_rank(site, site.node, what)
     if text is None:
         horovod.report_by_hand(
             site,
@@ -46,9 +47,9 @@ def replace_rank(site: Site) -> None:
 @rule.reference(*horovod.names(*ranks.HCCL))
 def replace_reference(site: Site) -> None:
     """Replace a function that is passed on, as in `make(rank=hvd.rank)`: hccl's is called in the same way."""
-    if not horovod.keeps_horovod(site) and site.editable and ranks.asks_hccl(site, site.node):
+    if not horovod.keeps_horovod(site) and site.editable and ranks.can_ask_hccl(site, site.node):
         what = horovod.short_name(site)
-        site.rename(ranks.function(site, what))
+        site.rename(ranks.function_name(site, what))
         site.changed(
             f"hvd.{what} becomes its counterpart in {NPU.backend}", zh=f"hvd.{what} 替换为 {NPU.backend} 的对应函数"
         )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
+from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="I4", kind="report", targets=("npu", "mlu"), last=True)
 
-WITHOUT = {
+INSTEAD = {
     "cupy": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),
     "cupyx": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),
     "pynvml": ("asks NVIDIA's driver: the accelerator has tools of its own", "查询 NVIDIA 驱动:请使用加速卡自带工具"),
@@ -27,17 +28,10 @@ WORDS = ("cupy", "pynvml", "nvidia", "tensorrt", "mpi4py")
 
 @rule.node(ast.Import, ast.ImportFrom, words=WORDS)
 def report_imports(site: Site) -> None:
+    """Report the first such package that a statement imports."""
     for name in imported_names(site.node):
-        found = next((package for package in WITHOUT if f"{name}.".startswith(f"{package}.")), None)
-        if found is not None and not (found == "mpi4py" and site.options.to == "mlu"):  # Horovod stays on the MLU
-            english, chinese = WITHOUT[found]
-            site.manual(f"{found} has no equivalent: {english}", zh=f"{found} 没有等价物:{chinese}", risk="high")
+        package = next((package for package in INSTEAD if f"{name}.".startswith(f"{package}.")), None)
+        if package is not None and not (package == "mpi4py" and site.options.to == "mlu"):  # Horovod stays on the MLU
+            english, chinese = INSTEAD[package]
+            site.manual(f"{package} has no equivalent: {english}", zh=f"{package} 没有等价物:{chinese}", risk="high")
             return
-
-
-def imported_names(statement: ast.Import | ast.ImportFrom) -> list[str]:
-    if isinstance(statement, ast.Import):
-        return [alias.name for alias in statement.names]
-    if statement.level:
-        return []
-    return [f"{statement.module}.{alias.name}" for alias in statement.names]

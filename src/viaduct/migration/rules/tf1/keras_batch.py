@@ -14,6 +14,7 @@ rule = Rule(__name__, spec="K8", kind="advice", last=True)
 
 @rule.method("fit")
 def advise_last_batch(site: Site) -> None:
+    """Advise on a model's fit on arrays without steps_per_epoch."""
     if not _keras.is_model(site, site.node.func.value) or site.keyword("steps_per_epoch"):
         return
     data, labels = site.argument("x", 0), site.argument("y", 1)

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import plain_name
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
@@ -28,6 +30,7 @@ PRESENT = (CALLBACK, "BroadcastGlobalVariablesCallback", "npu_callbacks_append")
 
 @rule.method(*POSITIONS)
 def add_callback(site: Site) -> None:
+    """Add the callback to a model's fit, unless its callbacks hold a broadcast already."""
     if not _keras.is_model(site, site.node.func.value):
         report_possible_model(site)
         return
@@ -37,11 +40,11 @@ def add_callback(site: Site) -> None:
         return
     if not site.editable or (value is not None and is_present(site, value)):
         return
-    made = f"{site.need(CALLBACK)}(0)"
-    if value is None or (isinstance(value, ast.Constant) and value.value is None):
-        site.set_argument("callbacks", f"[{made}]", POSITIONS[site.name])
+    callback = f"{site.need(CALLBACK)}(0)"
+    if value is None or is_none(value):
+        site.set_argument("callbacks", f"[{callback}]", POSITIONS[site.name])
     else:
-        prepend_callback(site, value, made)
+        prepend_callback(site, value, callback)
     site.changed("rank 0 broadcasts its variables at the first batch", zh="首个 batch 时由 rank 0 广播变量初值")
 
 
@@ -51,42 +54,43 @@ def report_train_on_batch(site: Site) -> None:
         report_by_hand(site)
 
 
-def prepend_callback(site: Site, value: ast.expr, made: str) -> None:
+def prepend_callback(site: Site, value: ast.expr, callback: str) -> None:
+    """Put a callback in front of those of a list, a tuple (which becomes a list) or another value."""
     start, end = site.source.span(value)
     if isinstance(value, ast.List):
-        site.edit.insert(start + 1, f"{made}, " if value.elts else made)
+        site.edit.insert(start + 1, f"{callback}, " if value.elts else callback)
     elif isinstance(value, ast.Tuple) and site.source.text[start] == "(":
-        site.edit.replace(start, start + 1, f"[{made}, " if value.elts else f"[{made}")
+        site.edit.replace(start, start + 1, f"[{callback}, " if value.elts else f"[{callback}")
         site.edit.replace(end - 1, end, "]")
     elif isinstance(site.values.origin(value), ast.List):
-        site.edit.insert(start, f"[{made}] + ")
+        site.edit.insert(start, f"[{callback}] + ")
     else:
-        site.edit.node(value, f"[{made}] + list({site.text(value)} or [])")
+        site.edit.node(value, f"[{callback}] + list({site.text(value)} or [])")
 
 
 def is_present(site: Site, value: ast.expr) -> bool:
     """Return True if the callbacks hold a broadcast already: in the expression, its variable, or added to that."""
-    looked = [value, site.values.origin(value)]
+    nodes = [value, site.values.origin(value)]
     if isinstance(value, ast.Name):
         around = site.source.function(site.node) or site.source.tree
-        looked += [node for node in ast.walk(around) if changes(node, value.id)]
-    calls = (node for item in looked for node in ast.walk(item) if isinstance(node, ast.Call))
+        nodes += [node for node in ast.walk(around) if is_change(node, value.id)]
+    calls = (inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Call))
     return any((site.qualified(call.func) or "").rpartition(".")[2] in PRESENT for call in calls)
 
 
-def changes(node: ast.AST, name: str) -> bool:
+def is_change(node: ast.AST, name: str) -> bool:
     """Return True for `name.append(…)` or another method, `name += […]` and `name = …`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return isinstance(node.func.value, ast.Name) and node.func.value.id == name
+        return plain_name(node.func.value) == name
     if isinstance(node, ast.Assign):
-        return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
-    return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name
+        return any(plain_name(target) == name for target in node.targets)
+    return isinstance(node, ast.AugAssign) and plain_name(node.target) == name
 
 
 def report_possible_model(site: Site) -> None:
-    words, receiver = {keyword.arg for keyword in site.node.keywords}, site.node.func.value
-    unknown = site.values.kind(receiver) is None and site.qualified(receiver) is None
-    if unknown and words & {"epochs", "callbacks", "steps_per_epoch"}:
+    """Report a `fit` of an unknown object with a keyword of Keras's fit."""
+    keywords = {keyword.arg for keyword in site.node.keywords}
+    if _keras.is_unknown(site, site.node.func.value) and keywords & {"epochs", "callbacks", "steps_per_epoch"}:
         report_by_hand(site)
 
 

@@ -12,6 +12,7 @@ with NpuOptimizer. It knows TensorFlow's own Keras alone, so the standalone pack
 
 from __future__ import annotations
 
+from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="K7", kind="mandatory")
@@ -26,10 +27,12 @@ def replace_clear(site: Site) -> None:
         )
 
 
-@rule.call("keras.backend.clear_session")
-def report_standalone(site: Site) -> None:
-    site.manual(
+add_notices(
+    rule,
+    Notice(
+        ("keras.backend.clear_session",),
         "the next session would not run on the accelerator: set one again after clearing "
         "(npu_clear_session does so for tensorflow.keras alone)",
-        zh="清除后新建的会话不在昇腾上执行:请重新 set_session(npu_clear_session 仅适用于 tensorflow.keras)",
-    )
+        "清除后新建的会话不在昇腾上执行:请重新 set_session(npu_clear_session 仅适用于 tensorflow.keras)",
+    ),
+)

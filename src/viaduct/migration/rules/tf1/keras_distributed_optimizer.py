@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
@@ -30,12 +31,13 @@ WRAPPED = (
 
 @rule.method("compile")
 def wrap_optimizer(site: Site) -> None:
+    """Wrap the optimizer with which a model is compiled, unless it is wrapped already."""
     if not _keras.is_model(site, site.node.func.value):
         report_possible_model(site)
         return
     optimizer = site.argument("optimizer", 0)
-    named = isinstance(optimizer, ast.Constant) and _keras.is_standalone(site)
-    if optimizer is None or named:  # for a name the wrapper makes an optimizer of tensorflow.keras
+    is_named = isinstance(optimizer, ast.Constant) and _keras.is_standalone(site)
+    if optimizer is None or is_named:  # for a name the wrapper makes an optimizer of tensorflow.keras
         site.manual(
             "make sure that the optimizer of this model is wrapped in npu_distributed_optimizer_wrapper",
             zh="请确认该模型的优化器已用 npu_distributed_optimizer_wrapper 包装",
@@ -49,18 +51,16 @@ def wrap_optimizer(site: Site) -> None:
 
 def is_wrapped(site: Site, optimizer: ast.expr) -> bool:
     """Return True if the optimizer, or a value that its variable is assigned, is made by one of the wrappers."""
-    found = [optimizer]
-    if isinstance(optimizer, ast.Name):
-        bound = site.work.names.lookup(optimizer.id, site.work.names.scope_of(optimizer)) or []
-        found += [value for value in bound if isinstance(value, ast.expr)]
-    names = [site.qualified(value.func) or "" for value in found if isinstance(value, ast.Call)]
+    bindings = bindings_of(site, optimizer) if isinstance(optimizer, ast.Name) else []
+    values = [value for value in (optimizer, *bindings) if isinstance(value, ast.Call)]
+    names = [site.qualified(value.func) or "" for value in values]
     return any(name.rpartition(".")[2] in WRAPPED for name in names)
 
 
 def report_possible_model(site: Site) -> None:
-    words, receiver = {keyword.arg for keyword in site.node.keywords}, site.node.func.value
-    unknown = site.values.kind(receiver) is None and site.qualified(receiver) is None
-    if unknown and {"optimizer", "loss"} <= words:
+    """Report a `compile` of an unknown object with the keywords optimizer and loss."""
+    keywords = {keyword.arg for keyword in site.node.keywords}
+    if _keras.is_unknown(site, site.node.func.value) and {"optimizer", "loss"} <= keywords:
         site.manual(
             "if this is a Keras model, wrap its optimizer: npu_distributed_optimizer_wrapper(…)",
             zh="若此处是 Keras 模型,请用 npu_distributed_optimizer_wrapper(…) 包装优化器",

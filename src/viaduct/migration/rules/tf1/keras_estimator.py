@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="K4", kind="mandatory", after=("keras_clear_session", "preset_resnet_seed"))
@@ -23,6 +24,7 @@ ORDER = ("keras_model", "keras_model_path", "custom_objects", "model_dir", "conf
 
 @rule.call("tensorflow.keras.estimator.model_to_estimator")
 def convert(site: Site) -> None:
+    """Replace model_to_estimator by the vendor's function, with an NPURunConfig."""
     if any(isinstance(value, ast.Starred) for value in site.node.args) or not site.editable:
         site.manual(
             "arguments are unpacked here: write keras_to_npu.model_to_npu_estimator with an NPURunConfig",
@@ -34,21 +36,22 @@ def convert(site: Site) -> None:
     for value, name in list(zip(site.node.args, ORDER, strict=False))[4:]:
         site.edit.insert(slots[site.argument_index(value)].start, f"{name}=")
     site.changed("the model becomes an NPUEstimator", zh="Keras 模型转换为 NPUEstimator")
-    give_config(site)
+    check_config(site)
 
 
-def give_config(site: Site) -> None:
-    config, folder = site.argument("config", 4), site.argument("model_dir", 3)
+def check_config(site: Site) -> None:
+    """Add a missing config; report one that is not shown to be an NPURunConfig."""
+    config, directory = site.argument("config", 4), site.argument("model_dir", 3)
     if config is None and site.has_unpacked:
-        say_config(site)
-    elif config is None or (isinstance(config, ast.Constant) and config.value is None):
-        made = f"{site.need('NPURunConfig')}({f'model_dir={site.text(folder)}' if folder else ''})"
-        site.set_argument("config", made, 4)
+        report_config(site)
+    elif config is None or is_none(config):
+        argument = f"model_dir={site.text(directory)}" if directory else ""
+        site.set_argument("config", f"{site.need('NPURunConfig')}({argument})", 4)
     elif site.values.kind(config) != "npu_run_config":
-        say_config(site)
+        report_config(site)
 
 
-def say_config(site: Site) -> None:
+def report_config(site: Site) -> None:
     site.manual(
         "its config must be an NPURunConfig, and is not shown to be one here",
         zh="其 config 必须是 NPURunConfig,此处无法确认",

@@ -26,9 +26,11 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import FunctionNode, mark_once, plain_name, walk_executed
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _config_proto as proto
-from viaduct.migration.rules.tf1 import _entry, _exits, _keras
+from viaduct.migration.rules.tf1 import _exits, _keras
 
 rule = Rule(__name__, spec="K1 K2 K3", kind="mandatory", after=("session_config",))
 
@@ -46,9 +48,9 @@ def from_entry(site: Site) -> None:
 
 
 def set_up(site: Site) -> None:
-    if ("keras",) in site.work.seen or has_session(site):
+    """Insert a session where the started script makes or runs its first model, or report what is in the way."""
+    if has_session(site) or not mark_once(site, "keras session"):
         return
-    site.work.seen[("keras",)] = None
     entry, path = site.options.entry or site.work.project.entry, site.work.path
     runs = _keras.find_runs(site)
     if entry and path != entry:
@@ -56,7 +58,7 @@ def set_up(site: Site) -> None:
     if not runs and not (entry and site.work.project.keras_files):
         report_possible_model(site)
         return
-    location = first_place(site)
+    location = find_location(site)
     if location is None:
         site.manual(
             "Keras models run here, but this file is not the script that is started: name that script with --entry "
@@ -66,26 +68,31 @@ def set_up(site: Site) -> None:
             risk="high",
         )
         return
-    insert(site, location)
+    insert_session(site, location)
 
 
 def report_possible_model(site: Site) -> None:
     """Report an object of unknown origin that is compiled and run like a Keras model."""
-    for call in site.work.index.methods.get("compile", []):
+    methods = site.work.index.methods
+    for call in methods.get("compile", []):
         keywords = {keyword.arg for keyword in call.keywords} & {"loss", "optimizer"}
-        used = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-        runs = [site_call for name in _keras.RUNNING for site_call in site.work.index.methods.get(name, [])]
-        same = [item for item in runs if isinstance(item.func, ast.Attribute) and ast.unparse(item.func.value) == used]
-        if keywords and same and not site.values.is_other(call.func):
+        receiver = receiver_text(call)
+        runs = [run for name in _keras.RUNNING for run in methods.get(name, []) if receiver_text(run) == receiver]
+        if keywords and runs and not site.values.is_other(call.func):
             site.manual(
-                f"{used} is compiled and run like a Keras model, but it is not seen where it is made: if it is one, "
-                "set a session that carries NpuOptimizer before its first layer is made",
-                zh=f"{used} 的用法与 Keras 模型相同,但看不到其创建之处:"
+                f"{receiver} is compiled and run like a Keras model, but it is not seen where it is made: if it is "
+                "one, set a session that carries NpuOptimizer before its first layer is made",
+                zh=f"{receiver} 的用法与 Keras 模型相同,但看不到其创建之处:"
                 "若是,请在建立第一层之前设置带 NpuOptimizer 的会话",
                 risk="high",
-                node=same[0],
+                node=runs[0],
             )
             return
+
+
+def receiver_text(call: ast.Call) -> str:
+    """Return `x` of `x.method(…)`, as ast writes it."""
+    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
 def has_session(site: Site) -> bool:
@@ -95,16 +102,20 @@ def has_session(site: Site) -> bool:
     return is_set or _keras.runs_eagerly(site)
 
 
-def first_place(site: Site) -> ast.stmt | None:
-    """Return the first statement at module level that makes a layer or model, else the first that leads to one."""
+def find_location(site: Site) -> ast.stmt | None:
+    """Return the first statement at module level that makes a layer or model, else the first that leads to one.
+
+    None if the file is not the script that is started.
+    """
     guard, main = _entry.main_guard(site), _entry.main_function(site)
-    top = [line for line in site.source.tree.body if not isinstance(line, _entry.FunctionNode | ast.ClassDef)]
-    inside = [inner for item in top for inner in (item.body if item is guard else [item])]
+    top = [statement for statement in site.source.tree.body if not isinstance(statement, FunctionNode | ast.ClassDef)]
+    module_level = [inner for statement in top for inner in (statement.body if statement is guard else [statement])]
     classes = _keras.model_classes(site)
-    for statement in inside:
-        if any(builds_or_runs(site, call) or called_name(call) in classes for call in calls_of(statement)):
+    for statement in module_level:
+        calls = executed_calls(statement)
+        if any(builds_or_runs(site, call) or plain_name(call.func) in classes for call in calls):
             return statement
-    block = main.body if main is not None else inside
+    block = main.body if main is not None else module_level
     reaching = _entry.first_reaching(site, block, lambda node: builds_or_runs(site, node))
     if reaching is not None:
         return reaching
@@ -114,38 +125,30 @@ def first_place(site: Site) -> ast.stmt | None:
 
 
 def builds_or_runs(site: Site, node: ast.AST) -> bool:
+    """Return True for a call that makes a layer, a model or an optimizer, runs a model or asks for the session."""
     if not isinstance(node, ast.Call):
         return False
     name = site.qualified(node.func)
-    built = _keras.builds(name) or site.work.project.returns.get(name or "") == "keras_model"
-    return built or name in _keras.GET_SESSION or is_run(site, node)
+    is_building = _keras.is_building(name) or site.work.project.returns.get(name or "") == "keras_model"
+    return is_building or name in _keras.GET_SESSION or _keras.is_run(site, node)
 
 
-def is_run(site: Site, call: ast.Call) -> bool:
-    """Return True for `model.fit(…)` and the like on a Keras model."""
-    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return method in _keras.RUNNING and _keras.is_model(site, call.func.value)  # type: ignore[attr-defined]
+def executed_calls(statement: ast.stmt) -> list[ast.Call]:
+    return [node for node in walk_executed(statement) if isinstance(node, ast.Call)]
 
 
-def calls_of(statement: ast.stmt) -> list[ast.Call]:
-    return [node for node in _keras.walk_executed(statement) if isinstance(node, ast.Call)]
-
-
-def called_name(call: ast.Call) -> str:
-    return call.func.id if isinstance(call.func, ast.Name) else ""
-
-
-def insert(site: Site, statement: ast.stmt) -> None:
+def insert_session(site: Site, statement: ast.stmt) -> None:
+    """Make a session with NpuOptimizer before a statement, hand it to Keras, and close it."""
     name = site.free_name("npu_keras_sess")
     if site.options.style == "wrapper":
         lines = [f"{name} = {site.need('set_keras_session_npu_config')}()"]
         if _keras.is_standalone(site):  # the helper knows only TensorFlow's own
-            lines.append(f"{set_session(site)}({name})")
+            lines.append(f"{set_session_name(site)}({name})")
         closing = f"{site.need('close_session')}({name})"
     else:
         lines, closing = session_lines(site, statement, name), f"{name}.close()"
     site.edit.insert_before(statement, lines)
-    close(site, statement, closing)
+    insert_close(site, statement, closing)
     site.changed(
         "Keras gets a session that carries NpuOptimizer, before its first layer",
         zh="在建立第一层之前为 Keras 设置带 NpuOptimizer 的会话",
@@ -154,6 +157,7 @@ def insert(site: Site, statement: ast.stmt) -> None:
 
 
 def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
+    """Return the statements that make a session with NpuOptimizer and hand it to Keras."""
     if not proto.tensorflow_prefix(site):
         proto.module_name(site, "tensorflow", "tf")
     config = proto.local_name(site, statement, "config")
@@ -161,11 +165,12 @@ def session_lines(site: Site, statement: ast.stmt, name: str) -> list[str]:
         f"{config} = {proto.tensorflow_name(site, 'ConfigProto')}()",
         *proto.fill_statements(site, config, statement),
         f"{name} = {proto.tensorflow_name(site, 'Session')}(config={config})",
-        f"{set_session(site)}({name})",
+        f"{set_session_name(site)}({name})",
     ]
 
 
-def set_session(site: Site) -> str:
+def set_session_name(site: Site) -> str:
+    """Return set_session as this file writes it; import it by name for the standalone package."""
     root = "keras" if _keras.is_standalone(site) else "tensorflow.keras"
     alias = site.work.names.local(f"{root}.backend")
     if alias is not None:
@@ -175,10 +180,10 @@ def set_session(site: Site) -> str:
     return f"{proto.tensorflow_prefix(site)}keras.backend.set_session"
 
 
-def close(site: Site, statement: ast.stmt, closing: str) -> None:
-    """Close the session where its block ends.
+def insert_close(site: Site, statement: ast.stmt, closing: str) -> None:
+    """Close the session where the block of the statement that opens it ends.
 
-    Where the module's end is not reached: at the end of main, or by `atexit` if there is no main.
+    At module level, where the end is not reached, close it at the end of main, or by `atexit` if there is no main.
     """
     main = _entry.main_function(site)
     if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):

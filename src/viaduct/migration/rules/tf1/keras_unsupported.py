@@ -7,6 +7,7 @@ that could be sent to the device. Each is left as written and listed with what t
 
 from __future__ import annotations
 
+from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
@@ -30,6 +31,7 @@ EAGER = tuple(f"tensorflow.{name}" for name in ("enable_eager_execution", "enabl
 
 @rule.call(*(f"{root}.{name}" for root in ROOTS for name in INSTEAD))
 def report_unsupported(site: Site) -> None:
+    """Report a call of one of INSTEAD, with what to use in its place."""
     name = next(name for name in INSTEAD if site.name.endswith(f".{name}"))
     english, chinese = INSTEAD[name]
     short = name.rpartition(".")[2]
@@ -49,19 +51,20 @@ def report_policy(site: Site) -> None:
 
 @rule.call(*EAGER)
 def report_eager(site: Site) -> None:
-    asks = site.name.endswith("executing_eagerly")
-    say = site.advice if asks else site.manual
-    say(
+    """Report a call that switches eager execution on; advise on one that only asks whether it is on."""
+    is_query = site.name.endswith("executing_eagerly")
+    report = site.advice if is_query else site.manual
+    report(
         "eager execution is not supported: only graphs are compiled for the accelerator",
         zh="不支持 Eager 模式:仅计算图可编译到昇腾执行",
-        risk="low" if asks else "high",
+        risk="low" if is_query else "high",
     )
 
 
 @rule.method("compile")
 def report_eager_model(site: Site) -> None:
     keyword = site.keyword("run_eagerly")
-    if keyword is not None and _keras.is_true(keyword.value) and _keras.is_model(site, site.node.func.value):
+    if keyword is not None and is_constant(keyword.value, True) and _keras.is_model(site, site.node.func.value):
         site.manual(
             "run_eagerly is not supported: only graphs are compiled for the accelerator",
             zh="不支持 run_eagerly:仅计算图可编译到昇腾执行",

@@ -41,8 +41,9 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, words=(".train(", ".evaluate("))
 def restart_in_cycles(site: Site) -> None:
+    """Restart communication behind each train and evaluate of a function that calls them in turn."""
     calls = [call for call in estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
-    if not calls or not needs_ranks(site) or is_done(site):
+    if not calls or not needs_ranks(site) or handles_communication(site):
         return
     for call in calls:
         restart(site, call)
@@ -55,12 +56,14 @@ def needs_ranks(site: Site) -> bool:
     return bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
 
 
-def is_done(site: Site) -> bool:
+def handles_communication(site: Site) -> bool:
+    """Return True if the function starts or stops communication already."""
     calls = (node for node in ast.walk(site.node) if isinstance(node, ast.Call))
     return any(site.qualified(call.func) in (*communication.STARTS, *communication.STOPS) for call in calls)
 
 
 def restart(site: Site, call: ast.Call) -> None:
+    """Insert a restart behind the statement of a call; report a call within a compound statement."""
     statement = site.source.statement(call)
     if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign):
         site.manual(
@@ -79,6 +82,7 @@ def restart(site: Site, call: ast.Call) -> None:
 
 
 def restart_lines(site: Site) -> list[str]:
+    """Return the statements that shut communication down and start it again."""
     if site.options.resources == "plugin":
         plugin = site.need("npu_plugin")
         return [f"{plugin}.npu_resource_shutdown()", f"{plugin}.npu_resource_init()"]
@@ -88,6 +92,7 @@ def restart_lines(site: Site) -> list[str]:
 
 
 def session_lines(site: Site) -> list[str]:
+    """Return the statements that shut communication down in a session of their own; define the helper they call."""
     if not any(mark[0] == "init_npu" for mark in site.work.seen):
         site.work.seen[("init_npu", communication.define_helper(site, site.node))] = None
     helper = communication.defined_helper(site)

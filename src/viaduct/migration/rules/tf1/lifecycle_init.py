@@ -36,9 +36,11 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import BRIDGE, COLLECTIVES
+from viaduct.migration.lookups import FunctionNode
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _communication as communication
-from viaduct.migration.rules.tf1 import _entry, _exits
+from viaduct.migration.rules.tf1 import _exits
 
 rule = Rule(
     __name__,
@@ -54,12 +56,12 @@ EXAMPLE_OPTIONS = {"distributed": True}
 def start_communication(site: Site) -> None:
     if not communication.asks_for_ranks(site) or communication.is_started(site):
         return
-    location = first_place(site)
+    location = find_location(site)
     if location is None:
         return
-    first, last = start_and_end_lines(site, location)
-    site.edit.insert_before(location, first)
-    add_shutdown(site, location, last)
+    start_lines, end_lines = start_and_end_lines(site, location)
+    site.edit.insert_before(location, start_lines)
+    insert_shutdown(site, location, end_lines)
     site.changed(
         "collective communication is started before ranks are asked for",
         zh=f"在调用 {NPU.backend} 接口之前初始化集合通信",
@@ -67,13 +69,16 @@ def start_communication(site: Site) -> None:
     )
 
 
-def first_place(site: Site) -> ast.stmt | None:
-    """Return the first statement of main, of the main guard or of the module that may lead to a question for ranks."""
+def find_location(site: Site) -> ast.stmt | None:
+    """Return the first statement of main, of the main guard or of the module that may lead to a question for ranks.
+
+    None if the file is a module of another script, or nothing in it leads to such a question.
+    """
     main, guard = _entry.main_function(site), _entry.main_guard(site)
     block = main.body if main is not None else guard.body if guard is not None else module_level(site)
     if main is None and guard is None and site.work.project.importers.get(site.work.path):
         return None  # a module of another script
-    reaching = _entry.first_reaching(site, block, lambda node: asks(site, node))
+    reaching = _entry.first_reaching(site, block, lambda node: asks_for_rank(site, node))
     if reaching is not None:
         return reaching
     if main is not None:
@@ -82,11 +87,12 @@ def first_place(site: Site) -> ast.stmt | None:
 
 
 def module_level(site: Site) -> list[ast.stmt]:
-    left_out = _entry.FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
-    return [statement for statement in site.source.tree.body if not isinstance(statement, left_out)]
+    """Return the statements at module level other than definitions and imports."""
+    excluded = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
+    return [statement for statement in site.source.tree.body if not isinstance(statement, excluded)]
 
 
-def asks(site: Site, node: ast.AST) -> bool:
+def asks_for_rank(site: Site, node: ast.AST) -> bool:
     """Return True for a name of hccl, or of a module that asks for ranks or imports one that does."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
@@ -95,35 +101,31 @@ def asks(site: Site, node: ast.AST) -> bool:
 
 
 def asking_modules(site: Site) -> set[str]:
-    """The last names of imported modules that ask for ranks, or import others that do."""
+    """Return the last names of imported modules that ask for ranks, or import others that do."""
     project, files = site.work.project, communication.asking_files(site)
     asking = (path for path in project.imports.get(site.work.path, ()) if project.reaches(path) & files)
     return {project.module_of(path)[0].rpartition(".")[2] for path in asking}
 
 
 def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], list[str]]:
-    """Return the lines for the start and those for the end."""
+    """Return the statements that start communication, and those that end it."""
     if site.options.resources == "plugin":
         plugin = site.need("npu_plugin")
         return [f"{plugin}.npu_resource_init()"], [f"{plugin}.npu_resource_shutdown()"]
     if site.options.style == "wrapper":
-        ended = f"{site.need('shutdown_resource')}(npu_sess, npu_shutdown)"
-        return [f"npu_sess, npu_shutdown = {site.need('init_resource')}()"], [
-            ended,
-            f"{site.need('close_session')}(npu_sess)",
-        ]
+        shutdown, init, close = (site.need(name) for name in ("shutdown_resource", "init_resource", "close_session"))
+        return [f"npu_sess, npu_shutdown = {init}()"], [f"{shutdown}(npu_sess, npu_shutdown)", f"{close}(npu_sess)"]
     helper, ops = communication.define_helper(site, statement), site.need("npu_ops")
-    first = [f"init_sess, npu_init = {helper}()"]
+    start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
     if site.work.project.cycle_files & site.work.project.reaches(site.work.path):
         # communication is ended where the last training is (lifecycle_cycles)
-        return [*first, "init_sess.run(npu_init)"], ["init_sess.close()"]
-    return [*first, f"npu_shutdown = {ops}.shutdown_system()", "init_sess.run(npu_init)"], [
-        "init_sess.run(npu_shutdown)",
-        "init_sess.close()",
-    ]
+        return [start, run], ["init_sess.close()"]
+    shutdown = f"npu_shutdown = {ops}.shutdown_system()"
+    return [start, shutdown, run], ["init_sess.run(npu_shutdown)", "init_sess.close()"]
 
 
-def add_shutdown(site: Site, statement: ast.stmt, closing: list[str]) -> None:
+def insert_shutdown(site: Site, statement: ast.stmt, closing: list[str]) -> None:
+    """Insert the statements that end communication at the exits and the end of the block that starts it."""
     if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):
         site.advice(
             f"the end of this module is not reached; {BRIDGE} cleans up when the interpreter ends",

@@ -15,10 +15,11 @@ rule = Rule(__name__, spec="L5 L7", kind="advice", last=True)
 
 @rule.method("compute_gradients", "minimize")
 def report_scaled_loss(site: Site) -> None:
+    """Mention a loss that is a product with a factor called scale."""
     loss = site.argument("loss", 0)
     if isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Mult):
-        names = [ast.unparse(side) for side in (loss.left, loss.right)]
-        if any("scale" in name.lower() for name in names):
+        factors = [ast.unparse(factor) for factor in (loss.left, loss.right)]
+        if any("scale" in factor.lower() for factor in factors):
             site.advice(
                 f"{site.text(loss)} is scaled by hand and stays so; NPULossScaleOptimizer would also detect overflow "
                 "(the vendor's ResNet uses 512)",

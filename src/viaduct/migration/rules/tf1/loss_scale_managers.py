@@ -45,6 +45,7 @@ def convert_fixed(site: Site) -> None:
 
 @rule.call("tensorflow.train.experimental.DynamicLossScale", "tensorflow.mixed_precision.experimental.DynamicLossScale")
 def convert_dynamic(site: Site) -> None:
+    """Replace DynamicLossScale, rename its arguments and write out the defaults that the manager does not have."""
     if site.has_unpacked or not site.editable:
         site.manual(
             "arguments are unpacked into DynamicLossScale; ExponentialUpdateLossScaleManager has other names for them",
@@ -54,9 +55,9 @@ def convert_dynamic(site: Site) -> None:
     site.rename(site.need("ExponentialUpdateLossScaleManager"))
     site.name_positions(tuple(RENAMED[name] for name in DYNAMIC))
     rename_keywords(site)
-    given = {RENAMED.get(keyword.arg or "") for keyword in site.node.keywords}
-    given |= {RENAMED[name] for name in DYNAMIC[: len(site.node.args)]}
-    missing = [f"{name}={value}" for name, value in WRITTEN_OUT.items() if name not in given]
+    present = {RENAMED.get(keyword.arg or "") for keyword in site.node.keywords}
+    present |= {RENAMED[name] for name in DYNAMIC[: len(site.node.args)]}
+    missing = [f"{name}={value}" for name, value in WRITTEN_OUT.items() if name not in present]
     if missing:
         site.edit.add_argument(site.node, ", ".join(missing))
     site.changed(
@@ -75,6 +76,7 @@ def convert_exponential(site: Site) -> None:
 
 
 def rename_keywords(site: Site) -> None:
+    """Give the keyword arguments the names that the managers have for them."""
     for keyword in site.node.keywords:
         if keyword.arg in RENAMED and RENAMED[keyword.arg] != keyword.arg:
             start = site.source.offset(keyword.lineno, keyword.col_offset)

@@ -5,10 +5,13 @@
     -opt = tf.contrib.mixed_precision.LossScaleOptimizer(opt, manager)
     +opt = NPULossScaleOptimizer(opt, manager)
 
-It skips the update and lowers the scale when the device reports an overflow. In a distributed run it is told so.
+It skips the update and lowers the scale when the device reports an overflow. With `--distributed` it gets
+is_distributed=True.
 """
 
 from __future__ import annotations
+
+import ast
 
 from viaduct.migration.rule import Rule, Site
 
@@ -23,6 +26,7 @@ SPELLINGS = (
 
 @rule.call(*SPELLINGS)
 def convert(site: Site) -> None:
+    """Replace the wrapper, and report a loss scale that is not shown to be one of the device's managers."""
     if not site.editable:
         return
     site.rename(site.need("NPULossScaleOptimizer"))
@@ -31,7 +35,7 @@ def convert(site: Site) -> None:
         site.edit.add_argument(site.node, "is_distributed=True")
     site.changed("the loss is scaled by NPULossScaleOptimizer", zh="改用 NPULossScaleOptimizer 进行 loss scale")
     scale = site.argument("loss_scale", 1) or site.argument("loss_scale_manager", 1)
-    if scale is not None and not shown_manager(site, scale):
+    if scale is not None and not is_npu_manager(site, scale):
         site.manual(
             f"{site.text(scale)} must be an NPU loss scale manager: FixedLossScaleManager or "
             "ExponentialUpdateLossScaleManager",
@@ -48,7 +52,7 @@ def rename_scale(site: Site) -> None:
         site.edit.replace(start, start + len("loss_scale"), "loss_scale_manager")
 
 
-def shown_manager(site: Site, node: object) -> bool:
-    origin = site.values.origin(node)  # type: ignore[arg-type]
-    name = site.qualified(getattr(origin, "func", origin))
-    return bool(name) and "npu_loss_scale_manager" in str(name)
+def is_npu_manager(site: Site, node: ast.expr) -> bool:
+    """Return True for a loss scale manager of the device, where the file shows how it is made."""
+    origin = site.values.origin(node)
+    return "npu_loss_scale_manager" in (site.qualified(getattr(origin, "func", origin)) or "")

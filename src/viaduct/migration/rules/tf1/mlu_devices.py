@@ -16,6 +16,8 @@ import ast
 import re
 import tokenize
 
+from viaduct.migration.lookups import argument_values, bindings_of, mark_once, parameter_default
+from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._optimizers import loads
@@ -31,7 +33,8 @@ STRINGS = ("STRING", "FSTRING_MIDDLE")
 
 @rule.call("tensorflow.device", *STRATEGIES, *SETTERS)
 def rename_devices(site: Site) -> None:
-    for value in [*site.node.args, *(keyword.value for keyword in site.node.keywords)]:
+    """Rename the GPU in the arguments of functions that take a device."""
+    for value in argument_values(site.node):
         rename_strings(site, value)
 
 
@@ -47,41 +50,22 @@ def rename_strings(site: Site, value: ast.expr) -> None:
     if not isinstance(value, ast.Name):
         replace_gpu(site, value)
         return
-    default = default_of(site, value)
-    bound = site.work.names.lookup(value.id, site.work.names.scope_of(value)) or []
-    texts = [what for what in bound if isinstance(what, ast.expr)] + ([default] if default is not None else [])
+    function = site.work.names.scope_of(value).node
+    default = parameter_default(function, value.id) if isinstance(function, Function) else None
+    texts = [text for text in (*bindings_of(site, value), default) if isinstance(text, ast.expr)]
     if not any(gpu_spans(site, text) for text in texts):
         return
     if any(isinstance(site.source.parents[use], ast.Compare) for use in loads(site, value)):
-        report_compared(site, value.id)
+        site.manual(
+            f"{value.id} names a GPU and is compared with something: name the MLU in both places",
+            zh=f"{value.id} 指定 GPU 且参与比较:请在两处都改为 MLU",
+        )
         return
     for text in texts:
         replace_gpu(site, text)
     if default is not None:
         message, zh = f"make sure that callers pass no GPU for {value.id}", f"请确认调用者传入的 {value.id} 不是 GPU"
         site.advice(message, zh=zh, node=default)
-
-
-def report_compared(site: Site, name: str) -> None:
-    site.manual(
-        f"{name} names a GPU and is compared with something: name the MLU in both places",
-        zh=f"{name} 指定 GPU 且参与比较:请在两处都改为 MLU",
-    )
-
-
-def default_of(site: Site, name: ast.Name) -> ast.expr | None:
-    """Return the default of a parameter."""
-    function = site.work.names.scope_of(name).node
-    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        return None
-    entries = [*function.args.posonlyargs, *function.args.args]
-    given = dict(zip([entry.arg for entry in reversed(entries)], reversed(function.args.defaults), strict=False))
-    given |= {
-        parameter.arg: value
-        for parameter, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-        if value
-    }
-    return given.get(name.id)
 
 
 def gpu_spans(site: Site, value: ast.expr) -> list[tuple[int, int]]:
@@ -95,12 +79,9 @@ def gpu_spans(site: Site, value: ast.expr) -> list[tuple[int, int]]:
 
 
 def replace_gpu(site: Site, value: ast.expr) -> None:
-    done = False
-    for start, end in gpu_spans(site, value):
-        if ("mlu", start) not in site.work.seen:
-            site.work.seen[("mlu", start)] = None
-            written = site.source.text[start:end]
-            site.edit.replace(start, end, "MLU" if written.isupper() else "mlu")
-            done = True
-    if done:
+    """Write mlu for gpu in the strings of an expression, each once, and report it."""
+    spans = [span for span in gpu_spans(site, value) if mark_once(site, "mlu", span[0])]
+    for start, end in spans:
+        site.edit.replace(start, end, "MLU" if site.source.text[start:end].isupper() else "mlu")
+    if spans:
         site.changed("the device is an MLU", zh="设备改为 MLU", node=value)

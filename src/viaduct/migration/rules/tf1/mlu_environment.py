@@ -5,9 +5,9 @@
     -os.environ["TF_GPU_THREAD_MODE"] = "gpu_private"
     +os.environ["TF_MLU_THREAD_MODE"] = "gpu_private"
 
-TF_GPU_THREAD_MODE and TF_GPU_THREAD_COUNT have their like in Cambricon's TensorFlow, CUDA_VISIBLE_DEVICES in its
-runtime. Values are left as they are. In files that import torch, CUDA_VISIBLE_DEVICES is the rule
-torch.visible_devices's.
+Cambricon's TensorFlow has counterparts of TF_GPU_THREAD_MODE and TF_GPU_THREAD_COUNT, its runtime one of
+CUDA_VISIBLE_DEVICES. Values are left as they are. In PyTorch programs the rule torch.visible_devices deals with
+CUDA_VISIBLE_DEVICES.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ ACCESS = {
 
 @rule.node(ast.Constant, words=tuple(VARIABLES))
 def rename(site: Site) -> None:
+    """Rename a variable where the environment is read or set."""
     if site.node.value not in VARIABLES or not is_variable(site) or not site.editable:
         return
     old, new = site.node.value, VARIABLES[site.node.value]
@@ -46,6 +47,7 @@ def rename(site: Site) -> None:
 
 
 def is_variable(site: Site) -> bool:
+    """Return True for a string that os.environ or a function of os takes for the name of a variable."""
     parent = site.source.parents[site.node]
     if isinstance(parent, ast.Subscript):
         return site.qualified(parent.value) == "os.environ"

@@ -1,6 +1,7 @@
 """Report functions that work with GPUs alone, or ask for them.
 
-NCCL, TensorRT, questions whether there is a GPU: left as written. `num_gpus` and the like may keep their names.
+These are NCCL, TensorRT and questions whether there is a GPU; all are left as written. Flags such as `num_gpus` may
+keep their names.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ QUESTIONS = (
 
 @rule.call(*ONLY_NVIDIA)
 def report_nvidia(site: Site) -> None:
+    """Report a function that works with NVIDIA cards alone."""
     short = site.name.removeprefix("tensorflow.")
     site.manual(
         f"tf.{short} works with NVIDIA cards alone: use Horovod, which Cambricon's TensorFlow supports, or take it out",
@@ -30,9 +32,10 @@ def report_nvidia(site: Site) -> None:
 
 @rule.call(*QUESTIONS)
 def report_question(site: Site) -> None:
+    """Report a question about GPUs: for manual review if the script counts them, else as advice."""
     short = site.name.removeprefix("tensorflow.")
-    say = site.manual if is_counted(site) else site.advice
-    say(
+    report = site.manual if is_counted(site) else site.advice
+    report(
         f"if tf.{short} looks for GPUs here, look for MLUs instead, or check where the answer leads",
         zh=f"若此处 tf.{short} 查询的是 GPU:请改为查询 MLU,或检查后续分支",
         risk="medium",

@@ -1,13 +1,14 @@
 """Report parts of model code that may not suit the device.
 
-Overflow checks on gradients, recurrent cells, operators that run on the host, summaries in the model function, dtype
-assertions: read, reported, left as they are.
+These are overflow checks on gradients, recurrent cells, operators that run on the host, summaries in the model
+function, and assertions of a dtype. Each is reported and left as it is.
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="N8 N9 N10 N11", kind="advice", last=True)
@@ -30,6 +31,7 @@ HOST = ("tensorflow.py_func", "tensorflow.py_function", "tensorflow.numpy_functi
 
 @rule.call(*FINITE)
 def report_finite_check(site: Site) -> None:
+    """Report a check for overflow on gradients, and advise on one on other values."""
     name = site.name.rpartition(".")[2]
     if "grad" in ast.unparse(site.node).lower():
         site.manual(
@@ -44,34 +46,32 @@ def report_finite_check(site: Site) -> None:
         )
 
 
-@rule.call(*CUDNN)
-def report_cudnn(site: Site) -> None:
-    site.manual(
-        f"{site.name.rpartition('.')[2]} is cuDNN's: use an LSTM or GRU cell with npu_dynamic_rnn or DynamicRNN",
-        zh=f"{site.name.rpartition('.')[2]} 依赖 cuDNN:请改用 LSTM/GRU cell 配合 npu_dynamic_rnn 或 DynamicRNN",
+add_notices(
+    rule,
+    Notice(
+        CUDNN,
+        "{last} is cuDNN's: use an LSTM or GRU cell with npu_dynamic_rnn or DynamicRNN",
+        "{last} 依赖 cuDNN:请改用 LSTM/GRU cell 配合 npu_dynamic_rnn 或 DynamicRNN",
         risk="high",
-    )
-
-
-@rule.call(*CELLS)
-def advise_cell(site: Site) -> None:
-    site.advice(
+    ),
+    Notice(
+        CELLS,
         "a recurrent cell: npu_rnn.npu_dynamic_rnn or DynamicRNN run it faster",
-        zh="循环单元:可用 npu_rnn.npu_dynamic_rnn 或 DynamicRNN 加速",
-    )
-
-
-@rule.call(*HOST)
-def advise_host_function(site: Site) -> None:
-    site.advice(
-        f"{site.name.rpartition('.')[2]} runs on the host: within the model put it under "
-        "npu_scope.without_npu_compile_scope()",
-        zh=f"{site.name.rpartition('.')[2]} 在 host 执行:若在模型内,请置于 npu_scope.without_npu_compile_scope() 中",
-    )
+        "循环单元:可用 npu_rnn.npu_dynamic_rnn 或 DynamicRNN 加速",
+        status="advice",
+    ),
+    Notice(
+        HOST,
+        "{last} runs on the host: within the model put it under npu_scope.without_npu_compile_scope()",
+        "{last} 在 host 执行:若在模型内,请置于 npu_scope.without_npu_compile_scope() 中",
+        status="advice",
+    ),
+)
 
 
 @rule.call("tensorflow.summary.*")
 def advise_summary(site: Site) -> None:
+    """Advise on a summary in a model function, told by its parameters."""
     function = site.source.function(site.node)
     if function is not None and {"features", "labels", "mode"} <= {argument.arg for argument in function.args.args}:
         site.advice(
@@ -82,6 +82,7 @@ def advise_summary(site: Site) -> None:
 
 @rule.node(ast.Assert, words=(".dtype",))
 def advise_dtype_assertion(site: Site) -> None:
+    """Advise on `assert x.dtype == …`."""
     test = site.node.test
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute) and test.left.attr == "dtype":
         site.advice(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._optimizers import unwrap
 
 rule = Rule(__name__, spec="L4", kind="mandatory")
 
@@ -51,16 +52,6 @@ def remove(site: Site) -> None:
             zh=f"图改写同时做了 loss scale({how}):如 fp16 需要,请用 NPULossScaleOptimizer 配合 "
             "FixedLossScaleManager 或 ExponentialUpdateLossScaleManager 包装优化器",
         )
-
-
-def unwrap(site: Site, optimizer: ast.expr) -> None:
-    """Remove `opt = rewrite(opt)`; elsewhere replace the call by the optimizer."""
-    statement = site.source.statement(site.node)
-    plain = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
-    if plain and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
-        site.edit.remove_statement(statement)
-    else:
-        site.edit.node(site.node, site.text(optimizer))
 
 
 @rule.node(ast.Constant, words=("TF_ENABLE_AUTO_MIXED_PRECISION",))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
@@ -29,11 +30,6 @@ SCHEDULES = {
 }
 
 
-def tensorflow(site: Site) -> str | None:
-    """Return the file's name for TensorFlow."""
-    return site.work.names.local("tensorflow")
-
-
 @rule.call("tensorflow.metrics.accuracy")
 def cast_labels(site: Site) -> None:
     cast(site, site.argument("labels", 0), "float32", "labels as float32", "标签转为 float32")
@@ -45,7 +41,8 @@ def cast_step(site: Site) -> None:
 
 
 def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) -> None:
-    tf = tensorflow(site)
+    """Cast an argument to a dtype, unless it is cast already."""
+    tf = site.work.names.local("tensorflow")
     if value is None or tf is None or not site.editable:
         return
     if isinstance(value, ast.Call) and site.qualified(value.func) in ("tensorflow.cast", "tensorflow.to_float"):
@@ -54,10 +51,13 @@ def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) 
     site.changed(message, zh=zh)
 
 
-@rule.call("tensorflow.layers.max_pooling2d")
-def advise_pooling(site: Site) -> None:
-    site.advice(
+add_notices(
+    rule,
+    Notice(
+        ("tensorflow.layers.max_pooling2d",),
         "tf.nn.max_pool_with_argmax (ksize and strides with four numbers, second output unused) is faster right after "
         "the stem",
-        zh="stem 之后可用 tf.nn.max_pool_with_argmax(ksize、strides 为四元组,忽略第二个输出)提升性能",
-    )
+        "stem 之后可用 tf.nn.max_pool_with_argmax(ksize、strides 为四元组,忽略第二个输出)提升性能",
+        status="advice",
+    ),
+)

@@ -21,36 +21,36 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import enclosing_class, mark_once, plain_name, sole_target
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _exits
 from viaduct.migration.rules.tf1._communication import starts_communication
-from viaduct.migration.rules.tf1._session_keepers import assigned_to, called_by, find_keeper
+from viaduct.migration.rules.tf1._session_keepers import called_name, find_keeper
 from viaduct.migration.rules.tf1._session_uses import only_files, uses
 from viaduct.migration.sessions import CLOSABLE
 
 rule = Rule(__name__, spec="S9 S10", kind="mandatory", after=("device_block",))
 
 CLOSERS = {"closing", "enter_context", "push", "callback", "register"}
+CLOSE_METHODS = ("close", "__exit__")
 SESSIONS = {"session", "monitored_session"}
 
 
 @rule.call(*CLOSABLE)
 def close_session(site: Site) -> None:
+    """Close a session in a variable; report one that is kept elsewhere."""
     parent = site.source.parents[site.node]
-    if isinstance(parent, ast.withitem) or called_by(site, parent) in CLOSERS or only_files(site):
+    if isinstance(parent, ast.withitem) or called_name(parent) in CLOSERS or only_files(site):
         return
-    target = assigned_to(parent)
+    target = sole_target(parent)
     if isinstance(target, ast.Name):
         close_variable(site, target.id, parent)  # type: ignore[arg-type]
     elif isinstance(target, ast.Attribute):
         check_attribute(site, target)
-    elif isinstance(parent, ast.Return):
-        owner = site.source.function(site.node)
-        report_keeper(
-            site, f"by the caller of {owner.name}" if owner else "nowhere", f"{owner.name if owner else ''} 的调用者"
-        )
+    elif isinstance(parent, ast.Return) and (function := site.source.function(site.node)) is not None:
+        report_keeper(site, f"by the caller of {function.name}", f"{function.name} 的调用者")
     else:
         report_keeper(site, "in no variable", "匿名表达式")
 
@@ -59,44 +59,39 @@ def close_session(site: Site) -> None:
 
 
 def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
-    function = site.source.function(site.node)
-    scope = function or site.source.tree
-    bound = site.work.names.lookup(name, site.work.names.scope_of(site.node)) or []
-    found = [
-        use
-        for use in uses(site, scope.body, name)
-        if bound is site.work.names.lookup(name, site.work.names.scope_of(use))
-    ]
-    starter = function is not None and starts_communication(site, function)
-    if starter or any(is_closed(site, use) for use in found):
+    """Close the session in a variable after its last use, unless it is closed already or kept by something else."""
+    names, function = site.work.names, site.source.function(site.node)
+    bindings = names.lookup(name, names.scope_of(site.node)) or []
+    reads = uses(site, (function or site.source.tree).body, name)
+    reads = [read for read in reads if bindings is names.lookup(name, names.scope_of(read))]
+    starts = function is not None and starts_communication(site, function)
+    if starts or any(is_closed(site, read) for read in reads):
         return  # the session that starts communication is closed by the caller of this function
-    if isinstance(site.work.names.scope_of(statement).node, ast.ClassDef):
+    if isinstance(names.scope_of(statement).node, ast.ClassDef):
         report_keeper(site, "by a class", "类")
         return
-    is_global = function is not None and name in site.work.names.scopes[function].elsewhere
-    keeper = (
-        ("as a global", "全局变量")
-        if is_global
-        else next((why for use in found if (why := find_keeper(site, use))), None)
-    )
+    keeper = next((keeper for read in reads if (keeper := find_keeper(site, read))), None)
+    if function is not None and name in names.scopes[function].elsewhere:
+        keeper = "as a global", "全局变量"
     if keeper is not None:
         report_keeper(site, *keeper)
-    elif function is None and outlives_module(site, name, statement, found):
+    elif function is None and outlives_module(site, reads):
         register_close(site, name, statement)
     else:
-        close_block(site, name, statement, found, [binding for binding in bound if not mentions(binding, name)])
+        close_block(site, name, statement, reads, [binding for binding in bindings if not mentions(binding, name)])
 
 
 def mentions(value: str | ast.expr | None, name: str) -> bool:
     """Return True for `DebugWrapper(sess)` of `sess = DebugWrapper(sess)`: it is still the same session."""
-    return isinstance(value, ast.expr) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value))
+    return isinstance(value, ast.expr) and any(plain_name(node) == name for node in ast.walk(value))
 
 
 def is_closed(site: Site, use: ast.Name) -> bool:
+    """Return True if the session is closed at this use, by its method, a `with` or an exit stack."""
     parent = site.source.parents[use]
     if isinstance(parent, ast.Attribute):
-        return parent.attr in ("close", "__exit__")
-    return isinstance(parent, ast.withitem) or called_by(site, parent) in CLOSERS
+        return parent.attr in CLOSE_METHODS
+    return isinstance(parent, ast.withitem) or called_name(parent) in CLOSERS
 
 
 def report_keeper(site: Site, keeper: str, zh: str) -> None:
@@ -108,32 +103,33 @@ def report_keeper(site: Site, keeper: str, zh: str) -> None:
 
 def check_attribute(site: Site, target: ast.Attribute) -> None:
     """Report `self.sess`, unless something in its class, or in the file outside classes, closes it."""
-    owner = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.ClassDef)), None)
-    around: ast.AST = owner or site.source.tree
-    for node in ast.walk(around):
-        closing = isinstance(node, ast.Attribute) and node.attr in ("close", "__exit__")
-        if closing and isinstance(node.value, ast.Attribute) and node.value.attr == target.attr:  # type: ignore[attr-defined]
+    owner, text = enclosing_class(site, site.node), site.text(target)
+    for node in ast.walk(owner or site.source.tree):
+        closed = node.value if isinstance(node, ast.Attribute) and node.attr in CLOSE_METHODS else None
+        if isinstance(closed, ast.Attribute) and closed.attr == target.attr:
             return
-    name = f"by class {owner.name} as {site.text(target)}" if owner else f"as {site.text(target)}"
-    report_keeper(site, name, f"{owner.name} 的 {site.text(target)}" if owner else site.text(target))
+    if owner is not None:
+        report_keeper(site, f"by class {owner.name} as {text}", f"{owner.name} 的 {text}")
+    else:
+        report_keeper(site, f"as {text}", text)
 
 
 # ---- the end of a module
 
 
-def outlives_module(site: Site, name: str, statement: ast.stmt, found: list[ast.Name]) -> bool:
+def outlives_module(site: Site, reads: list[ast.Name]) -> bool:
     """Return True for a session of a module that cannot be closed at the module's end.
 
     Functions use it, nothing at module level does, another file imports the module, or its end is not reached.
     """
-    in_functions = [
-        use for use in found if any(isinstance(p, Function | ast.ClassDef) for p in site.source.ancestors(use))
-    ]
-    imported = any(site.work.path in files for files in site.work.project.imports.values())
-    return bool(in_functions) or not found or imported or _exits.leaves_early(site, site.source.tree.body)
+    around = (parent for read in reads for parent in site.source.ancestors(read))
+    in_functions = any(isinstance(parent, Function | ast.ClassDef) for parent in around)
+    is_imported = any(site.work.path in files for files in site.work.project.imports.values())
+    return in_functions or not reads or is_imported or _exits.leaves_early(site, site.source.tree.body)
 
 
 def register_close(site: Site, name: str, statement: ast.stmt) -> None:
+    """Let `atexit` close the session."""
     site.edit.insert_after(statement, [f"{proto.module_name(site, 'atexit')}.register({name}.close)"])
     report_closed(site)
 
@@ -142,29 +138,32 @@ def register_close(site: Site, name: str, statement: ast.stmt) -> None:
 
 
 def close_block(
-    site: Site, name: str, statement: ast.stmt, found: list[ast.Name], bound: list[str | ast.expr | None]
+    site: Site, name: str, statement: ast.stmt, reads: list[ast.Name], bindings: list[str | ast.expr | None]
 ) -> None:
-    start, remainder = common_start(site, statement, bound), list[ast.stmt]()
+    """Close the session at the exits and the end of the block that holds all its uses, or report that there is none.
+
+    That block is the one in which it is opened; where later uses stand behind a `with`, the block around the `with`.
+    """
+    start, remainder = common_start(site, statement, bindings), list[ast.stmt]()
     while start is not None:
         remainder += following(site, start)
-        if not used_outside(site, start, found):
+        if not is_used_outside(site, start, reads):
             break
         parent = site.source.parents[start]
         start = parent if isinstance(parent, ast.With | ast.AsyncWith) else None
-    if start is None or (remainder and _exits.is_endless(remainder[-1])) or used_in_finally(site, remainder, found):
+    if start is None or (remainder and _exits.is_endless(remainder[-1])) or is_used_in_finally(site, remainder, reads):
         site.manual(
             f"it is not clear where `{name}` is used for the last time (opened more than once or in a branch, used in "
             "a finally, or in a loop that never ends): close it there",
             zh=f"`{name}` 的使用终点不明确(多次打开、分支中打开、finally 中使用或循环不结束):请在用完处调用 close()",
         )
         return
-    if ("closed", start, name) in site.work.seen:
+    if not mark_once(site, "closed", start, name):
         return
     if _exits.runs_script(site, remainder):
         register_close(site, name, start)
         return
-    site.work.seen[("closed", start, name)] = None
-    last_try = final_try(site, remainder, found)
+    last_try = final_try(site, remainder, reads)
     if last_try is not None:
         site.edit.insert_after(last_try.finalbody[-1], [f"{name}.close()"])
         remainder = [*remainder[: remainder.index(last_try)], last_try]
@@ -172,47 +171,46 @@ def close_block(
     report_closed(site)
 
 
-def common_start(site: Site, statement: ast.stmt, bound: list[str | ast.expr | None]) -> ast.stmt | None:
-    """Return the assignment, or the `if` whose two branches both assign; None if it is assigned in another way."""
-    if len(bound) == 1:
+def common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr | None]) -> ast.stmt | None:
+    """Return the only assignment, or the `if` whose two branches both open a session; None in any other case."""
+    if len(bindings) == 1:
         return statement
-    entries = [site.source.statement(value) for value in bound if isinstance(value, ast.expr)]
-    parents = {site.source.parents[entry] for entry in entries}
+    values = [binding for binding in bindings if isinstance(binding, ast.expr)]
+    assignments = [site.source.statement(value) for value in values]
+    parents = {site.source.parents[assignment] for assignment in assignments}
     parent = parents.pop() if len(parents) == 1 else None
-    kinds = {site.values.kind(value) for value in bound if isinstance(value, ast.expr)}
-    if len(entries) != len(bound) or len(bound) != 2 or not isinstance(parent, ast.If) or not kinds <= SESSIONS:
+    are_sessions = {site.values.kind(value) for value in values} <= SESSIONS
+    if len(values) != len(bindings) or len(bindings) != 2 or not isinstance(parent, ast.If) or not are_sessions:
         return None
-    return parent if {record in parent.orelse for record in entries} == {True, False} else None
+    return parent if {assignment in parent.orelse for assignment in assignments} == {True, False} else None
 
 
 def following(site: Site, start: ast.stmt) -> list[ast.stmt]:
+    """Return the statements behind a statement in its block."""
     block = site.source.block(start)
     return block[block.index(start) + 1 :]
 
 
-def used_outside(site: Site, start: ast.stmt, found: list[ast.Name]) -> bool:
+def is_used_outside(site: Site, start: ast.stmt, reads: list[ast.Name]) -> bool:
     """Return True if the session is used before a statement or behind the block of that statement."""
     begin, end = site.source.span(start)[0], site.source.span(site.source.block(start)[-1])[1]
-    return any(not begin <= site.source.span(use)[0] < end for use in found)
+    return any(not begin <= site.source.span(read)[0] < end for read in reads)
 
 
-def used_in_finally(site: Site, statements: list[ast.stmt], found: list[ast.Name]) -> bool:
+def is_used_in_finally(site: Site, statements: list[ast.stmt], reads: list[ast.Name]) -> bool:
     """Return True if an exit passes through a `finally` that uses the session; not that of a last `try`."""
-    last = final_try(site, statements, found)
-    for statement in _exits.exits(site, statements, skip=last):
+    for statement in _exits.exits(site, statements, skip=final_try(site, statements, reads)):
         for parent in site.source.ancestors(statement):
-            if isinstance(parent, ast.Try) and any(use in ast.walk(line) for line in parent.finalbody for use in found):
+            if isinstance(parent, ast.Try) and any(site.source.is_within(read, parent.finalbody) for read in reads):
                 return True
     return False
 
 
-def final_try(site: Site, statements: list[ast.stmt], found: list[ast.Name]) -> ast.Try | None:
+def final_try(site: Site, statements: list[ast.stmt], reads: list[ast.Name]) -> ast.Try | None:
     """Return the last statement, returns without the session aside, if it is a `try` with a `finally`."""
-    while (
-        statements
-        and isinstance(statements[-1], ast.Return)
-        and not any(use in ast.walk(statements[-1]) for use in found)
-    ):
+    while statements and isinstance(statements[-1], ast.Return):
+        if any(site.source.is_within(read, statements[-1:]) for read in reads):
+            break
         statements = statements[:-1]
     last = statements[-1] if statements else None
     return last if isinstance(last, ast.Try) and last.finalbody else None

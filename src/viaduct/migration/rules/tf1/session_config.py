@@ -25,16 +25,17 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import mark_once, plain_name
 from viaduct.migration.predicates import is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1._session_configs import (
+    allows_no_gpu,
     fill_value,
     is_ready,
     new_config,
     report_configured,
     report_host_session,
-    without_device,
 )
 from viaduct.migration.rules.tf1._session_uses import stays_on_host
 from viaduct.migration.sessions import METHOD_SLOTS, PLAIN, SLOTS
@@ -61,8 +62,8 @@ def open_by_method(site: Site) -> None:
 
 
 @rule.call("tensorflow.train.MonitoredSession")
-def give_creator(site: Site) -> None:
-    """Give MonitoredSession a session creator with a config: its own default has none."""
+def add_creator(site: Site) -> None:
+    """Give MonitoredSession a session creator with a config: its default creator has none."""
     creator = site.argument("session_creator", 0)
     if not is_none_or_absent(creator):
         return  # a creator has its own config
@@ -72,15 +73,15 @@ def give_creator(site: Site) -> None:
             zh="请为 MonitoredSession 传入 config 中带 NpuOptimizer 的 ChiefSessionCreator",
         )
         return
-    maker = proto.tensorflow_name(site, "train.ChiefSessionCreator")
-    site.set_argument("session_creator", f"{maker}(config={new_config(site)})", 0)
+    creator_class = proto.tensorflow_name(site, "train.ChiefSessionCreator")
+    site.set_argument("session_creator", f"{creator_class}(config={new_config(site)})", 0)
     report_configured(site)
 
 
 @rule.node(ast.Call, words=("import *",))
 def report_star_import(site: Site) -> None:
     """Report a `Session()` that may come from TensorFlow or from another star import."""
-    called = site.node.func.id if isinstance(site.node.func, ast.Name) else ""
+    called = plain_name(site.node.func)
     names = site.work.names
     if called not in ("Session", "InteractiveSession") or names.lookup(called, names.scope_of(site.node.func)):
         return
@@ -94,10 +95,11 @@ def report_star_import(site: Site) -> None:
 
 @rule.reference(*PLAIN)
 def report_session_class(site: Site) -> None:
+    """Report a session class from which a class derives, that goes to functools.partial, or that is a default."""
     parent = site.source.parents[site.node]
-    derived = isinstance(parent, ast.ClassDef) and site.node in parent.bases
-    partial = isinstance(parent, ast.Call) and site.qualified(parent.func) == "functools.partial"
-    if derived or partial or isinstance(parent, ast.arguments):
+    is_base = isinstance(parent, ast.ClassDef) and site.node in parent.bases
+    is_partial = isinstance(parent, ast.Call) and site.qualified(parent.func) == "functools.partial"
+    if is_base or is_partial or isinstance(parent, ast.arguments):
         site.manual(
             "sessions are made from this elsewhere: each needs a config with NpuOptimizer and remapping OFF",
             zh="会话在别处由此创建:每个会话的 config 都需带 NpuOptimizer 并关闭 remapping",
@@ -122,7 +124,7 @@ def configure(site: Site, keyword: str, position: int) -> None:
     elif value is not None and is_ready(site, value):
         switch_remapping_off(site, value)
     elif value is not None and not stays_on_host(site):
-        if without_device(site, value):
+        if allows_no_gpu(site, value):
             report_host_session(site)
         else:
             fill_value(site, value)
@@ -131,17 +133,15 @@ def configure(site: Site, keyword: str, position: int) -> None:
 def switch_remapping_off(site: Site, value: ast.expr) -> None:
     """Turn remapping off for a config that has a custom optimizer, in a file that does not mention remapping."""
     config = proto.find_variable(site, value)
-    if config is None or len(config.assigned) != 1 or ("remapping", config.assigned[0]) in site.work.seen:
+    adding = proto.adding_statement(site, config, value) if config and len(config.assignments) == 1 else None
+    if config is None or adding is None or "remapping" in site.source.text or "npu_init" in site.source.text:
+        return  # remapping is set at another place; importing npu_init sets it for every session
+    if not mark_once(site, "remapping", config.assignments[0]):
         return
-    added = proto.adding_statement(site, config, value)
-    if added is None or "remapping" in site.source.text or "npu_init" in site.source.text:
-        return  # set at another place; importing npu_init sets it for every session
-    site.work.seen[("remapping", config.assigned[0])] = None
-    last = proto.last_setting(site, config, added)
-    last = last if proto.ends_line(site, last) else added
-    site.edit.insert_after(
-        last, [f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config(site)}.OFF"]
-    )
+    last = proto.last_setting(site, config, adding)
+    last = last if proto.ends_line(site, last) else adding
+    switch = f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config(site)}.OFF"
+    site.edit.insert_after(last, [switch])
     site.changed(
         "remapping is switched off: it fuses operators into ones that the accelerator does not have",
         zh="关闭 remapping:它会融合出昇腾不支持的算子",

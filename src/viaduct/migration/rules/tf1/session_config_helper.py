@@ -24,13 +24,14 @@ import ast
 
 from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._session_configs import fill_value, is_ready, report_host_session, without_device
+from viaduct.migration.rules.tf1._session_configs import allows_no_gpu, fill_value, is_ready, report_host_session
 
 rule = Rule(__name__, spec="S11", kind="mandatory")
 
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, words=("ConfigProto",))
 def fill_helper(site: Site) -> None:
+    """Fill the config that a function at module level returns, if the project's sessions get it from there."""
     name = f"{site.work.names.own}.{site.node.name}"
     if name not in site.work.project.config_helpers or not isinstance(site.source.parents[site.node], ast.Module):
         return
@@ -39,8 +40,8 @@ def fill_helper(site: Site) -> None:
     for statement in returns_of(site.work.names, site.node):
         if statement.value is None or is_ready(site, statement.value):
             continue
-        here = Site(site.rule, site.work, statement)
-        if without_device(here, statement.value):
-            report_host_session(here)
+        return_site = Site(site.rule, site.work, statement)
+        if allows_no_gpu(return_site, statement.value):
+            report_host_session(return_site)
         else:
-            fill_value(here, statement.value)
+            fill_value(return_site, statement.value)

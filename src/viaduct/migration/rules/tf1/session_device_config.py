@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
+from viaduct.migration.predicates import is_constant, is_none
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="S12", kind="mandatory")
@@ -30,22 +31,24 @@ LIMITS = ("tensorflow.config.experimental.VirtualDeviceConfiguration", "tensorfl
 
 @rule.call(*REMOVED)
 def remove(site: Site) -> None:
+    """Remove a statement that calls one of REMOVED; report a call whose result is used."""
     statement = site.source.parents[site.node]
-    what = site.name.rpartition(".")[2]
+    function = site.name.rpartition(".")[2]
     if not isinstance(statement, ast.Expr):
-        site.manual(f"{what} is for GPUs: remove it", zh=f"{what} 仅用于 GPU,请删除")
+        site.manual(f"{function} is for GPUs: remove it", zh=f"{function} 仅用于 GPU,请删除")
         return
     site.edit.remove_statement(statement)
-    site.changed(f"{what} is for GPUs and is removed", zh=f"{what} 仅用于 GPU,已删除")
+    site.changed(f"{function} is for GPUs and is removed", zh=f"{function} 仅用于 GPU,已删除")
 
 
 @rule.call(*LIMITS)
 def remove_limit(site: Site) -> None:
+    """Replace a memory limit by None, unless the statement around it is removed."""
     around = [site.qualified(node.func) for node in site.source.ancestors(site.node) if isinstance(node, ast.Call)]
     limit = site.argument("memory_limit", 0)
     if any(name in REMOVED for name in around) or limit is None:
         return
-    if not (isinstance(limit, ast.Constant) and limit.value is None):
+    if not is_none(limit):
         site.set_argument("memory_limit", "None", 0)
         site.changed("memory limits are for GPUs: None", zh="显存限制仅用于 GPU,改为 None")
 
@@ -53,16 +56,16 @@ def remove_limit(site: Site) -> None:
 @rule.call("tensorflow.config.set_soft_device_placement")
 def keep_soft_placement(site: Site) -> None:
     value = site.argument("enabled", 0)
-    if value is not None and not (isinstance(value, ast.Constant) and value.value is True):
+    if value is not None and not is_constant(value, True):
         site.set_argument("enabled", "True", 0)
         site.changed("soft placement stays on", zh="保持 soft placement 开启")
 
 
 @rule.call("tensorflow.config.optimizer.set_experimental_options")
 def replace_experimental_options(site: Site) -> None:
+    """Replace Grappler's options by the vendor's, and say which are dropped."""
     value = site.argument("options", 0)
-    ours = full_name("experimental_options")
-    if value is None or site.qualified(value) == ours:
+    if value is None or site.qualified(value) == full_name("experimental_options"):
         return
     dropped = site.text(value)
     site.set_argument("options", site.need("experimental_options"), 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import CUDA, NPU
+from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
@@ -29,6 +30,7 @@ INSTEAD_ZH = {
 
 @rule.node(ast.Assign, words=("gpu_options", "GPUOptions", *INSTEAD))
 def report_assignment(site: Site) -> None:
+    """Advise on assignments to a field of gpu_options and to an environment variable."""
     for target in site.node.targets:
         if isinstance(target, ast.Attribute) and "gpu_options" in proto.field_path(site, target)[:-1]:
             advise_field(site, target.attr)
@@ -47,17 +49,16 @@ def report_variable_call(site: Site) -> None:
         advise_variable(site, site.node.args[0])
 
 
-def advise_field(site: Site, what: str) -> None:
-    site.advice(
-        f"gpu_options ({what}) has no effect on the accelerator",
-        zh=f"gpu_options({what})在昇腾上不生效",
-    )
+def advise_field(site: Site, fields: str) -> None:
+    site.advice(f"gpu_options ({fields}) has no effect on the accelerator", zh=f"gpu_options({fields})在昇腾上不生效")
 
 
 def advise_variable(site: Site, key: ast.expr) -> None:
-    text = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
-    name = next((name for name in INSTEAD if text.startswith(name)), None)
+    """Advise on an environment variable whose name begins with a key of INSTEAD."""
+    variable = literal_text(key)
+    name = next((name for name in INSTEAD if variable.startswith(name)), None)
     if name is not None:
         site.advice(
-            f"{text} has no effect on the accelerator: {INSTEAD[name]}", zh=f"{text} 在昇腾上不生效:{INSTEAD_ZH[name]}"
+            f"{variable} has no effect on the accelerator: {INSTEAD[name]}",
+            zh=f"{variable} 在昇腾上不生效:{INSTEAD_ZH[name]}",
         )

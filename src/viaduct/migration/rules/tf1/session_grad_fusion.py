@@ -44,11 +44,11 @@ def extend_optimizers(site: Site) -> None:
     parts = proto.field_path(site, target)
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
-    if has_list(site, parts[:-2]) or only_starts(site):
+    rewrite = parts[:-2]
+    if touches_list(site, rewrite) or starts_only_communication(site):
         return
-    config = ".".join(parts[:-2])
-    last = last_of_config(site, parts[:-2])
-    site.edit.insert_after(last, lines(site, config, last))
+    last = last_setting(site, rewrite)
+    site.edit.insert_after(last, render_list(site, ".".join(rewrite), last))
     site.changed(
         "gradients of all ranks are fused: GradFusionOptimizer joins Grappler's list",
         zh="分布式场景:在 rewrite_options.optimizers 中添加 GradFusionOptimizer",
@@ -63,20 +63,20 @@ def report_helper(site: Site) -> None:
     )
 
 
-def has_list(site: Site, rewrite: tuple[str, ...]) -> bool:
+def touches_list(site: Site, rewrite: tuple[str, ...]) -> bool:
     """Return True if this function touches the list of optimizers already."""
     around = site.source.function(site.node) or site.source.tree
-    wanted = (*rewrite, "optimizers")
-    return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == wanted for node in ast.walk(around))
+    field = (*rewrite, "optimizers")
+    return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == field for node in ast.walk(around))
 
 
-def only_starts(site: Site) -> bool:
+def starts_only_communication(site: Site) -> bool:
     """Return True in a function that starts communication: its session computes no gradients."""
     function = site.source.function(site.node)
     return function is not None and starts_communication(site, function)
 
 
-def last_of_config(site: Site, rewrite: tuple[str, ...]) -> ast.stmt:
+def last_setting(site: Site, rewrite: tuple[str, ...]) -> ast.stmt:
     """Return the last of the assignments right behind the site that set fields of the rewrite options."""
     block, last = site.source.block(site.node), site.node
     for statement in block[block.index(site.node) + 1 :]:
@@ -90,8 +90,9 @@ def last_of_config(site: Site, rewrite: tuple[str, ...]) -> ast.stmt:
     return last  # type: ignore[no-any-return]
 
 
-def lines(site: Site, config: str, last: ast.stmt) -> list[str]:
+def render_list(site: Site, rewrite: str, last: ast.stmt) -> list[str]:
+    """Return the lines that extend the list; a single one where `last` shares its line with other statements."""
     if proto.starts_line(site, last) and proto.ends_line(site, last):
         unit = site.source.indent_unit
-        return [f"{config}.optimizers.extend([", f"{unit}{FIRST}", f"{unit}{SECOND}", "])"]
-    return [f"{config}.optimizers.extend([{FIRST} {SECOND[:-1]}])"]
+        return [f"{rewrite}.optimizers.extend([", f"{unit}{FIRST}", f"{unit}{SECOND}", "])"]
+    return [f"{rewrite}.optimizers.extend([{FIRST} {SECOND[:-1]}])"]

@@ -11,9 +11,8 @@ this one does nothing.
 
 from __future__ import annotations
 
-import ast
-
 from viaduct.cards.tensorflow_api import full_name
+from viaduct.migration.lookups import receiving_call
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="S12", kind="mandatory", on=lambda options: options.style == "wrapper")
@@ -27,10 +26,10 @@ HELPERS = {
 
 @rule.call(*HELPERS)
 def wrap(site: Site) -> None:
+    """Wrap the call in the vendor's helper, unless it is wrapped already."""
     helper, keyword = HELPERS[site.name]
-    parent = site.source.parents[site.node]
-    around = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
-    if isinstance(around, ast.Call) and site.qualified(around.func) == full_name(helper):
+    receiver = receiving_call(site, site.node)
+    if receiver is not None and site.qualified(receiver.func) == full_name(helper):
         return
     if site.options.style != "wrapper" or not site.editable:
         return

@@ -22,7 +22,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
+from viaduct.migration.lookups import dotted_name, plain_name
 from viaduct.migration.options import Options
+from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.profiling_points import write_profiling_options
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -38,7 +40,7 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"precision": "allow_mix_precision", "dump": "/tmp/dump", "dump_step": "0|5|10"}
 
-SECOND_VERSION = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values that only precision_mode_v2 has
+NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # values that only precision_mode_v2 has
 PRECISION_KEYS = {"precision_mode", "precision_mode_v2"}
 HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config", "init_resource"))
 
@@ -47,13 +49,13 @@ def required_options(site: Site, options: Options) -> dict[str, str]:
     """Return the keys of the parameter_map that the options need, each with the rest of its statement."""
     keys: dict[str, str] = {}
     if options.precision:
-        key = "precision_mode_v2" if options.precision in SECOND_VERSION else "precision_mode"
+        key = "precision_mode_v2" if options.precision in NEWER_MODES else "precision_mode"
         keys[key] = f".s = {proto.as_bytes(site, options.precision)}"
     if options.fusion_switch:
         keys["fusion_switch_file"] = f".s = {proto.as_bytes(site, options.fusion_switch)}"
     if options.profile:
-        asked = write_profiling_options(options)
-        keys |= {"profiling_mode": ".b = True", "profiling_options": f".s = {proto.as_bytes(site, asked)}"}
+        profiling = proto.as_bytes(site, write_profiling_options(options))
+        keys |= {"profiling_mode": ".b = True", "profiling_options": f".s = {profiling}"}
     if options.dump:
         keys |= {"enable_dump": ".b = True", "dump_path": f".s = {proto.as_bytes(site, options.dump)}"}
         keys |= {"dump_step": f".s = {proto.as_bytes(site, options.dump_step)}"} if options.dump_step else {}
@@ -65,10 +67,10 @@ def required_options(site: Site, options: Options) -> dict[str, str]:
 def add_keys(site: Site) -> None:
     """Add the missing keys behind `custom_op.name = "NpuOptimizer"`, or behind use_off_line where that is set."""
     target, value = site.node.targets[0], site.node.value
-    named = isinstance(target, ast.Attribute) and target.attr == "name" and isinstance(target.value, ast.Name)
-    if not (named and isinstance(value, ast.Constant) and value.value == "NpuOptimizer"):
+    custom = plain_name(target.value) if isinstance(target, ast.Attribute) and target.attr == "name" else ""
+    if not custom or not is_literal_in(value, "NpuOptimizer"):
         return
-    custom, present = target.value.id, keys_set(site, target.value.id)
+    present = keys_set(site, custom)
     taken = present.keys() | (PRECISION_KEYS if present.keys() & PRECISION_KEYS else set())  # one of the two is enough
     missing = {key: text for key, text in required_options(site, site.options).items() if key not in taken}
     if missing:
@@ -100,11 +102,9 @@ def report_helper(site: Site) -> None:
 def keys_set(site: Site, custom: str) -> dict[str, ast.stmt]:
     """Return the keys of the parameter_map that the function sets, each with its statement."""
     around = site.source.function(site.node) or site.source.tree
-    found: dict[str, ast.stmt] = {}
+    statements: dict[str, ast.stmt] = {}
     for node in ast.walk(around):
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            holder = node.value
-            ours = isinstance(holder, ast.Attribute) and holder.attr == "parameter_map"
-            if ours and isinstance(holder.value, ast.Name) and holder.value.id == custom:  # type: ignore[attr-defined]
-                found[str(node.slice.value)] = site.source.statement(node)
-    return found
+        key = node.slice if isinstance(node, ast.Subscript) else None
+        if isinstance(key, ast.Constant) and dotted_name(node.value) == f"{custom}.parameter_map":  # type: ignore[attr-defined]
+            statements[str(key.value)] = site.source.statement(node)
+    return statements

@@ -17,7 +17,8 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.migration.predicates import is_constant
+from viaduct.migration.lookups import plain_name
+from viaduct.migration.predicates import is_constant, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
@@ -40,7 +41,7 @@ REMAPPING_TEXT = re.compile(r"\bremapping\s*[:=]\s*(?!OFF|2\b)")
 def edit_assignment(site: Site) -> None:
     """Edit, or advise on, an assignment `config.….field = value`."""
     if any(is_remapping(site, target) for target in site.node.targets):
-        switch_remapping_off(site, site.node.value, alone=len(site.node.targets) == 1)
+        switch_remapping_off(site, site.node.value, is_only_target=len(site.node.targets) == 1)
         return
     target = site.node.targets[0]
     if len(site.node.targets) != 1 or not isinstance(target, ast.Attribute):
@@ -67,10 +68,10 @@ def edit_rewriter_config(site: Site) -> None:
 @rule.node(ast.Call, words=("remapping",))
 def report_setattr(site: Site) -> None:
     """Report `setattr(options, "remapping", value)`."""
-    if not isinstance(site.node.func, ast.Name) or site.node.func.id != "setattr" or len(site.node.args) != 3:
+    if plain_name(site.node.func) != "setattr" or len(site.node.args) != 3:
         return
     _, name, value = site.node.args
-    if isinstance(name, ast.Constant) and name.value == "remapping" and not is_off(site, value):
+    if is_literal_in(name, "remapping") and not is_off(site, value):
         report_remapping(site)
 
 
@@ -112,15 +113,15 @@ def edit_jit_scope(site: Site) -> None:
 
 def is_jit_level(site: Site, target: ast.Attribute) -> bool:
     """Return True for `options.global_jit_level` of an OptimizerOptions built before."""
-    made = site.values.origin(target.value)
-    known = isinstance(made, ast.Call) and site.qualified(made.func) == "tensorflow.OptimizerOptions"
-    return target.attr == "global_jit_level" and known
+    origin = site.values.origin(target.value)
+    is_options = isinstance(origin, ast.Call) and site.qualified(origin.func) == "tensorflow.OptimizerOptions"
+    return target.attr == "global_jit_level" and is_options
 
 
 def switch_xla_off(site: Site, value: ast.expr) -> None:
-    """Replace a level by OFF, through the same enumeration where the value names one."""
+    """Replace a level by OFF, of the enumeration that the value names if it names one."""
     name = site.qualified(value) or ""
-    if name.endswith("OptimizerOptions.OFF") or is_constant(value, -1) or minus_one(value):
+    if name.endswith("OptimizerOptions.OFF") or is_minus_one(value):
         return
     if "OptimizerOptions." in name and isinstance(value, ast.Attribute):
         site.edit.node(value, f"{site.text(value.value)}.OFF")
@@ -130,23 +131,23 @@ def switch_xla_off(site: Site, value: ast.expr) -> None:
 
 
 def is_remapping(site: Site, target: ast.expr) -> bool:
-    """Return True for the field of rewrite options, told by its path, its object or the value that it gets."""
+    """Return True for the field of rewrite options, if its path, its object or the value that it gets shows that."""
     if not isinstance(target, ast.Attribute) or target.attr != "remapping":
         return False
     if proto.field_path(site, target)[-2:] == ("rewrite_options", "remapping"):
         return True
-    made = site.values.origin(target.value)
-    if isinstance(made, ast.Call) and site.qualified(made.func) == REWRITER:
+    origin = site.values.origin(target.value)
+    if isinstance(origin, ast.Call) and site.qualified(origin.func) == REWRITER:
         return True
     statement = site.source.statement(target)
-    given = statement.value if isinstance(statement, ast.Assign) else None
-    return given is not None and any(is_toggle(site, part) for part in ast.walk(given))
+    return isinstance(statement, ast.Assign) and any(is_toggle(site, node) for node in ast.walk(statement.value))
 
 
-def switch_remapping_off(site: Site, value: ast.expr, alone: bool = True) -> None:
+def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = True) -> None:
+    """Replace the value of remapping by OFF; report `a = b = value`, in which the other targets must keep it."""
     if is_off(site, value):
         return
-    if not alone:
+    if not is_only_target:
         report_remapping(site)
         return
     enumeration = site.text(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
@@ -166,8 +167,8 @@ def is_off(site: Site, value: ast.expr) -> bool:
     """Return True for RewriterConfig.OFF, however it was imported, and for its number."""
     if isinstance(value, ast.Constant):
         return bool(value.value == OFF)
-    named = isinstance(value, ast.Attribute) and site.text(value).endswith("RewriterConfig.OFF")
-    return named or site.qualified(value) == f"{REWRITER}.OFF"
+    is_written = isinstance(value, ast.Attribute) and site.text(value).endswith("RewriterConfig.OFF")
+    return is_written or site.qualified(value) == f"{REWRITER}.OFF"
 
 
 def report_remapping(site: Site) -> None:
@@ -178,9 +179,8 @@ def report_remapping(site: Site) -> None:
     )
 
 
-def minus_one(value: ast.expr) -> bool:
-    negative = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub)
-    return negative and is_constant(value.operand, 1)  # type: ignore[attr-defined]
+def is_minus_one(value: ast.expr) -> bool:
+    return isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) and is_literal_in(value.operand, 1)
 
 
 def report_xla_off(site: Site) -> None:
@@ -188,6 +188,7 @@ def report_xla_off(site: Site) -> None:
 
 
 def advise_rewriting(site: Site, field: str, value: ast.expr) -> None:
+    """Advise on a field of the rewrite options that disturbs the device."""
     if field == "disable_model_pruning" and not is_constant(value, False):
         site.advice(
             "model pruning must not be disabled on the accelerator",
@@ -203,6 +204,7 @@ def advise_rewriting(site: Site, field: str, value: ast.expr) -> None:
 
 
 def advise_placement(site: Site, field: str, value: ast.expr) -> None:
+    """Advise on a field of ConfigProto about the placement of operators."""
     if field == "allow_soft_placement" and is_constant(value, False):
         site.advice(
             "keep allow_soft_placement=True: operators without a device kernel run on the host",

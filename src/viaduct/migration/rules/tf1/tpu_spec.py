@@ -17,6 +17,7 @@ import ast
 
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._optimizers import unwrap
 
 rule = Rule(__name__, spec="E12 E13", kind="mandatory")
 
@@ -108,12 +109,7 @@ def remove_cross_shard(site: Site) -> None:
     optimizer = site.argument("opt", 0)
     if optimizer is None or not site.editable:
         return
-    statement = site.source.statement(site.node)
-    plain = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
-    if plain and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
-        site.edit.remove_statement(statement)
-    else:
-        site.edit.node(site.node, site.text(optimizer))
+    unwrap(site, optimizer)
     site.changed(
         "CrossShardOptimizer is for TPUs: the optimizer itself stays", zh="CrossShardOptimizer 仅用于 TPU:保留原优化器"
     )

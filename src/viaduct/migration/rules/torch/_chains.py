@@ -1,8 +1,8 @@
-"""Dotted names in the text: `torch.cuda.Stream` becomes `torch.npu.Stream` by its middle word alone.
+"""Replace dotted names: `torch.cuda.Stream` becomes `torch.npu.Stream` by an edit of its middle part alone.
 
-Only the words that differ are edited, so that a line break or a comment within a chain stays. Inside an f-string no
-node has a place of its own before Python 3.12: the name is looked for in the text of the whole string, and changed
-where all that is found is certain to be it.
+Only the parts that differ are edited, so that a line break or a comment within the name stays. Before Python 3.12 the
+nodes within an f-string have wrong positions. There the name is searched for in the text of the whole string, and is
+replaced if it occurs in the text as often as in the code.
 """
 
 from __future__ import annotations
@@ -10,86 +10,71 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.migration.lookups import dotted_name, mark_once
 from viaduct.migration.rule import Site
 
 
-def dotted_name(node: ast.AST) -> str | None:
-    """Return a chain of names as it is written, `t.cuda.Stream`; None for anything else."""
-    if isinstance(node, ast.Attribute):
-        base = dotted_name(node.value)
-        return f"{base}.{node.attr}" if base else None
-    return node.id if isinstance(node, ast.Name) else None
-
-
-def links(node: ast.AST) -> list[ast.Attribute]:
-    """The attributes of a chain, in the order in which they are written."""
-    found: list[ast.Attribute] = []
-    while isinstance(node, ast.Attribute):
-        found.append(node)
-        node = node.value
-    return found[::-1]
-
-
 def rename_to(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
-    """Replace a chain that means `old` by one that means `new`; return False where it cannot be edited.
+    """Replace a name whose qualified name is `old` by one for `new`; return False where it cannot be edited.
 
-    None: the words that differ are not in this chain, but where its first name was imported or assigned.
+    None: nothing has to be edited here, because the parts that differ are in an import or assignment of this name.
     """
     written = dotted_name(node)
-    fresh = respell_chain(site, node, old, new)
-    if written is None or fresh is None:
+    wanted = respell_name(site, node, old, new)
+    if not written or wanted is None:
         return False
-    return swap(site, node, written, fresh) if fresh != written else None
+    return swap(site, node, written, wanted) if wanted != written else None
 
 
-def respell_chain(site: Site, node: ast.expr, old: str, new: str) -> str | None:
-    """Return the chain with the words that differ changed; the whole new name where the number of words differs.
+def respell_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
+    """Return how this file would write `new` where it writes the node for `old`.
 
-    None where the whole name is needed and the file does not import torch.
+    With as many parts in both names, those that differ are exchanged, counted from the end: `t.cuda.Stream`, where t is
+    torch, becomes `t.npu.Stream`. Otherwise the whole new name is needed; None if the file does not import torch.
     """
-    words, wanted = old.split("."), new.split(".")
-    written = (dotted_name(node) or "").split(".")
-    if len(words) == len(wanted):
-        for index in range(1, len(written)):
-            if written[-index] == words[-index]:
-                written[-index] = wanted[-index]
-        return ".".join(written)
+    old_parts, new_parts = old.split("."), new.split(".")
+    parts = dotted_name(node).split(".")
+    if len(old_parts) == len(new_parts):
+        for index in range(1, len(parts)):
+            if parts[-index] == old_parts[-index]:
+                parts[-index] = new_parts[-index]
+        return ".".join(parts)
     root = site.work.names.local("torch")
-    return f"{root}.{new.partition('.')[2]}" if root and wanted[0] == "torch" else None
+    return f"{root}.{new.partition('.')[2]}" if root and new_parts[0] == "torch" else None
 
 
 def swap(site: Site, node: ast.expr, old: str, new: str) -> bool:
-    """Replace one chain of names by another, within an f-string too; return False where that is not safe."""
+    """Replace a name that is written `old` by `new`, within an f-string too; return False where that is not safe."""
     if old == new:
         return True
     if site.source.in_f_string(node):
         return swap_in_f_string(site, node, old, new)
-    before, after = old.split("."), new.split(".")
-    if len(before) != len(after) or before[0] != after[0]:
+    old_parts, new_parts = old.split("."), new.split(".")
+    if len(old_parts) != len(new_parts) or old_parts[0] != new_parts[0]:
         site.edit.node(node, new)
         return True
-    for link, was, now in zip(links(node), before[1:], after[1:], strict=True):
-        if was != now:
-            end = site.source.span(link)[1]
-            site.edit.replace(end - len(was), end, now)
+    for old_part, new_part in zip(reversed(old_parts[1:]), reversed(new_parts[1:]), strict=True):
+        if old_part != new_part:
+            end = site.source.span(node)[1]
+            site.edit.replace(end - len(old_part), end, new_part)
+        node = node.value  # type: ignore[attr-defined]
     return True
 
 
 def swap_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
-    """Replace a name within an f-string; return False if the name is in its text more often than in its code."""
+    """Replace a name everywhere in an f-string; return False if its text has the name more often than its code."""
     string = [parent for parent in site.source.ancestors(node) if isinstance(parent, ast.JoinedStr)][-1]
     start, end = site.source.span(string)
-    if ("f-string", start, old) in site.work.seen:
+    key = ("f-string", start, old)
+    if key in site.work.seen:
         return True
-    entries = [*re.finditer(rf"(?<![\w.]){re.escape(old)}(?![\w])", site.source.text[start:end])]
-    meant = [
-        inner for inner in ast.walk(string) if isinstance(inner, ast.Attribute | ast.Name) and dotted_name(inner) == old
-    ]
-    if len(entries) != len(meant):
+    in_text = [*re.finditer(rf"(?<![\w.]){re.escape(old)}(?![\w])", site.source.text[start:end])]
+    in_code = [inner for inner in ast.walk(string) if dotted_name(inner) == old]
+    if len(in_text) != len(in_code):
         return False
-    site.work.seen[("f-string", start, old)] = None
-    for entry in entries:
-        site.edit.replace(start + entry.start(), start + entry.end(), new)
+    mark_once(site, *key)
+    for match in in_text:
+        site.edit.replace(start + match.start(), start + match.end(), new)
     return True
 
 

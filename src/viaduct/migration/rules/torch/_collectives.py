@@ -1,4 +1,4 @@
-"""Origin of the name of a collective backend. Not a rule: backend and backend_compare share it."""
+"""Collective backends in a script: the strings that reach a `backend` argument, and their replacement."""
 
 from __future__ import annotations
 
@@ -7,74 +7,80 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from viaduct.migration.lookups import (
+    FunctionNode,
+    bind_arguments,
+    bindings_of,
+    keyword_value,
+    literal_text,
+    mark_once,
+    parameter_default,
+    plain_name,
+    positional_parameters,
+)
+from viaduct.migration.names import all_arguments
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
 from viaduct.migration.targets import card
 
 NCCL = re.compile(r"(?<![\w.])(?:cuda:)?nccl(?![\w.])", re.IGNORECASE)
-WHOLE = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
-"""`nccl`, or one entry of `cpu:gloo,cuda:nccl`; a sentence that mentions it is neither."""
-DEFAULTED = {"os.environ.get": 1, "os.getenv": 1, "os.environ.setdefault": 1, "getattr": 2}
-"""Calls that give what the user set, else the argument at this place."""
-ASKED = ("torch.distributed.get_backend", "torch.distributed.distributed_c10d.get_backend")
-
-
+NCCL_TEXT = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
+"""`nccl`, also as an entry of `cpu:gloo,cuda:nccl`; a sentence that mentions it does not match."""
+DEFAULT_POSITIONS = {"os.environ.get": 1, "os.getenv": 1, "os.environ.setdefault": 1, "getattr": 2}
+"""Functions that return what the user has set, else the argument at this position."""
+BACKEND_GETTERS = ("torch.distributed.get_backend", "torch.distributed.distributed_c10d.get_backend")
 # Libraries that pass the backend's name on to torch.distributed unchanged.
-HAND_ON = (
-    "transformers.",
-    "accelerate.",
-    "pytorch_lightning.",
-    "lightning.",
-    "lightning_fabric.",
-    "deepspeed.",
+LIBRARIES = (
+    *("transformers.", "accelerate.", "pytorch_lightning.", "lightning.", "lightning_fabric.", "deepspeed."),
     "mmengine.",
 )
 # Containers that keep settings under the names of their keyword arguments.
-HOLDERS = (
-    "argparse.Namespace",
-    "types.SimpleNamespace",
-    "easydict.EasyDict",
-    "addict.Dict",
+CONTAINERS = (
+    *("argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "addict.Dict"),
     "ml_collections.ConfigDict",
 )
+MAX_DEPTH = 8
 
 
 @dataclass
 class Origin:
-    """texts: the strings that name NCCL and reach a value; unknown: what could not be followed."""
+    """Where the value of a backend argument comes from."""
 
-    texts: list[ast.Constant] = field(default_factory=list)
-    unknown: list[ast.AST] = field(default_factory=list)
+    texts: list[ast.Constant] = field(default_factory=list)  # strings that name NCCL
+    unknown: list[ast.AST] = field(default_factory=list)  # expressions whose value the file does not show
 
 
 def is_nccl(node: ast.AST | None) -> bool:
     """Return True for a string that names NCCL, alone or for a device as in `cuda:nccl`."""
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and WHOLE.fullmatch(node.value) is not None
+    return NCCL_TEXT.fullmatch(literal_text(node)) is not None
 
 
-def origin(site: Site, value: ast.AST) -> Origin:
-    """Return the strings that name NCCL and may be this value, and the expressions that cannot be followed."""
-    found = Origin()
-    follow(site, value, found, 0)
-    return found
+# ---- tracing
 
 
-def follow(site: Site, value: ast.AST, found: Origin, depth: int) -> None:
-    """Collect the strings that a value may be, and the expressions that cannot be followed."""
+def trace_backend(site: Site, value: ast.AST) -> Origin:
+    """Return where the value of a backend argument comes from."""
+    origin = Origin()
+    collect_origin(site, value, origin, 0)
+    return origin
+
+
+def collect_origin(site: Site, value: ast.AST, origin: Origin, depth: int) -> None:
+    """Add to an origin the strings that a value may be, and the expressions that cannot be followed."""
     if isinstance(value, ast.Constant):
-        if is_nccl(value) and value not in found.texts:
-            found.texts.append(value)
+        if is_nccl(value) and value not in origin.texts:
+            origin.texts.append(value)
         return
-    parts = parts_of(site, value) if depth < 8 else None
-    if parts is None:
-        found.unknown.append(value)
+    sources = sources_of(site, value) if depth < MAX_DEPTH else None
+    if sources is None:
+        origin.unknown.append(value)
         return
-    for part in parts:
-        follow(site, part, found, depth + 1)
+    for source in sources:
+        collect_origin(site, source, origin, depth + 1)
 
 
-def parts_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
-    """Return what a value may be made of; None where the text does not show it."""
+def sources_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
+    """Return the expressions one of which gives an expression its value; None where the file does not show them."""
     if isinstance(value, ast.IfExp):
         return [value.body, value.orelse]
     if isinstance(value, ast.BoolOp):
@@ -82,231 +88,185 @@ def parts_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
     if isinstance(value, ast.NamedExpr):
         return [value.value]
     if isinstance(value, ast.Call):
-        return parts_of_call(site, value)
+        return sources_of_call(site, value)
     if isinstance(value, ast.Name):
-        return parts_of_name(site, value)
+        return sources_of_name(site, value)
     if isinstance(value, ast.Attribute):
-        return parts_of_attribute(site, value)
-    if isinstance(value, ast.Subscript):
-        return parts_of_item(site, value)
-    return None
+        return sources_of_attribute(site, value)
+    return dict_values(site, value.value, value.slice) if isinstance(value, ast.Subscript) else None
 
 
-def parts_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
-    """Return what the result of a call may be: a default, a field, the value of an option."""
-    name = site.qualified(call.func) or (call.func.id if isinstance(call.func, ast.Name) else "")
-    if name in ASKED:
+def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
+    """Return the arguments that a call may return: a default, the string of `.lower()`, an entry of a dict."""
+    name = site.qualified(call.func) or plain_name(call.func)
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if name in BACKEND_GETTERS:
         return []
     if name == "torch.distributed.Backend":
         return call.args[:1]
-    if name in DEFAULTED:
-        return call.args[DEFAULTED[name] :][:1]
-    if isinstance(call.func, ast.Attribute) and call.func.attr in ("lower", "strip"):
-        return [call.func.value]
-    if isinstance(call.func, ast.Attribute) and call.func.attr in ("get", "pop", "setdefault") and call.args:
-        held = entries(site, call.func.value, call.args[0])
-        return None if held is None else [*held, *call.args[1:2]]
+    if name in DEFAULT_POSITIONS:
+        return call.args[DEFAULT_POSITIONS[name] :][:1]
+    if method in ("lower", "strip"):
+        return [call.func.value]  # type: ignore[attr-defined]
+    if method in ("get", "pop", "setdefault") and call.args:
+        values = dict_values(site, call.func.value, call.args[0])  # type: ignore[attr-defined]
+        return None if values is None else [*values, *call.args[1:2]]
     return None
 
 
-def parts_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
-    """Return what a name may stand for: its assignments, or what calls pass for a parameter."""
-    scope = site.work.names.scope_of(name)
-    bound = site.work.names.lookup(name.id, scope)
-    if not bound:
-        return None
-    values = [what for what in bound if isinstance(what, ast.expr)]
-    if len(values) == len(bound):
+def sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
+    """Return what is assigned to a name, and if it is a parameter what calls pass for it."""
+    bindings = bindings_of(site, name)
+    values = [value for value in bindings if isinstance(value, ast.expr)]
+    if bindings and len(values) == len(bindings):
         return values
-    passed = passed_for(site, name.id, scope.node)
+    passed = values_passed(site, name.id, site.work.names.scope_of(name).node) if bindings else None
     return None if passed is None else values + passed
 
 
-def passed_for(site: Site, name: str, function: ast.AST) -> list[ast.expr] | None:
-    """Return the default of a parameter and the values that calls in this file give for it; None if there are none."""
-    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+def values_passed(site: Site, parameter: str, function: ast.AST) -> list[ast.expr] | None:
+    """Return the default of a parameter and what calls in this file pass for it; None if there are neither."""
+    if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_arguments(function.args)}:
         return None
-    entries = [*function.args.posonlyargs, *function.args.args]
-    if name not in {parameter.arg for parameter in (*entries, *function.args.kwonlyargs)}:
-        return None
-    location = next((at for at, entry in enumerate(entries) if entry.arg == name), -1)
-    default = default_of(function, name)
+    default = parameter_default(function, parameter)
     calls = site.work.index.calls.get(f"{site.work.names.own}.{function.name}", [])
     if default is None and not calls:
         return None
-    given = [value for call in calls for value in given_for(call, name, location)]
-    return [*([default] if default is not None else []), *given]
+    passed = [bind_arguments(call, positional_parameters(function)).get(parameter) for call in calls]
+    return [value for value in (default, *passed) if value is not None]
 
 
-def default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
-    """Return the default of a parameter, if it has one."""
-    entries = [*function.args.posonlyargs, *function.args.args]
-    pairs: list[tuple[ast.arg, ast.expr | None]] = [
-        *zip(reversed(entries), reversed(function.args.defaults), strict=False)
-    ]
-    pairs += zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-    return next((value for pair, value in pairs if pair.arg == name), None)
+def sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | None:
+    """Return the values that this file assigns to an attribute of that name, of whatever object.
 
-
-def given_for(call: ast.Call, name: str, position: int) -> Iterator[ast.expr]:
-    """Yield what a call gives for a parameter, by keyword or position."""
-    yield from (keyword.value for keyword in call.keywords if keyword.arg == name)
-    if 0 <= position < len(call.args) and not any(
-        isinstance(argument, ast.Starred) for argument in call.args[: position + 1]
-    ):
-        yield call.args[position]
-
-
-def parts_of_attribute(site: Site, value: ast.Attribute) -> list[ast.expr] | None:
-    """Return the values that this file assigns to an attribute of that name, whatever its object.
-
-    An option of that name without such an assignment gives []: its default is changed where it is declared.
+    An option of the command line with that name, and no assignment: [], since its default is changed where it stands.
     """
-    if site.qualified(value) == "torch.distributed.Backend.NCCL":
-        return []  # renamed where it stands
-    found = [*fields(site, value.attr)]
-    options = [call for call in site.work.index.methods.get("add_argument", []) if dest(call) == value.attr]
-    return found if found or options else None
+    if site.qualified(node) == "torch.distributed.Backend.NCCL":
+        return []  # the rule `backend` has a handler for it
+    values = [*assigned_values(site, node.attr)]
+    is_option = any(option_dest(call) == node.attr for call in site.work.index.methods.get("add_argument", []))
+    return values if values or is_option else None
 
 
-def fields(site: Site, name: str) -> Iterator[ast.expr]:
-    """Yield what is assigned to an attribute of that name, or in a class body."""
-    for node in site.source.of_kind(ast.Assign):
-        for target in node.targets:
-            own = in_class(site, node) and isinstance(target, ast.Name) and target.id == name
-            if own or (isinstance(target, ast.Attribute) and target.attr == name):
-                yield node.value
-    for declared in site.source.of_kind(ast.AnnAssign):
-        field = declared.target
-        named = field.id if isinstance(field, ast.Name) and in_class(site, declared) else getattr(field, "attr", "")
-        if named == name and declared.value is not None:
-            yield declared.value
-
-
-def in_class(site: Site, node: ast.stmt) -> bool:
-    """Return True for a statement directly in a class body."""
-    return isinstance(site.source.parents[node], ast.ClassDef)
-
-
-def dest(call: ast.Call) -> str:
-    """Return the attribute under which argparse keeps an option."""
-    for keyword in call.keywords:
-        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
-            return str(keyword.value.value)
-    texts = [
-        argument.value
-        for argument in call.args
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+def assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
+    """Yield what is assigned to an attribute of that name, or to that name in the body of a class."""
+    statements: list[ast.Assign | ast.AnnAssign] = [
+        *site.source.of_kind(ast.Assign),
+        *site.source.of_kind(ast.AnnAssign),
     ]
-    long = next((text for text in texts if text.startswith("--")), texts[0] if texts else "")
-    return long.lstrip("-").replace("-", "_")
+    for statement in statements:
+        in_class_body = isinstance(site.source.parents[statement], ast.ClassDef)
+        for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+            is_field = in_class_body and plain_name(target) == name
+            if statement.value is not None and (is_field or getattr(target, "attr", "") == name):
+                yield statement.value
 
 
-def parts_of_item(site: Site, value: ast.Subscript) -> list[ast.expr] | None:
-    """Return what `table[key]` may be."""
-    return entries(site, value.value, value.slice)
+def option_dest(call: ast.Call) -> str:
+    """Return the attribute under which argparse keeps the option that an add_argument declares."""
+    dest = keyword_value(call, "dest")
+    if isinstance(dest, ast.Constant):
+        return str(dest.value)
+    flags = [literal_text(argument) for argument in call.args if literal_text(argument)]
+    long_flag = next((flag for flag in flags if flag.startswith("--")), flags[0] if flags else "")
+    return long_flag.lstrip("-").replace("-", "_")
 
 
-def entries(site: Site, holder: ast.expr, key: ast.expr) -> list[ast.expr] | None:
-    """Return the values of a key of a dict that is written out in this file, later assignments included."""
-    if not isinstance(key, ast.Constant):
+def dict_values(site: Site, table: ast.expr, key: ast.expr) -> list[ast.expr] | None:
+    """Return the values of a key of a dict that is written out in this file, later assignments included.
+
+    None if the dict or the key is not written out, or the key has no value.
+    """
+    items = dict_items(site.values.origin(table))
+    if items is None or not isinstance(key, ast.Constant):
         return None
-    made = site.values.origin(holder)
-    held = dict_items(made)
-    if held is None:
-        return None
+    stored = ast.dump(table).replace("ctx=Store()", "ctx=Load()")
     later = [
-        node.value
-        for node in site.source.of_kind(ast.Assign)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Subscript)
-        and isinstance(target.slice, ast.Constant)
-        and target.slice.value == key.value
-        and ast.dump(target.value) == ast.dump(holder).replace("ctx=Store()", "ctx=Load()")
+        statement.value
+        for statement in site.source.of_kind(ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Subscript) and is_literal_in(target.slice, key.value)
+        if ast.dump(target.value) == stored
     ]
-    values = [item for name, item in held if name == key.value]
-    return [*values, *later] or None
+    return [*(value for name, value in items if name == key.value), *later] or None
 
 
-def dict_items(made: ast.AST) -> list[tuple[object, ast.expr]] | None:
-    """Return the entries of `{"backend": "nccl"}` or `dict(backend="nccl")`."""
-    if isinstance(made, ast.Dict):
-        pairs = zip(made.keys, made.values, strict=True)
+def dict_items(node: ast.AST) -> list[tuple[object, ast.expr]] | None:
+    """Return the entries of `{"backend": "nccl"}` or `dict(backend="nccl")`; None for anything else."""
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
         return [(key.value, value) for key, value in pairs if isinstance(key, ast.Constant)]
-    if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id == "dict":
-        return [(keyword.arg, keyword.value) for keyword in made.keywords if keyword.arg]
+    if isinstance(node, ast.Call) and plain_name(node.func) == "dict":
+        return [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
     return None
+
+
+# ---- questions
 
 
 def serves_target(site: Site, value: ast.AST) -> bool:
     """Return True for a backend that follows the device: torch's own choice, or a table that has the card's."""
     value = site.values.origin(value)
     if isinstance(value, ast.Call):
-        name = site.qualified(value.func) or ""
-        if name.rpartition(".")[2] == "get_default_backend_for_device":
+        if (site.qualified(value.func) or "").rpartition(".")[2] == "get_default_backend_for_device":
             return True
-        looked_up = isinstance(value.func, ast.Attribute) and value.func.attr == "get"
-        return looked_up and has_entry(site, value.func.value)  # type: ignore[attr-defined]
+        return isinstance(value.func, ast.Attribute) and value.func.attr == "get" and has_entry(site, value.func.value)
     return isinstance(value, ast.Subscript) and has_entry(site, value.value)
 
 
 def has_entry(site: Site, table: ast.expr) -> bool:
-    """Return True if a table that is written out has the card's backend under its device."""
-    items = dict_items(site.values.origin(table)) or []
+    """Return True if a dict that is written out has the card's backend under the card's device."""
     target = card(site.options)
-    return any(
-        name == target.device and isinstance(value, ast.Constant) and value.value == target.backend
-        for name, value in items
-    )
+    items = dict_items(site.values.origin(table)) or []
+    return any(name == target.device and is_literal_in(value, target.backend) for name, value in items)
 
 
-def hands_backend_on(site: Site, name: str) -> bool:
-    """Return True for a function of the project, a holder of settings, or a library that hands its backend on."""
-    own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.own}.")
-    return own or name.startswith(HAND_ON) or name in HOLDERS
+def passes_backend_on(site: Site, name: str) -> bool:
+    """Return True for a function of the project, a container of settings, or a library that passes its backend on."""
+    is_own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.own}.")
+    return is_own or name.startswith(LIBRARIES) or name in CONTAINERS
 
 
-def swap(site: Site, text: ast.Constant) -> bool:
-    """Replace NCCL in one string; return False where that was done already or cannot be."""
-    if site.source.in_f_string(text) or site.work.is_served(text):
-        return False
-    start, end = site.source.span(text)
-    if ("backend", start) in site.work.seen:
-        return False
-    site.work.seen[("backend", start)] = None
-    for match in NCCL.finditer(site.source.text, start, end):
-        site.edit.replace(*match.span(), in_case(match.group(), backend_text(site, match.group())))
-    return True
+def is_backend(site: Site, node: ast.expr) -> bool:
+    """Return True for an expression with "backend" in its text, or a name that is assigned such an expression."""
+    assigned = site.values.origin(node)
+    return any(isinstance(value, ast.expr) and "backend" in ast.unparse(value).lower() for value in (node, assigned))
 
 
-def backend_text(site: Site, text: str) -> str:
-    """Return the card's backend for a text, with its device where the text has one."""
-    chosen = card(site.options)
-    return f"{chosen.device}:{chosen.backend}" if text.lower().startswith("cuda:") else chosen.backend
+# ---- replacing
 
 
-def in_case(old: str, new: str) -> str:
-    """Return the new text in capitals if the old one is."""
-    return new.upper() if old.isupper() else new
-
-
-def replace_backend(site: Site, text: ast.Constant) -> bool:
-    """Write the target's backend for one string, and say so; False where it was done already or cannot be."""
-    if site.target.is_any:
-        return replace_by_helper(site, text)
-    replaced = swap(site, text)
+def replace_backend(site: Site, text: ast.expr) -> bool:
+    """Write the target's backend for one string, and report it; False where it was done already or cannot be."""
+    replaced = replace_by_helper(site, text) if site.target.is_any else replace_by_card(site, text)
     if replaced:
-        say_replaced(site, text)
+        report_replaced(site, text)
     return replaced
 
 
-def replace_by_helper(site: Site, text: ast.Constant) -> bool:
-    """Write a call of the helper for one string; False where that was done or cannot be."""
-    compared = isinstance(site.source.parents.get(text), ast.Compare)
-    if ("any", text) in site.work.seen or site.work.is_served(text) or compared:
+def replace_by_card(site: Site, text: ast.expr) -> bool:
+    """Replace NCCL in one string by the card's backend; return False where that was done already or cannot be."""
+    if site.source.in_f_string(text) or site.work.is_served(text):
         return False
-    site.work.seen[("any", text)] = None
+    start, end = site.source.span(text)
+    if not mark_once(site, "backend", start):
+        return False
+    target = card(site.options)
+    for match in NCCL.finditer(site.source.text, start, end):
+        old = match.group()
+        new = f"{target.device}:{target.backend}" if old.lower().startswith("cuda:") else target.backend
+        site.edit.replace(*match.span(), new.upper() if old.isupper() else new)
+    return True
+
+
+def replace_by_helper(site: Site, text: ast.expr) -> bool:
+    """Write a call of the helper for one string; return False where that was done already or cannot be.
+
+    A string that names NCCL among others is reported. One that is compared is left to `backend_compare`.
+    """
+    is_compared = isinstance(site.source.parents.get(text), ast.Compare)
+    if site.work.is_served(text) or is_compared or not mark_once(site, "any", text):
+        return False
     if not is_literal_in(text, "nccl", "NCCL") or site.source.in_f_string(text):
         site.manual(
             "this names NCCL: put it together from accelerator.name() and accelerator.backend()",
@@ -315,26 +275,16 @@ def replace_by_helper(site: Site, text: ast.Constant) -> bool:
         )
         return False
     site.edit.node(text, site.target.render_backend(site, text))
-    say_replaced(site, text)
     return True
 
 
-def say_replaced(site: Site, node: ast.AST) -> None:
+def report_replaced(site: Site, node: ast.AST) -> None:
     """Report that a backend was replaced."""
-    if site.target.is_any:
-        site.changed("the backend is that of the available card", zh="通信后端取决于现有的加速卡", node=node)
-        return
-    new = card(site.options).backend
-    site.changed(
-        f"NCCL supports NVIDIA GPUs only: the collective backend is {new}",
-        zh=f"NCCL 仅支持 NVIDIA 设备:集合通信后端改为 {new}",
-        node=node,
+    english, chinese = site.target.select(
+        (
+            "NCCL supports NVIDIA GPUs only: the collective backend is {backend}",
+            "NCCL 仅支持 NVIDIA 设备:集合通信后端改为 {backend}",
+        ),
+        ("the backend is that of the available card", "通信后端取决于现有的加速卡"),
     )
-
-
-def is_backend(site: Site, side: ast.expr) -> bool:
-    """Return True for an expression with "backend" in its text, or a name that is assigned such an expression."""
-    if "backend" in ast.unparse(side).lower():
-        return True
-    made = site.values.origin(side)
-    return made is not side and isinstance(made, ast.expr) and "backend" in ast.unparse(made).lower()
+    site.changed(english, zh=chinese, node=node)

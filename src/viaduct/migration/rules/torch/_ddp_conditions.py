@@ -1,4 +1,4 @@
-"""Conditions for rewriting a script to one process per card, and the reasons against it. Not a rule.
+"""Conditions for rewriting a script to one process per card, and the parts of the script that then change.
 
 Every condition is checked before anything is edited: a script that is half distributed is worse than one that is not.
 """
@@ -7,67 +7,70 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from viaduct.migration.lookups import FunctionNode, bind_arguments, calls_to, keyword_value, plain_name
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.tf1._entry import main_guard
+from viaduct.migration.rules._entry import main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
-from viaduct.migration.rules.torch._ddp_decisions import Decisions
-from viaduct.migration.rules.torch._training import Epochs, FunctionNode, Loaders, loaders
+from viaduct.migration.rules.torch._collectives import dict_items
+from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
+from viaduct.migration.rules.torch._training import LOADER, EpochLoop, LoaderTrace
 
 MOVES = ("cuda", "npu", "mlu", "to")
 SAVES = ("torch.save", "torch.jit.save")
+# Arguments of a DataLoader that the edits replace, or that exclude them.
+LOADER_ARGUMENTS = {"shuffle", "sampler", "batch_sampler", "batch_size"}
 
 
 class Refused(Exception):
     """One condition that does not hold, in English and Chinese, and where.
 
-    recipe: the finding explains how to rewrite the script by hand.
+    explain: the finding says how to rewrite the script by hand.
     """
 
-    def __init__(self, message: str, zh: str, node: ast.AST | None = None, recipe: bool = True) -> None:
+    def __init__(self, message: str, zh: str, node: ast.AST | None = None, explain: bool = True) -> None:
         super().__init__(message)
-        self.message, self.zh, self.node, self.recipe = message, zh, node, recipe
+        self.message, self.zh, self.node, self.explain = message, zh, node, explain
 
 
 @dataclass
-class Loading:
-    """A training loader: its call, and the arguments that change."""
+class Loader:
+    """A training loader: its call, the arguments that change, and the loops over epochs in which it is used."""
 
     call: ast.Call
     dataset: ast.expr
-    batch: ast.expr | None
+    batch_size: ast.expr | None
     shuffle: ast.expr | None  # None: not written
     shuffles: bool
-    epochs: list[Epochs] = field(default_factory=list)
+    epochs: list[EpochLoop]
 
 
 @dataclass
 class Plan:
     """Parts of the script that have to be edited."""
 
-    wraps: list[ast.Call]
-    loading: list[Loading]
-    block: list[ast.stmt]  # of the entry: the main guard's, or the module's own
-    first: ast.stmt  # the first statement of it that could use the card
-    last: ast.stmt
-    saves: list[ast.stmt]
-    savers: list[FunctionNode]  # functions that are named for saving and return nothing
+    wrapping_calls: list[ast.Call]  # of DataParallel
+    loaders: list[Loader]
+    first: ast.stmt  # the first statement of the started script that could use the card
+    last: ast.stmt  # its last statement
+    saving_statements: list[ast.stmt]
+    saving_functions: list[FunctionNode]  # named for saving; they return nothing
 
 
 def plan_edits(site: Site) -> Plan:
     """Return the parts to edit; raise Refused with the first condition that does not hold."""
     refuse_others(site)
-    wraps = [*wrapped.wraps(site)]
-    for call in wraps:
-        refuse_wrap(call)
+    wrapping_calls = wrapped.wrapping_calls(site)
+    for call in wrapping_calls:
+        refuse_wrapping(call)
     training = training_loaders(site)
-    loading = [describe_loader(site, call, seen) for call, seen in training]
-    refuse_batches(site, wraps, loading)
-    refuse_decisions(site, [seen for _, seen in training])
-    block, first = entry_of(site)
-    savers, saves = find_saving(site, loading)
-    return Plan(wraps, loading, block, first, block[-1], saves, savers)
+    loaders = [describe_loader(site, call, trace) for call, trace in training]
+    refuse_batches(site, wrapping_calls, loaders)
+    refuse_decisions(site, [trace for _, trace in training])
+    first, last = find_entry(site)
+    saving_functions, saving_statements = find_saving(site, loaders)
+    return Plan(wrapping_calls, loaders, first, last, saving_statements, saving_functions)
 
 
 def refuse_others(site: Site) -> None:
@@ -80,58 +83,51 @@ def refuse_others(site: Site) -> None:
             f"the script has a distributed path already ({name}): start it that way",
             f"脚本已有分布式路径({name}):请按该方式启动",
             call,
-            recipe=False,
+            explain=False,
         )
-    for name in wrapped.DATA_PARALLEL:
-        for node in site.work.index.references.get(name, []):
-            parent = site.source.parents[node]
-            if isinstance(parent, ast.ClassDef):
-                raise Refused(f"{parent.name} derives from DataParallel", f"{parent.name} 继承自 DataParallel", node)
+    for node in (node for name in wrapped.DATA_PARALLEL for node in site.work.index.references.get(name, [])):
+        parent = site.source.parents[node]
+        if isinstance(parent, ast.ClassDef):
+            raise Refused(f"{parent.name} derives from DataParallel", f"{parent.name} 继承自 DataParallel", node)
 
 
-def refuse_wrap(call: ast.Call) -> None:
+def refuse_wrapping(call: ast.Call) -> None:
     """Refuse a DataParallel whose model or arguments cannot be seen, or that splits along another dimension than 0."""
-    if wrapped.model_of(call) is None or any(given.arg is None for given in call.keywords):
+    if wrapped.wrapped_model(call) is None or any(keyword.arg is None for keyword in call.keywords):
         raise Refused("it cannot be seen which model is wrapped", "无法看出被包装的模型", call)
-    for keyword in call.keywords:
-        if keyword.arg == "dim" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value == 0):
-            raise Refused("the batch is not split along dim 0", "批次不是沿第 0 维切分", call)
+    dim = keyword_value(call, "dim")
+    if dim is not None and not (isinstance(dim, ast.Constant) and dim.value == 0):
+        raise Refused("the batch is not split along dim 0", "批次不是沿第 0 维切分", call)
 
 
 # ---- loaders
 
 
-def training_loaders(site: Site) -> list[tuple[ast.Call, Loaders]]:
+def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
     """Return the loaders of loops that compute gradients; the others may see all samples on every rank."""
-    found = [(call, Loaders(site, call)) for call in loaders(site)]
-    training = [(call, seen) for call, seen in found if seen.trains()]
+    traces = [(call, LoaderTrace(site, call)) for call in calls_to(site, LOADER)]
+    training = [(call, trace) for call, trace in traces if trace.trains()]
     if not training:
         raise Refused(
             "no loop that computes gradients goes over a DataLoader made in this file: the training data cannot be "
             "shared out",
             "本文件中没有用于训练循环的 DataLoader:无法划分训练数据",
-            found[0][0] if found else None,
+            traces[0][0] if traces else None,
         )
     return training
 
 
 def refuse_sampler(site: Site, call: ast.Call) -> None:
-    """Refuse a loader with a sampler of its own, or with arguments that cannot be seen."""
-    given = {keyword.arg for keyword in call.keywords}
-    if given & {"sampler", "batch_sampler"} or len(call.args) > 3:  # the fourth positional argument is the sampler
+    """Refuse a loader with a sampler of its own, or with arguments that cannot be seen.
+
+    Of unpacked arguments only a `**kwargs` that is written out without batch size, order and sampler is accepted.
+    """
+    if keyword_value(call, "sampler", "batch_sampler") is not None or len(call.args) > 3:  # the fourth is the sampler
         raise Refused("the training loader has a sampler of its own", "训练数据使用了自定义 sampler", call)
-    if None in given or any(isinstance(argument, ast.Starred) for argument in call.args):
-        refuse_hidden(site, call)
-
-
-def refuse_hidden(site: Site, call: ast.Call) -> None:
-    """Refuse unpacked arguments, except a `**kwargs` written out without batch size, order and sampler."""
-    from viaduct.migration.rules.torch._collectives import dict_items
-
-    for keyword in call.keywords:
-        items = dict_items(site.values.origin(keyword.value)) if keyword.arg is None else []
-        if items is None or {"shuffle", "sampler", "batch_sampler", "batch_size"} & {str(name) for name, _ in items}:
-            text = site.text(keyword.value)
+    for value in (keyword.value for keyword in call.keywords if keyword.arg is None):
+        items = dict_items(site.values.origin(value))
+        if items is None or LOADER_ARGUMENTS & {str(name) for name, _ in items}:
+            text = site.text(value)
             raise Refused(
                 f"the training loader gets arguments through **{text}", f"数据加载器通过 **{text} 接收参数", call
             )
@@ -139,47 +135,46 @@ def refuse_hidden(site: Site, call: ast.Call) -> None:
         raise Refused("the training loader gets arguments through *", "数据加载器通过 * 接收参数", call)
 
 
-def describe_loader(site: Site, call: ast.Call, seen: Loaders) -> Loading:
+def describe_loader(site: Site, call: ast.Call, trace: LoaderTrace) -> Loader:
     """Return the dataset, batch size, order and epochs of one loader; refuse one that cannot be rewritten."""
     refuse_sampler(site, call)
-    given = {keyword.arg: keyword.value for keyword in call.keywords}
-    dataset = call.args[0] if call.args else given.get("dataset")
-    batch = call.args[1] if len(call.args) > 1 else given.get("batch_size")
+    arguments = bind_arguments(call, ("dataset", "batch_size", "shuffle"))
+    dataset, batch_size, shuffle = (arguments.get(name) for name in ("dataset", "batch_size", "shuffle"))
     statement = site.source.statement(call)
-    plain = isinstance(statement, ast.Assign | ast.Return) and statement.value is call
-    if dataset is None or not plain or site.edit.own_indent(statement) is None:
+    is_plain = isinstance(statement, ast.Assign | ast.Return) and statement.value is call
+    if dataset is None or not is_plain or site.edit.own_indent(statement) is None:
         raise Refused("the training loader is not simply assigned or returned", "训练数据不是简单赋值或返回", call)
-    if isinstance(batch, ast.Constant) and not isinstance(batch.value, int):
+    if isinstance(batch_size, ast.Constant) and not isinstance(batch_size.value, int):
         raise Refused("the training loader has no batch size", "训练数据加载器没有 batch_size", call)
     refuse_iterable(site, dataset)
-    shuffle = given.get("shuffle", call.args[2] if len(call.args) > 2 else None)
-    return Loading(call, dataset, batch, shuffle, shuffles(site, shuffle, call), epochs_of(seen, call))
+    return Loader(call, dataset, batch_size, shuffle, shuffles(site, shuffle, call), epochs_of(trace, call))
 
 
-def refuse_batches(site: Site, wraps: list[ast.Call], loading: list[Loading]) -> None:
-    """Refuse a batch of 1, and one that the number of cards named in the wrapper does not divide."""
-    count = count_cards(wraps[0])
-    for held in loading:
-        batch = 1 if held.batch is None else getattr(site.values.origin(held.batch), "value", None)
-        if batch == 1:
-            raise Refused("a batch of 1 cannot be shared out", "batch_size 为 1,无法划分到各 rank", held.call)
-        if isinstance(batch, int) and count and batch % count:
+def refuse_batches(site: Site, wrapping_calls: list[ast.Call], loaders: list[Loader]) -> None:
+    """Refuse a batch of 1, and one that the number of cards named in the first wrapper does not divide."""
+    count = count_cards(wrapping_calls[0])
+    for loader in loaders:
+        batch_size = loader.batch_size
+        size = 1 if batch_size is None else getattr(site.values.origin(batch_size), "value", None)
+        if size == 1:
+            raise Refused("a batch of 1 cannot be shared out", "batch_size 为 1,无法划分到各 rank", loader.call)
+        if isinstance(size, int) and count and size % count:
             raise Refused(
-                f"the batch of {batch} cannot be shared out evenly among {count} ranks",
-                f"batch_size {batch} 不能被 {count} 个 rank 整除",
-                held.call,
+                f"the batch of {size} cannot be shared out evenly among {count} ranks",
+                f"batch_size {size} 不能被 {count} 个 rank 整除",
+                loader.call,
             )
 
 
 def count_cards(call: ast.Call) -> int:
-    """Return the number of cards that are named; 0 where that is not written."""
-    given = call.args[1:2] + [keyword.value for keyword in call.keywords if keyword.arg == "device_ids"]
-    return len(given[0].elts) if given and isinstance(given[0], ast.List | ast.Tuple) else 0
+    """Return the number of cards that a DataParallel lists; 0 where no list is written."""
+    device_ids = bind_arguments(call, ("module", "device_ids")).get("device_ids")
+    return len(device_ids.elts) if isinstance(device_ids, ast.List | ast.Tuple) else 0
 
 
-def refuse_decisions(site: Site, training: list[Loaders]) -> None:
+def refuse_decisions(site: Site, training: list[LoaderTrace]) -> None:
     """Refuse a script in which one rank could decide otherwise than another."""
-    node = Decisions(site, training).first_divergence()
+    node = RankDecisions(site, training).first_divergence()
     if node is not None:
         text = site.text(getattr(node, "test", node))
         raise Refused(
@@ -203,9 +198,9 @@ def shuffles(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
     return isinstance(value, ast.Constant) and value.value is True
 
 
-def epochs_of(seen: Loaders, call: ast.Call) -> list[Epochs]:
+def epochs_of(trace: LoaderTrace, call: ast.Call) -> list[EpochLoop]:
     """Return the loops over epochs around the use of a loader; refuse a script without one."""
-    epochs = [*seen.epochs()]
+    epochs = [*trace.epoch_loops()]
     if not epochs:
         raise Refused(
             "no loop over epochs (`for epoch in range(…)`) was found around the loop over the training loader, in "
@@ -218,10 +213,10 @@ def epochs_of(seen: Loaders, call: ast.Call) -> list[Epochs]:
 
 def refuse_iterable(site: Site, dataset: ast.expr) -> None:
     """Refuse a dataset whose class in this file is an IterableDataset: a DistributedSampler needs a length."""
-    made = site.values.origin(dataset)
-    name = getattr(made.func, "id", "") if isinstance(made, ast.Call) else ""
-    own = [node for node in site.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-    bases = [site.qualified(base) or "" for node in own for base in node.bases]
+    origin = site.values.origin(dataset)
+    name = plain_name(origin.func) if isinstance(origin, ast.Call) else ""
+    classes = [node for node in site.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    bases = [site.qualified(base) or "" for own_class in classes for base in own_class.bases]
     if any(base.endswith("IterableDataset") for base in bases):
         raise Refused(
             f"{name} is an IterableDataset: it has no sampler", f"{name} 是 IterableDataset,没有 sampler", dataset
@@ -231,63 +226,56 @@ def refuse_iterable(site: Site, dataset: ast.expr) -> None:
 # ---- the entry
 
 
-def entry_of(site: Site) -> tuple[list[ast.stmt], ast.stmt]:
-    """Return the block that runs when the script is started, and the first statement that could use the card.
+def find_entry(site: Site) -> tuple[ast.stmt, ast.stmt]:
+    """Return the first statement of the started script that could use the card, and the last statement.
 
     Where something goes to the card before the main guard, the rank's card must be chosen at module level.
     """
     guard = main_guard(site)
     refuse_hidden_start(site, guard)
     block = site.source.tree.body
-    early = guard is None or any(moves(site, line) for line in walk_executed(block[: block.index(guard)]))
-    if early and imported_by_others(site):
+    is_early = guard is None or any(moves(site, item) for item in executed(block[: block.index(guard)]))
+    if is_early and is_imported(site):
         raise Refused("the file uses the card when it is imported, and others import it", "该文件在被导入时即使用设备")
-    statements = block if early or guard is None else guard.body
-    first = next((statement for statement in walk_executed(statements) if touches(site, statement)), None)
+    statements = block if is_early or guard is None else guard.body
+    first = next((statement for statement in executed(statements) if may_use_card(site, statement)), None)
     if first is None or site.edit.own_indent(first) is None:
         raise Refused("the statement that starts the training was not found", "未找到启动训练的语句")
-    return guard.body if guard is not None else block, first
+    return first, (guard.body if guard is not None else block)[-1]
 
 
-def imported_by_others(site: Site) -> bool:
+def is_imported(site: Site) -> bool:
     """Return True if another file of the project imports this one."""
     project, path = site.work.project, site.work.path
-    return (
-        path in {node for held in project.imports.values() for node in held}
-        or project.module_of(path)[0] in project.named
-    )
+    return any(path in paths for paths in project.imports.values()) or project.module_of(path)[0] in project.named
 
 
-def walk_executed(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+def executed(block: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a block that are neither definitions nor imports."""
     for statement in block:
         if not isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
             yield statement
 
 
-def touches(site: Site, statement: ast.stmt) -> bool:
+def may_use_card(site: Site, statement: ast.stmt) -> bool:
     """Return True if a statement calls torch, a move to a device, or a function or class of this file.
 
     A function with "arg" in its name is taken to parse arguments and does not count.
     """
     defined = {node.name for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call):
-            name = site.qualified(node.func) or ""
-            if name.startswith("torch.") or getattr(node.func, "attr", "") in MOVES:
-                return True
-            if getattr(node.func, "id", "") in defined and "arg" not in getattr(node.func, "id", ""):
-                return True
+    for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
+        if (site.qualified(call.func) or "").startswith("torch.") or getattr(call.func, "attr", "") in MOVES:
+            return True
+        if plain_name(call.func) in defined and "arg" not in plain_name(call.func):
+            return True
     return False
 
 
 def moves(site: Site, statement: ast.stmt) -> bool:
     """Return True if a statement calls a method that moves something to a device: `.cuda()`, `.to(…)`."""
-    for node in ast.walk(statement):
-        method = getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
-        if method in MOVES and not (site.qualified(node.func) or "").startswith("torch."):  # type: ignore[attr-defined]
-            return True
-    return False
+    calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
+    moving = (call.func for call in calls if getattr(call.func, "attr", "") in MOVES)
+    return any(not (site.qualified(function) or "").startswith("torch.") for function in moving)
 
 
 def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
@@ -296,7 +284,7 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
     if isinstance(last, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
         raise Refused("this file is not the one that is started", "该文件不是启动脚本")
     for node in ast.walk(last):
-        started = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+        started = plain_name(node.func) if isinstance(node, ast.Call) else ""
         for function in site.source.tree.body:
             if isinstance(function, FunctionNode) and function.name == started and function.decorator_list:
                 raise Refused(f"{started} is started through a decorator", f"{started} 通过装饰器启动", node)
@@ -308,28 +296,28 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
 # ---- saving
 
 
-def find_saving(site: Site, loading: list[Loading]) -> tuple[list[FunctionNode], list[ast.stmt]]:
-    """Return the functions that save, which return at once on other ranks, and the other statements that save."""
-    training = {site.source.function(item.loop) for held in loading for item in held.epochs}
-    savers: list[FunctionNode] = []
-    saves: list[ast.stmt] = []
-    for name in SAVES:
-        for call in site.work.index.calls.get(name, []):
-            function = site.source.function(call)
-            if function is not None and function not in training and is_saver(function):
-                savers += [function] if function not in savers else []
-                continue
-            statement = saving_statement(site, call)
-            if statement not in saves:
-                saves.append(statement)
-    return savers, saves
+def find_saving(site: Site, loaders: list[Loader]) -> tuple[list[FunctionNode], list[ast.stmt]]:
+    """Return the functions that do nothing but save, and the statements elsewhere that save.
+
+    On other ranks than 0 those functions will return at once.
+    """
+    training = {site.source.function(epochs.loop) for loader in loaders for epochs in loader.epochs}
+    functions: dict[FunctionNode, None] = {}  # in the order in which they are found, each once
+    statements: dict[ast.stmt, None] = {}
+    for call in calls_to(site, SAVES):
+        function = site.source.function(call)
+        if function is not None and function not in training and is_for_saving(function):
+            functions[function] = None
+        else:
+            statements[saving_statement(site, call)] = None
+    return [*functions], [*statements]
 
 
-def is_saver(function: FunctionNode) -> bool:
+def is_for_saving(function: FunctionNode) -> bool:
     """Return True for a function that is named for saving and returns nothing."""
-    named = any(text in function.name.lower() for text in ("save", "checkpoint"))
-    gives = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
-    return named and not gives
+    is_named = any(text in function.name.lower() for text in ("save", "checkpoint"))
+    returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
+    return is_named and not returns
 
 
 def saving_statement(site: Site, call: ast.Call) -> ast.stmt:

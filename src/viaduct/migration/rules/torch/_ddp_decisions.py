@@ -1,10 +1,10 @@
-"""Decisions of a script that depend on the samples of one rank alone, such as its loss. Not a rule.
+"""Decisions of a script that depend on the samples of one rank alone, such as its loss.
 
 Under DataParallel one process sees every sample. With one process a card each has a loss of its own: one rank would
-lower the learning rate, stop early or keep its weights while the others go on, and wait for it for ever.
+lower the learning rate, stop early or keep its weights while the others go on, and they would wait for it forever.
 
 What comes out of a batch of the training loader is followed through assignments, sums, meters and what a function
-returns. Sizes are taken to be alike on every rank, and so is the number of a step.
+returns. Sizes are taken to be the same on every rank, and so is the number of a step.
 """
 
 from __future__ import annotations
@@ -12,108 +12,106 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.lookups import FunctionNode, argument_values, is_self_attribute, last_name, plain_name
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.torch._training import Alias, FunctionNode, Loaders, is_self_attribute
+from viaduct.migration.rules.torch._training import Alias, LoaderTrace
 
-ALIKE = ("shape", "dtype", "device", "ndim")
-ASKED = ("size", "dim", "numel", "len")
-KEEPS = ("append", "extend", "update", "add")
-"""Methods by which a list or a meter takes something in."""
+SAME_ATTRIBUTES = ("shape", "dtype", "device", "ndim")  # attributes of a tensor that are the same on every rank
+SAME_RESULTS = ("size", "dim", "numel", "len")  # functions and methods whose result is the same too
+COLLECTING = ("append", "extend", "update", "add")  # methods by which a list or a meter takes something in
+# Functions and methods that only store, print or compute a number: it does no harm if ranks call them differently.
 HARMLESS = ("print", "item", "append", "update", "format", "float", "int", "min", "max", "round", "str", "abs", "write")
 LOGGERS = ("log", "logger", "logging", "writer", "pbar", "tqdm", "warnings")
 
 
-class Decisions:
+class RankDecisions:
     """Values of a file that differ from rank to rank, and the decisions that depend on them."""
 
-    def __init__(self, site: Site, training: list[Loaders]) -> None:
-        self.site, self.source, self.training = site, site.source, training
-        self.local: set[Alias] = set()
+    def __init__(self, site: Site, training: list[LoaderTrace]) -> None:
+        self.site, self.source, self.trace = site, site.source, training[0]  # any: it answers for the file
+        self.differing: set[Alias] = set()  # (where it is bound, name) of names and attributes whose value differs
         self.returning: set[FunctionNode] = set()  # functions that return such a value
-        for seen in training:
-            self.note_batches(seen)
-        while self.spread():
+        for trace in training:
+            self.add_batches(trace)
+        while self.follow_once():
             pass
 
-    def note_batches(self, seen: Loaders) -> None:
-        """Record the names that hold a batch of the training loader."""
-        for node in self.source.nodes:
-            if isinstance(node, ast.For) and seen.goes_over(node.iter) and seen.learns(node.body):
-                counted = isinstance(node.target, ast.Tuple) and "enumerate" in ast.unparse(node.iter)
-                self.note(node.target.elts[-1] if counted else node.target)  # type: ignore[attr-defined]
+    def add_batches(self, trace: LoaderTrace) -> None:
+        """Record the names that hold a batch of a training loader."""
+        for loop in self.source.of_kind(ast.For):
+            if trace.is_training_loop(loop):
+                is_enumerated = isinstance(loop.target, ast.Tuple) and "enumerate" in ast.unparse(loop.iter)
+                self.add(loop.target.elts[-1] if is_enumerated else loop.target)  # type: ignore[attr-defined]
 
     # ---- names
 
-    def key(self, node: ast.AST) -> Alias | None:
-        """Return what identifies a name or attribute in this file."""
+    def alias_of(self, node: ast.AST) -> Alias | None:
+        """Return what identifies a name or attribute of self in this file; None for anything else."""
         if isinstance(node, ast.Name):
             function = self.source.function(node)
-            return (function if self.training[0].bound_in(function, node.id) else None, node.id)
-        return (self.training[0].class_of(node), ast.unparse(node)) if is_self_attribute(node) else None
+            return (function if self.trace.is_bound_in(function, node.id) else None, node.id)
+        return (self.trace.class_of(node), ast.unparse(node)) if is_self_attribute(node) else None
 
-    def note(self, target: ast.AST) -> None:
-        """Record that a target holds something that one rank alone knows."""
+    def add(self, target: ast.AST) -> None:
+        """Record that a target holds a value that differs."""
         if isinstance(target, ast.Tuple | ast.List):
             for element in target.elts:
-                self.note(element)
+                self.add(element)
         elif isinstance(target, ast.Subscript | ast.Starred):
-            self.note(target.value)
-        elif (key := self.key(target)) is not None:
-            self.local.add(key)
+            self.add(target.value)
+        elif (alias := self.alias_of(target)) is not None:
+            self.differing.add(alias)
 
-    def knows(self, node: ast.AST) -> bool:
+    def differs(self, node: ast.AST) -> bool:
         """Return True if the value of an expression may differ from rank to rank."""
-        if isinstance(node, ast.Attribute) and node.attr in ALIKE:
+        if isinstance(node, ast.Attribute) and node.attr in SAME_ATTRIBUTES:
             return False
-        if isinstance(node, ast.Compare) and all(isinstance(item, ast.Is | ast.IsNot) for item in node.ops):
+        if isinstance(node, ast.Compare) and all(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
             return False
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in ASKED:
+            if last_name(node.func) in SAME_RESULTS:
                 return False
-            if self.training[0].called_function(node) in self.returning:
+            if self.trace.called_function(node) in self.returning:
                 return True
-        if self.key(node) in self.local:
-            return True
-        return any(self.knows(inner) for inner in ast.iter_child_nodes(node))
+        return self.alias_of(node) in self.differing or any(map(self.differs, ast.iter_child_nodes(node)))
 
-    # ---- spreading
+    # ---- following the values
 
-    def spread(self) -> bool:
-        """Follow known values through all nodes once; return True if something was added."""
-        before = len(self.local) + len(self.returning)
+    def follow_once(self) -> bool:
+        """Follow differing values through all nodes; return True if a name or function was added."""
+        before = len(self.differing) + len(self.returning)
         for node in self.source.nodes:
             self.follow_node(node)
-        return len(self.local) + len(self.returning) > before
+        return len(self.differing) + len(self.returning) > before
 
     def follow_node(self, node: ast.AST) -> None:
-        """Follow known values through one node."""
+        """Follow differing values through one node."""
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
-            if node.value is not None and self.knows(node.value):
-                self.note_all(node)
-        elif isinstance(node, ast.Return) and node.value is not None and self.knows(node.value):
+            if node.value is not None and self.differs(node.value):
+                self.add_targets(node)
+        elif isinstance(node, ast.Return) and node.value is not None and self.differs(node.value):
             function = self.source.function(node)
             if function is not None:
                 self.returning.add(function)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self.follow_call(node.value)
-        elif isinstance(node, ast.If | ast.While) and self.knows(node.test):
-            for inner in inside(node):
-                self.note_all(inner)
+        elif isinstance(node, ast.If | ast.While) and self.differs(node.test):
+            for inner in nodes_in_branches(node):
+                self.add_targets(inner)
 
-    def note_all(self, node: ast.AST) -> None:
-        """Record all targets of an assignment."""
+    def add_targets(self, node: ast.AST) -> None:
+        """Record all targets of an assignment; do nothing for any other node."""
         for target in getattr(node, "targets", [getattr(node, "target", None)]):
             if target is not None:
-                self.note(target)
+                self.add(target)
 
     def follow_call(self, call: ast.Call) -> None:
-        """`losses.update(loss.item())`, `history.append(loss)`, `early_stopping(loss, model)`."""
-        values = [*call.args, *(keyword.value for keyword in call.keywords)]
-        held = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in KEEPS else call.func
-        own = self.training[0].called_function(call) is not None or self.site.qualified(held) is not None
-        if not own and getattr(held, "id", "") not in HARMLESS and any(map(self.knows, values)):
-            self.note(held)
+        """Follow a value into an object: `losses.update(loss.item())`, `history.append(loss)`, `stopper(loss)`."""
+        is_collecting = isinstance(call.func, ast.Attribute) and call.func.attr in COLLECTING
+        receiver = call.func.value if is_collecting else call.func  # type: ignore[attr-defined]
+        is_known = self.trace.called_function(call) is not None or self.site.qualified(receiver) is not None
+        if not is_known and plain_name(receiver) not in HARMLESS and any(map(self.differs, argument_values(call))):
+            self.add(receiver)
 
     # ---- deciding
 
@@ -124,38 +122,38 @@ class Decisions:
     def diverges(self, node: ast.AST) -> bool:
         """Return True for a node at which ranks could act differently: a branch, a step or a learning rate."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
-            return any(self.knows(item) for item in (*node.args, *(keyword.value for keyword in node.keywords)))
-        if isinstance(node, ast.Assign) and any(is_rate(target) for target in node.targets):
-            return self.knows(node.value)
-        if isinstance(node, ast.If | ast.While) and self.knows(node.test):
-            return any(acts(inner) for inner in inside(node))
+            return any(map(self.differs, argument_values(node)))
+        if sets_learning_rate(node):
+            return self.differs(node.value)  # type: ignore[attr-defined]
+        if isinstance(node, ast.If | ast.While) and self.differs(node.test):
+            return any(map(has_effect, nodes_in_branches(node)))
         return False
 
 
-def inside(node: ast.If | ast.While) -> Iterator[ast.AST]:
+def nodes_in_branches(node: ast.If | ast.While) -> Iterator[ast.AST]:
     """Yield all nodes in the branches of a condition or loop."""
     for statement in (*node.body, *node.orelse):
         yield from ast.walk(statement)
 
 
-def is_rate(target: ast.expr) -> bool:
-    """`group["lr"] = …`."""
-    return isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and target.slice.value == "lr"
+def sets_learning_rate(node: ast.AST) -> bool:
+    """Return True for `group["lr"] = …`."""
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    keys = [target.slice for target in targets if isinstance(target, ast.Subscript)]
+    return any(isinstance(key, ast.Constant) and key.value == "lr" for key in keys)
 
 
-def acts(node: ast.AST) -> bool:
+def has_effect(node: ast.AST) -> bool:
     """Return True for a node that does more than store or print a number.
 
-    A node that fails does not count: a rank that fails ends all of them.
+    A node that ends the process with an error does not count: a rank that fails ends all of them.
     """
-    if isinstance(node, ast.Break | ast.Continue | ast.Return):
-        return True
-    if isinstance(node, ast.Assign) and any(is_rate(target) for target in node.targets):
+    if isinstance(node, ast.Break | ast.Continue | ast.Return) or sets_learning_rate(node):
         return True
     if not isinstance(node, ast.Call):
         return False
-    words = ast.unparse(node.func).split(".")
-    return words[-1] not in HARMLESS and not any(text.lower() in LOGGERS for text in words) and not fails(node)
+    parts = ast.unparse(node.func).split(".")
+    return parts[-1] not in HARMLESS and not any(part.lower() in LOGGERS for part in parts) and not fails(node)
 
 
 def fails(call: ast.Call) -> bool:

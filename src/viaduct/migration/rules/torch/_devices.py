@@ -1,7 +1,8 @@
 """Expressions of a file that are devices: they reach `.to(…)`, `device=…`, `torch.device(…)`, or are named so.
 
-From every place where PyTorch takes a device the text is followed backwards: through names, attributes, keys of
-dictionaries, parameters and their defaults, conditional expressions. A text that nothing leads to is no device.
+From every place where PyTorch takes a device its expression is traced back to the strings that it may be: through
+names, attributes, keys of dictionaries, parameters and their defaults, conditional expressions. A string that is not
+reached in this way is not taken for a device.
 """
 
 from __future__ import annotations
@@ -11,10 +12,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from viaduct.migration.classes import OBJECT, class_called, owner_of
-from viaduct.migration.names import all_arguments
+from viaduct.migration.lookups import (
+    argument_values,
+    bind_arguments,
+    enclosing_class,
+    keyword_value,
+    literal_text,
+    mark_once,
+    parameter_default,
+    plain_name,
+    positional_parameters,
+)
+from viaduct.migration.names import Function, all_arguments
 from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Site, answer_once
-from viaduct.migration.rules.torch._device_texts import device_like, head
+from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 
 # Libraries whose `device="cuda"`, `.to` and `.cuda` are not PyTorch's.
 FOREIGN = {
@@ -36,12 +48,12 @@ POSITIONS = {
 }
 MOVERS = ("to", "cuda", "npu", "mlu")
 AVAILABLE = {f"torch.{card}.is_available" for card in ("cuda", "npu", "mlu", "accelerator")}
-NOTED = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # what `note` knows
-LOOKED_AT = (  # what `look_at` knows
+SAME_DEVICE = ("split", "partition", "lower", "strip")  # methods of a device's text whose result names the device too
+STORING = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # nodes that `record_values` handles
+STARTING = (  # nodes that `trace_from` handles
     *(ast.Call, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.For),
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda),
 )
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def is_foreign(name: str | None) -> bool:
@@ -50,59 +62,43 @@ def is_foreign(name: str | None) -> bool:
 
 
 def receiver_class(site: Site, node: ast.expr, method: str) -> str | None:
-    """The project's class whose own method is called here, as far as the text shows it."""
+    """Return the project's class that defines the method which is called on this receiver; None where none is seen."""
     kind = site.values.kind(node) or ""
-    if kind.startswith(OBJECT):
-        return owner_of(site.work.project, kind.removeprefix(OBJECT), method)
-    if isinstance(node, ast.Name) and node.id == "self":
-        holder = next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
-        return owner_of(site.work.project, f"{site.work.names.own}.{holder.name}", method) if holder else None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
-        holder = next(
-            (ancestor for ancestor in site.source.ancestors(node) if isinstance(ancestor, ast.ClassDef)), None
-        )
-        known = site.work.project.classes.get(f"{site.work.names.own}.{holder.name}") if holder else None
-        found = [owner_of(site.work.project, base, method) for base in known.bases] if known else []
-        return next((item for item in found if item), None)
+    project, own_class = site.work.project, enclosing_class(site, node)
+    name = f"{site.work.names.own}.{own_class.name}" if own_class is not None else ""
+    if kind.startswith(OBJECT):  # an instance of the project's class of that name
+        return owner_of(project, kind.removeprefix(OBJECT), method)
+    if plain_name(node) == "self":
+        return owner_of(project, name, method) if name else None
+    if isinstance(node, ast.Call) and plain_name(node.func) == "super":
+        bases = project.classes[name].bases if name in project.classes else ()
+        return next(filter(None, (owner_of(project, base, method) for base in bases)), None)
     return None
-
-
-def default_of(definition: Definition, parameter: str) -> ast.expr | None:
-    """Return the default of a parameter, if it has one."""
-    entries = [*definition.args.posonlyargs, *definition.args.args]
-    given: dict[str, ast.expr | None] = dict(
-        zip([entry.arg for entry in reversed(entries)], reversed(definition.args.defaults), strict=False)
-    )
-    given |= {
-        param.arg: value for param, value in zip(definition.args.kwonlyargs, definition.args.kw_defaults, strict=True)
-    }
-    return given.get(parameter)
 
 
 @dataclass
 class Devices:
-    """Built for one file as it stands. `found`: the literals that are CUDA devices, as they are written."""
+    """Devices of one file as it stands. `found`: the literals that are CUDA devices, in the order in which found."""
 
     site: Site
     found: dict[ast.expr, None] = field(default_factory=dict)
-    names: set[tuple[int, str]] = field(default_factory=set)  # (scope, name) of what holds a device
+    names: set[tuple[int, str]] = field(default_factory=set)  # (id of the scope, name) of names that hold a device
     attributes: set[str] = field(default_factory=set)  # x.NAME and x["NAME"] that hold one
-    asked: set[ast.AST] = field(default_factory=set)
+    traced: set[ast.AST] = field(default_factory=set)  # expressions that `trace` has dealt with
     stored: dict[str, list[ast.expr]] = field(default_factory=dict)  # `self.place`, `cfg["place"]` -> what is assigned
     keyed: dict[str, list[ast.expr]] = field(default_factory=dict)  # key of a dictionary -> its values
-
-    looped: dict[str, list[ast.expr]] = field(default_factory=dict)  # name -> what a loop over it goes through
+    looped: dict[str, list[ast.expr]] = field(default_factory=dict)  # variable of a loop -> what the loop goes over
 
     def __post_init__(self) -> None:
-        for node in self.site.source.of_kinds(*NOTED):
-            self.note(node)
-        for node in self.site.source.of_kinds(*LOOKED_AT):
-            self.look_at(node)
+        for node in self.site.source.of_kinds(*STORING):
+            self.record_values(node)
+        for node in self.site.source.of_kinds(*STARTING):
+            self.trace_from(node)
 
-    # ---- what is where
+    # ---- where values are stored, and where a trace starts
 
-    def note(self, node: ast.AST) -> None:
-        """Record where a value is stored, so that it can be followed backwards."""
+    def record_values(self, node: ast.AST) -> None:
+        """Record the values that a node stores, so that they can be traced back."""
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Attribute | ast.Subscript):
@@ -113,135 +109,123 @@ class Devices:
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     self.keyed.setdefault(key.value, []).append(value)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        elif isinstance(node, ast.Call) and plain_name(node.func) == "dict":
             for keyword in node.keywords:
                 if keyword.arg:
                     self.keyed.setdefault(keyword.arg, []).append(keyword.value)
 
-    def look_at(self, node: ast.AST) -> None:
-        """Start tracing from a place that takes a device, or from something that is called one."""
+    def trace_from(self, node: ast.AST) -> None:
+        """Trace what a node takes for a device, or stores under a name that says device."""
         if isinstance(node, ast.Call):
-            for value in self.taken_by(node):
+            for value in self.device_arguments(node):
                 self.trace(value)
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(self.is_called_device(target) for target in targets) or self.only_if_available(node):
+            if any(map(self.is_named_device, targets)) or self.is_under_availability(node):
                 self.trace(node.value)
                 self.trace_annotation(node.annotation if isinstance(node, ast.AnnAssign) else None)
-        elif isinstance(node, ast.IfExp) and self.asks_whether_available(node.test) and not self.is_key(node):
+        elif isinstance(node, ast.IfExp) and self.asks_for_card(node.test) and not self.is_key(node):
             self.trace(node)
-        elif isinstance(node, ast.For) and self.is_called_device(node.target):
+        elif isinstance(node, ast.For) and self.is_named_device(node.target):
             self.trace(node.iter)
-        elif isinstance(node, Definition):
-            self.look_at_definition(node)
+        elif isinstance(node, Function):
+            self.trace_definition(node)
 
-    def look_at_definition(self, node: Definition) -> None:
-        """Trace the defaults of parameters that are called a device."""
+    def trace_definition(self, node: Function) -> None:
+        """Trace the defaults of parameters whose name says device, and the results of such a function."""
         for parameter in all_arguments(node.args):
-            default = default_of(node, parameter.arg)
-            if device_like(parameter.arg):
-                self.trace(default)
+            if is_device_name(parameter.arg):
+                self.trace(parameter_default(node, parameter.arg))
                 self.trace_annotation(parameter.annotation)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and device_like(node.name):
+        if not isinstance(node, ast.Lambda) and is_device_name(node.name):
             for statement in returns_of(self.site.work.names, node):
                 self.trace(statement.value)
 
     def trace_annotation(self, annotation: ast.expr | None) -> None:
-        """`device: Literal["cuda", "cpu"]`."""
+        """Trace the values of a Literal: `device: Literal["cuda", "cpu"]`."""
         for node in ast.walk(annotation) if annotation is not None else ():
             if isinstance(node, ast.Subscript) and (self.site.qualified(node.value) or "").endswith(".Literal"):
                 self.trace(node.slice)
 
     @staticmethod
-    def is_called_device(target: ast.AST) -> bool:
+    def is_named_device(target: ast.AST) -> bool:
         """Return True for a variable or attribute whose name says device."""
         if isinstance(target, ast.Name):
-            return device_like(target.id)
-        return isinstance(target, ast.Attribute) and device_like(target.attr)
+            return is_device_name(target.id)
+        return isinstance(target, ast.Attribute) and is_device_name(target.attr)
 
     def is_key(self, node: ast.expr) -> bool:
-        """`BACKENDS["cuda" if torch.cuda.is_available() else "cpu"]`: what the table calls it is its own affair."""
-        holder = self.site.source.parents[node]
-        if isinstance(holder, ast.Call) and isinstance(holder.func, ast.Attribute):
-            return holder.func.attr == "get" and holder.args[:1] == [node]
-        return isinstance(holder, ast.Subscript) and holder.slice is node
+        """Return True for `BACKENDS["cuda" if torch.cuda.is_available() else "cpu"]`: such a key is the table's own."""
+        parent = self.site.source.parents[node]
+        if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+            return parent.func.attr == "get" and parent.args[:1] == [node]
+        return isinstance(parent, ast.Subscript) and parent.slice is node
 
-    def asks_whether_available(self, test: ast.expr) -> bool:
-        """Return True for a condition that asks whether there is a card."""
-        names, values = self.site.work.names, self.site.values
-        inner = [
-            node for part in ast.walk(test) for node in ast.walk(values.origin(part)) if isinstance(node, ast.Call)
-        ]
-        return any(names.qualified(item.func) in AVAILABLE for item in inner)
+    def asks_for_card(self, test: ast.expr) -> bool:
+        """Return True for a condition that asks whether there is a card, also through a name."""
+        origins = (self.site.values.origin(part) for part in ast.walk(test))
+        calls = (node for origin in origins for node in ast.walk(origin) if isinstance(node, ast.Call))
+        return any(self.site.qualified(call.func) in AVAILABLE for call in calls)
 
-    def only_if_available(self, node: ast.AST) -> bool:
-        """`if torch.cuda.is_available(): where = "cuda"`."""
-        if not isinstance(node, ast.stmt) or head(getattr(node, "value", None)) is None:
+    def is_under_availability(self, node: ast.AST) -> bool:
+        """Return True for the assignment in `if torch.cuda.is_available(): where = "cuda"`."""
+        if not isinstance(node, ast.stmt) or device_literal(getattr(node, "value", None)) is None:
             return False
-        holder = self.site.source.parents.get(node)
-        return isinstance(holder, ast.If) and node in holder.body and self.asks_whether_available(holder.test)
+        parent = self.site.source.parents.get(node)
+        return isinstance(parent, ast.If) and node in parent.body and self.asks_for_card(parent.test)
 
     # ---- what takes a device
 
-    def taken_by(self, call: ast.Call) -> Iterator[ast.expr]:
+    def device_arguments(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the arguments of a call that are taken for a device."""
         name = self.site.qualified(call.func)
         if is_foreign(name) or (name or "").startswith(NOT_DEVICES):
             return
-        yield from (keyword.value for keyword in call.keywords if keyword.arg and device_like(keyword.arg))
-        if name == "functools.partial" and (self.site.qualified(call.args[0]) if call.args else "") == "torch.device":
-            yield from (*call.args[1:2], *(given.value for given in call.keywords if given.arg == "type"))
+        yield from (keyword.value for keyword in call.keywords if keyword.arg and is_device_name(keyword.arg))
+        if name == "functools.partial" and call.args and self.site.qualified(call.args[0]) == "torch.device":
+            yield from (*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "type"))
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if name is not None and name.startswith("torch."):
-            yield from self.taken_by_torch(call, name)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in MOVERS and call.args:
-            if receiver_class(self.site, call.func.value, call.func.attr) is None:
-                yield call.args[0]
-            else:
-                yield from self.taken_by_own(call, name)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr == "parametrize" and len(call.args) > 1:
-            if isinstance(call.args[0], ast.Constant) and device_like(str(call.args[0].value)):
+            yield from self.device_arguments_of_torch(call, name)
+        elif method in MOVERS and call.args and receiver_class(self.site, call.func.value, method) is None:  # type: ignore[attr-defined]
+            yield call.args[0]
+        elif method == "parametrize" and len(call.args) > 1:
+            if isinstance(call.args[0], ast.Constant) and is_device_name(str(call.args[0].value)):
                 yield call.args[1]
         else:
-            yield from self.taken_by_own(call, name)
+            parameters = zip(self.parameters(call, name), call.args, strict=False)
+            yield from (value for parameter, value in parameters if is_device_name(parameter))
 
-    def taken_by_torch(self, call: ast.Call, name: str) -> Iterator[ast.expr]:
+    def device_arguments_of_torch(self, call: ast.Call, name: str) -> Iterator[ast.expr]:
         """Yield the arguments that a function of torch takes for a device."""
-        location = POSITIONS.get(name, -1)
         if name.startswith("torch.hub."):
             return  # names of repositories and models; what is given by keyword goes to the network
         for position, value in enumerate(call.args):
-            if position == location or head(value) is not None:
+            if position == POSITIONS.get(name) or device_literal(value) is not None:
                 yield value
         if name == "torch.device":
             yield from (keyword.value for keyword in call.keywords if keyword.arg == "type")
 
-    def taken_by_own(self, call: ast.Call, name: str | None) -> Iterator[ast.expr]:
-        """A parameter called device, of a function, class or method of the project."""
-        for parameter, value in zip(self.parameters(call, name), call.args, strict=False):
-            if device_like(parameter):
-                yield value
-
     def parameters(self, call: ast.Call, name: str | None) -> tuple[str, ...]:
-        """Return the parameters of a function of the project by its qualified name."""
+        """Return the positional parameters of a function, class or method of the project; () for anything else."""
         project = self.site.work.project
         if name in project.functions:
-            arguments = project.functions[name][1].args
-            return tuple(parameter.arg for parameter in [*arguments.posonlyargs, *arguments.args])
-        made, method = class_called(project, name) if name else None, "__init__"
-        if made is None and isinstance(call.func, ast.Attribute):
+            return tuple(positional_parameters(project.functions[name][1]))
+        own_class, method = class_called(project, name) if name else None, "__init__"
+        if own_class is None and isinstance(call.func, ast.Attribute):
             kind = self.site.values.kind(call.func.value) or ""
-            made, method = kind.removeprefix(OBJECT) if kind.startswith(OBJECT) else None, call.func.attr
-        owner = owner_of(project, made, method) if made else None
+            own_class, method = kind.removeprefix(OBJECT) if kind.startswith(OBJECT) else None, call.func.attr
+        owner = owner_of(project, own_class, method) if own_class else None
         return project.classes[owner].methods[method] if owner else ()
 
-    # ---- following it back
+    # ---- tracing back
 
     def trace(self, node: ast.AST | None) -> None:
-        """Follow an expression that is a device back to the texts that it may be."""
-        if node is None or node in self.asked:
+        """Trace an expression that is a device back to the literals that it may be."""
+        if node is None or node in self.traced:
             return
-        self.asked.add(node)
-        literal = head(node)
+        self.traced.add(node)
+        literal = device_literal(node)
         if literal is not None:
             self.found[literal] = None
         elif isinstance(node, ast.IfExp):
@@ -257,44 +241,38 @@ class Devices:
         elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
             self.trace(node.elt)
         elif isinstance(node, ast.Dict | ast.DictComp):
-            self.trace_all(node)
+            self.trace_entries(node)
         elif isinstance(node, ast.Attribute | ast.Subscript):
             self.trace_stored(node)
         elif isinstance(node, ast.Call):
             self.trace_call(node)
 
     def trace_name(self, node: ast.Name) -> None:
-        """Follow a name that holds a device to all that is bound to it."""
+        """Trace a name that holds a device to all that is bound to it."""
         names = self.site.work.names
-        scope = names.scope_of(node)
-        while node.id not in scope.bound and scope.outer is not None:
-            scope = scope.elsewhere.get(node.id, scope.outer)
+        scope = names.binding_scope(node.id, names.scope_of(node))
         self.names.add((id(scope), node.id))
-        for what in scope.bound.get(node.id, []):
-            if isinstance(what, ast.expr):
-                self.trace(what)
-        for gone_through in self.looped.get(node.id, []):
-            if self.site.source.function(gone_through) is self.site.source.function(node):
-                part = isinstance(gone_through, ast.Subscript) and isinstance(gone_through.slice, ast.Slice)
-                self.trace_all(self.site.values.origin(gone_through.value if part else gone_through))  # type: ignore[attr-defined]
-        if isinstance(scope.node, Definition):
+        for value in scope.bound[node.id] if scope is not None else ():
+            if isinstance(value, ast.expr):
+                self.trace(value)
+        for iterable in self.looped.get(node.id, []):
+            if self.site.source.function(iterable) is self.site.source.function(node):
+                is_slice = isinstance(iterable, ast.Subscript) and isinstance(iterable.slice, ast.Slice)
+                self.trace_entries(self.site.values.origin(iterable.value if is_slice else iterable))  # type: ignore[attr-defined]
+        if scope is not None and isinstance(scope.node, Function):
             self.trace_parameter(scope.node, node.id)
 
-    def trace_parameter(self, definition: Definition, parameter: str) -> None:
-        """Follow a parameter that holds a device to its default and to what callers in this file pass."""
-        self.trace(default_of(definition, parameter))
-        own = f"{self.site.work.names.own}.{getattr(definition, 'name', '')}"
-        entries = [param.arg for param in [*definition.args.posonlyargs, *definition.args.args]]
-        for call in self.site.work.index.calls.get(own, []):
-            given = dict(zip(entries, call.args, strict=False)) | {
-                keyword.arg: keyword.value for keyword in call.keywords if keyword.arg
-            }
-            self.trace(given.get(parameter))
+    def trace_parameter(self, function: Function, parameter: str) -> None:
+        """Trace a parameter that holds a device to its default and to what callers in this file pass."""
+        self.trace(parameter_default(function, parameter))
+        qualified = f"{self.site.work.names.own}.{getattr(function, 'name', '')}"
+        for call in self.site.work.index.calls.get(qualified, []):
+            self.trace(bind_arguments(call, positional_parameters(function)).get(parameter))
 
-    def trace_all(self, table: ast.AST) -> None:
-        """`["cpu", "cuda"]`, `{"encoder": "cuda:0"}`: every entry, if all look like devices."""
+    def trace_entries(self, table: ast.AST) -> None:
+        """Trace every entry of `["cpu", "cuda"]`, `{"encoder": "cuda:0"}`, if all look like devices."""
         values = entries(table)
-        if values and all(self.looks_like_device(value) for value in values):
+        if all(self.looks_like_device(value) for value in values):
             for value in values:
                 self.trace(value)
 
@@ -302,48 +280,47 @@ class Devices:
         """Return True for torch.device(…), a text of a CUDA device, or another device, in all branches."""
         if isinstance(value, ast.IfExp):
             return self.looks_like_device(value.body) and self.looks_like_device(value.orelse)
-        made = isinstance(value, ast.Call) and self.site.qualified(value.func) == "torch.device"
-        return made or head(value) is not None or is_other_device(value)
+        is_device = isinstance(value, ast.Call) and self.site.qualified(value.func) == "torch.device"
+        return is_device or device_literal(value) is not None or is_other_device(value)
 
     def trace_stored(self, node: ast.Attribute | ast.Subscript) -> None:
-        """Follow an attribute or an entry to what is assigned to it."""
+        """Trace an attribute or an entry of a table to what is assigned to it."""
         if isinstance(node, ast.Subscript):
             for table in (self.site.values.origin(node.value), *self.stored.get(ast.unparse(node.value), [])):
-                self.trace_all(table)
+                self.trace_entries(table)
         for value in self.stored.get(ast.unparse(node), []):
             self.trace(value)
-        key = node.attr if isinstance(node, ast.Attribute) else node.slice
-        self.trace_key(key.value if isinstance(key, ast.Constant) else key)
+        self.trace_key(node.attr if isinstance(node, ast.Attribute) else literal_text(node.slice))
 
-    def trace_key(self, key: object) -> None:
-        """Follow a key of a dictionary to the values that are written for it."""
-        if isinstance(key, str):
+    def trace_key(self, key: str) -> None:
+        """Trace the values that are written for a key of any dictionary of the file."""
+        if key:
             self.attributes.add(key)
             for value in self.keyed.get(key, []):
-                if head(value) is not None or isinstance(value, ast.IfExp):
+                if device_literal(value) is not None or isinstance(value, ast.IfExp):
                     self.trace(value)
 
     def trace_call(self, node: ast.Call) -> None:
-        """Follow a call that returns a device: torch.device, str, a default, a function of this file."""
+        """Trace a call that returns a device: torch.device, str, a default, a function of this file."""
         name = self.site.qualified(node.func)
+        function = plain_name(node.func)
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if name in ("torch.device", "os.getenv", "os.environ.get") or is_builtin(node.func, "str"):
-            position = 1 if name and name.startswith("os.") else 0
+        if name in ("torch.device", "os.getenv", "os.environ.get") or function == "str":
+            position = 1 if name and name.startswith("os.") else 0  # of os.getenv the default
             self.trace(node.args[position] if len(node.args) > position else None)
-        elif is_builtin(node.func, "getattr") or method in ("get", "setdefault", "pop"):
-            key = node.args[-2] if len(node.args) > 1 else None
-            self.trace(node.args[-1] if key is not None else None)
-            key = key or (node.args[0] if node.args else None)
-            self.trace_key(key.value if isinstance(key, ast.Constant) else None)
+        elif function == "getattr" or method in ("get", "setdefault", "pop"):
+            # getattr(x, key), getattr(x, key, default), x.get(key), x.get(key, default)
+            has_default = len(node.args) > 1
+            self.trace(node.args[-1] if has_default else None)
+            self.trace_key(literal_text(node.args[-2] if has_default else node.args[0]) if node.args else "")
         elif name is not None and name.rpartition(".")[2] in ("field", "Field", "Option", "Argument"):
             self.trace(node.args[0] if node.args else None)
-            for keyword in node.keywords:
-                self.trace(keyword.value if keyword.arg == "default" else None)
+            self.trace(keyword_value(node, "default"))
         elif name is not None:
             self.trace_returns(name)
 
     def trace_returns(self, name: str) -> None:
-        """Follow a top-level function of this file that returns a device to its return statements."""
+        """Trace the results of a top-level function of this file that returns a device."""
         module = self.site.work.names.own
         for node in self.site.source.tree.body:
             if isinstance(node, ast.FunctionDef) and f"{module}.{node.name}" == name:
@@ -357,36 +334,34 @@ class Devices:
         if isinstance(node, ast.Attribute):
             if node.attr == "type":
                 return self.is_device(node.value)
-            return device_like(node.attr) or node.attr in self.attributes
+            return is_device_name(node.attr) or node.attr in self.attributes
         if isinstance(node, ast.NamedExpr):
             return self.is_device(node.value) or self.is_device(node.target)
         if isinstance(node, ast.Name):
-            return device_like(node.id) or self.holds_device(node) or self.site.values.kind(node) == "torch_device"
+            return is_device_name(node.id) or self.holds_device(node) or self.site.values.kind(node) == "torch_device"
         if isinstance(node, ast.Subscript):
             key = node.slice.value if isinstance(node.slice, ast.Constant) else None
             if isinstance(key, str):
-                return device_like(key) or key in self.attributes
+                return is_device_name(key) or key in self.attributes
             return self.is_device(node.value)
         return isinstance(node, ast.Call) and self.is_device_call(node)
 
     def is_device_call(self, node: ast.Call) -> bool:
         """Return True for a call that gives a device or its text."""
-        if is_builtin(node.func, "str") and node.args:
+        function = plain_name(node.func)
+        if function == "str" and node.args:
             return self.is_device(node.args[0])
-        if is_builtin(node.func, "getattr") and len(node.args) > 1:
-            return isinstance(node.args[1], ast.Constant) and device_like(str(node.args[1].value))
+        if function == "getattr" and len(node.args) > 1:
+            return isinstance(node.args[1], ast.Constant) and is_device_name(str(node.args[1].value))
         if self.site.qualified(node.func) == "torch.device":
             return True
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("split", "partition", "lower", "strip"):
-            return self.is_device(node.func.value)
-        return False
+        is_same = isinstance(node.func, ast.Attribute) and node.func.attr in SAME_DEVICE
+        return is_same and self.is_device(node.func.value)  # type: ignore[attr-defined]
 
     def holds_device(self, node: ast.Name) -> bool:
         """Return True for a name that is known to hold a device."""
-        scope = self.site.work.names.scope_of(node)
-        while node.id not in scope.bound and scope.outer is not None:
-            scope = scope.elsewhere.get(node.id, scope.outer)
-        return (id(scope), node.id) in self.names
+        names = self.site.work.names
+        return (id(names.binding_scope(node.id, names.scope_of(node))), node.id) in self.names
 
 
 def entries(table: ast.AST) -> list[ast.expr]:
@@ -395,26 +370,19 @@ def entries(table: ast.AST) -> list[ast.expr]:
         return table.elts
     if isinstance(table, ast.ListComp | ast.DictComp):
         return [table.value if isinstance(table, ast.DictComp) else table.elt]
-    if isinstance(table, ast.Call) and is_builtin(table.func, "dict") and not table.args:
-        return [keyword.value for keyword in table.keywords]
-    keyed = isinstance(table, ast.Dict) and not any(head(key) is not None for key in table.keys)
-    return table.values if isinstance(table, ast.Dict) and keyed else []
+    if isinstance(table, ast.Call) and plain_name(table.func) == "dict" and not table.args:
+        return argument_values(table)
+    return table.values if isinstance(table, ast.Dict) and not any(map(device_literal, table.keys)) else []
 
 
 def is_other_device(value: ast.AST) -> bool:
     """Return True for the text of a device other than a CUDA card: the CPU, mps, meta, disk or xpu."""
-    text = value.value if isinstance(value, ast.Constant) else None
-    return isinstance(text, str) and text.partition(":")[0] in ("cpu", "mps", "meta", "disk", "xpu")
-
-
-def is_builtin(node: ast.AST, name: str) -> bool:
-    """Return True for a plain name such as `str` or `getattr`."""
-    return isinstance(node, ast.Name) and node.id == name
+    return literal_text(value).partition(":")[0] in ("cpu", "mps", "meta", "disk", "xpu")
 
 
 @answer_once
 def find_devices(site: Site) -> Devices:
-    """Return the devices of the file, looked for once for a text."""
+    """Return the devices of the file."""
     return Devices(site)
 
 
@@ -425,32 +393,31 @@ def root_of(site: Site, node: ast.AST) -> str | None:
     return site.qualified(node)
 
 
-def is_card(value: ast.expr, device: str) -> bool:
-    """Return True for a text that names the card, with or without a number."""
-    text = value.value if isinstance(value, ast.Constant) else None
-    return isinstance(text, str) and text.partition(":")[0] == device
-
-
 def report_possible_device(site: Site, node: ast.Constant, device: str, devices: Devices) -> None:
-    """Report a text that may be a device, only where a value is set: messages have the word too."""
-    if ("left", node.lineno) in site.work.seen or site.source.in_f_string(node):
-        return
+    """Report a string that may be a device, in an assignment, as a default or in a table of devices; once a line.
+
+    `device` is the text to write in its place. In other places, such as messages, the word cuda is too common.
+    """
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):
-        keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is node]
-        reported = any(isinstance(key, ast.Constant) and device_like(str(key.value)) for key in keys)
-        reported = reported or (
-            bool(keys) and any(value in devices.found or is_card(value, device) for value in parent.values)
-        )
+        is_possible = is_in_device_dict(node, parent, device, devices)
     else:
         if isinstance(parent, ast.IfExp):
             parent = site.source.parents[parent]
-        reported = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.arguments)
-    if reported:
-        site.work.seen[("left", node.lineno)] = None
+        is_possible = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.arguments)
+    if is_possible and not site.source.in_f_string(node) and mark_once(site, "left", node.lineno):
         site.manual(
             f"{node.value!r} was not found to be used as a device and is unchanged; if it is one, write {device}",
             zh=f"未能确认 {node.value!r} 被用作设备,保持不变;若是设备,请改为 {device}",
             risk="low",
             node=node,
         )
+
+
+def is_in_device_dict(node: ast.Constant, table: ast.Dict, device: str, devices: Devices) -> bool:
+    """Return True for a value of a dict whose key says device, or beside which another value is a device."""
+    keys = [key for key, value in zip(table.keys, table.values, strict=True) if value is node]
+    if any(isinstance(key, ast.Constant) and is_device_name(str(key.value)) for key in keys):
+        return True
+    names_card = (literal_text(value).partition(":")[0] == device for value in table.values)
+    return bool(keys) and (any(names_card) or any(value in devices.found for value in table.values))

@@ -6,10 +6,12 @@ import ast
 from typing import Literal
 
 from viaduct.migration.flows import CALLED, CARD, HOST, MODULE, MOVED, STATE, Flow
+from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Site, answer_once
-from viaduct.migration.rules.torch._places import within_dataset
+from viaduct.migration.rules.torch._places import is_in_dataset
 
-Wanted = Literal["host", "card", "nothing", "unknown"]
+Destination = Literal["host", "card", "nothing", "unknown"]
+DEVICE_CALLS = ("torch.device", "torch.accelerator.current_accelerator", "torch.get_default_device")
 
 
 @answer_once
@@ -18,8 +20,8 @@ def flow_of(site: Site) -> Flow:
     return Flow(site.work.names, site.work.project)
 
 
-def wanted_place(site: Site) -> Wanted:
-    """Return where a load without map_location should put what it reads.
+def wanted_place(site: Site) -> Destination:
+    """Return where a load without map_location should put what it reads; "nothing" if it needs no map_location.
 
     Weights that are copied into a network come by way of the host. A whole network, and what is moved afterwards, goes
     to the card at once: on the host it would meet data that is on the card. What is read on the host was saved there,
@@ -28,32 +30,29 @@ def wanted_place(site: Site) -> Wanted:
     flow = flow_of(site)
     uses = flow.uses(site.node)
     on_card = flow.works_on_card or CARD in uses
-    scripted = site.name == "torch.jit.load"
     if STATE in uses and MODULE not in uses:
         return "host"
     if not on_card:
         return "host" if STATE in uses else "nothing"
-    if MODULE in uses or scripted:
+    if MODULE in uses or site.name == "torch.jit.load":
         return "card"
-    if HOST in uses or within_dataset(site, site.node):
+    if HOST in uses or is_in_dataset(site, site.node):
         return "nothing"
     if MOVED in uses:
         return "card"
     return "unknown" if uses - {CARD, CALLED} else "host"  # what is only looked at needs no card
 
 
-DEVICE_CALLS = ("torch.device", "torch.accelerator.current_accelerator", "torch.get_default_device")
-
-
 def device_in_scope(site: Site) -> str | None:
     """Return `device`, `DEVICE` or `dev`, if the script has bound it to nothing but devices before the load."""
     names, scope = site.work.names, site.work.names.scope_of(site.node)
+    module_bindings = names.scopes[site.source.tree].bound
     for name in ("device", "DEVICE", "dev"):
-        bound = names.lookup(name, scope)
-        if bound and all(isinstance(what, ast.expr) and is_device(site, what) for what in bound):
-            lines = [what.lineno for what in bound if isinstance(what, ast.expr)]
-            outside = bound is names.scopes[site.source.tree].bound.get(name) and site.source.function(site.node)
-            if outside or max(lines) < site.node.lineno:
+        bindings = names.lookup(name, scope)
+        if bindings and all(isinstance(value, ast.expr) and is_device(site, value) for value in bindings):
+            last_line = max(value.lineno for value in bindings if isinstance(value, ast.expr))
+            is_global_in_function = bindings is module_bindings.get(name) and site.source.function(site.node)
+            if is_global_in_function or last_line < site.node.lineno:
                 return name
     return None
 
@@ -66,4 +65,4 @@ def is_device(site: Site, value: ast.expr) -> bool:
         return all(is_device(site, part) for part in value.values)
     if isinstance(value, ast.Call):
         return site.qualified(value.func) in DEVICE_CALLS
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+    return is_string(value)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.cards import Card
+from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Site
 
 
@@ -25,6 +26,6 @@ def signs(site: Site, target: Card) -> Iterator[ast.AST]:
         yield from site.source.attributes.get(name, ())
     yield from (node for node in site.source.of_kind(ast.Name) if node.id == target.module)
     for node in site.source.of_kind(ast.Constant):
-        is_device = isinstance(node.value, str) and node.value.partition(":")[0] == target.device
-        if is_device and not isinstance(site.source.parents[node], ast.Expr):  # a docstring
+        is_docstring = isinstance(site.source.parents[node], ast.Expr)
+        if literal_text(node).partition(":")[0] == target.device and not is_docstring:
             yield node

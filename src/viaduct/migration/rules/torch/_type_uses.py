@@ -1,63 +1,58 @@
-"""Test whether a type of tensors is only compared: `isinstance(x, T)`, `kind is T`; also through a variable."""
+"""Uses of the old tensor types, such as torch.cuda.FloatTensor: compared, or given as the default type."""
 
 from __future__ import annotations
 
 import ast
 import re
 
+from viaduct.migration.lookups import plain_name
 from viaduct.migration.rule import Site
 
-NAME = re.compile(r"torch\.cuda((?:\.\w+)*)")
-
-
-TAKER = "torch.set_default_tensor_type"
-
-
-ASKS = ("isinstance", "issubclass")
+CUDA_NAME = re.compile(r"torch\.cuda((?:\.\w+)*)")
+"""A name of torch.cuda in a text; the group is what follows, with its dot: `.FloatTensor`."""
+SET_DEFAULT = "torch.set_default_tensor_type"
 
 
 def is_compared(site: Site, node: ast.AST) -> bool:
-    """Return True for a type that stands in a comparison, or whose variable is used in comparisons alone."""
-    top = outermost(site, node)
-    return stands_compared(site, top) or only_compared_by_name(site, top)
+    """Return True for a type that is only compared: `isinstance(x, T)`, `kind is T`.
+
+    The value of a variable, such as a tuple of types, counts if the variable is read in comparisons alone.
+    """
+    outermost = outermost_collection(site, node)
+    return stands_in_comparison(site, outermost) or is_variable_only_compared(site, outermost)
 
 
-def outermost(site: Site, node: ast.AST) -> ast.AST:
-    """Return the outermost tuple, list, set or union around a node; the node itself if there is none."""
+def outermost_collection(site: Site, node: ast.AST) -> ast.AST:
+    """Return the outermost tuple, list, set or union (`A | B`) around a node; the node itself if there is none."""
     parent = site.source.parents.get(node)
     while isinstance(parent, ast.Tuple | ast.List | ast.Set | ast.BinOp):
         node, parent = parent, site.source.parents.get(parent)
     return node
 
 
-def stands_compared(site: Site, node: ast.AST) -> bool:
+def stands_in_comparison(site: Site, node: ast.AST) -> bool:
     """Return True for a type in isinstance, issubclass or a comparison."""
     parent = site.source.parents.get(node)
     if isinstance(parent, ast.Call):
-        return isinstance(parent.func, ast.Name) and parent.func.id in ASKS and node in parent.args[1:]
+        return plain_name(parent.func) in ("isinstance", "issubclass") and node in parent.args[1:]
     return isinstance(parent, ast.Compare)
 
 
-def only_compared_by_name(site: Site, node: ast.AST) -> bool:
-    """Return True for the value of a variable, such as a tuple of types, that is read in comparisons alone."""
-    holder = site.source.parents.get(node)
-    if not isinstance(holder, ast.Assign) or len(holder.targets) != 1 or not isinstance(holder.targets[0], ast.Name):
+def is_variable_only_compared(site: Site, node: ast.AST) -> bool:
+    """Return True for the value of a variable whose every read in the file is a comparison."""
+    statement = site.source.parents.get(node)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
-    name = holder.targets[0].id
-    uses = [
-        inner
-        for inner in site.source.of_kind(ast.Name)
-        if isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Load)
-    ]
-    return bool(uses) and all(stands_compared(site, outermost(site, child)) for child in uses)
+    reads = site.source.reads.get(plain_name(statement.targets[0]), [])
+    return bool(reads) and all(stands_in_comparison(site, outermost_collection(site, read)) for read in reads)
 
 
 def is_default_type(site: Site, node: ast.AST) -> bool:
     """Return True for a type within set_default_tensor_type(…): other rules leave it as it is."""
     calls = (parent for parent in site.source.ancestors(node) if isinstance(parent, ast.Call))
-    return any(site.qualified(call.func) == TAKER for call in calls)
+    return any(site.qualified(call.func) == SET_DEFAULT for call in calls)
 
 
-def is_type_of(node: ast.expr) -> bool:
-    """Return True for `x.type()`, which returns the name of a type."""
+def is_type_call(node: ast.expr) -> bool:
+    """Return True for `x.type()`, which returns the name of a tensor's type."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "type"

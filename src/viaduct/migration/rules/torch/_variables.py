@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import last_name, plain_name
 from viaduct.migration.rule import Site
 
 ACCESS = {
@@ -11,68 +12,61 @@ ACCESS = {
     *(f"os.environ.{name}" for name in ("get", "setdefault", "pop", "__setitem__")),
 }
 METHODS = ("get", "setdefault", "pop", "setenv", "delenv")
+USUAL_NAMES = ("env", "environ", "environment", "env_vars", "child_env", "monkeypatch")
 
 
 def is_variable(site: Site, node: ast.Constant) -> bool:
-    """Return True if a string is the name of a variable where it stands."""
+    """Return True for a string that is used as the name of an environment variable."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Subscript) and parent.slice is node:
         return is_environment(site, parent.value)
     if isinstance(parent, ast.Compare) and parent.left is node:
         return is_environment(site, parent.comparators[0])
     if isinstance(parent, ast.Dict) and node in parent.keys:
-        return is_environment_table(site, parent)
-    if not isinstance(parent, ast.Call) or not parent.args or parent.args[0] is not node:
+        return is_environment_dict(site, parent)
+    if not isinstance(parent, ast.Call) or parent.args[:1] != [node]:
         return False
-    if site.qualified(parent.func) in ACCESS:
-        return True
-    called = parent.func
-    return isinstance(called, ast.Attribute) and called.attr in METHODS and is_environment(site, called.value)
+    function = parent.func
+    is_method = isinstance(function, ast.Attribute) and function.attr in METHODS
+    return site.qualified(function) in ACCESS or (is_method and is_environment(site, function.value))  # type: ignore[attr-defined]
 
 
 def is_environment(site: Site, node: ast.AST) -> bool:
     """Return True for os.environ, a copy of it, or a name that is usual for an environment: `env`, `monkeypatch`."""
     if site.qualified(node) == "os.environ":
         return True
-    made = site.values.origin(node)
-    if isinstance(made, ast.Call):
-        copied = site.qualified(made.func) == "os.environ.copy"
-        return copied or any(site.qualified(argument) == "os.environ" for argument in made.args)
-    if isinstance(made, ast.Dict):
-        return is_environment_table(site, made)
-    name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
-    return name.lower() in ("env", "environ", "environment", "env_vars", "child_env", "monkeypatch")
+    origin = site.values.origin(node)
+    if isinstance(origin, ast.Call):
+        is_copy = site.qualified(origin.func) == "os.environ.copy"
+        return is_copy or any(site.qualified(argument) == "os.environ" for argument in origin.args)
+    if isinstance(origin, ast.Dict):
+        return is_environment_dict(site, origin)
+    return last_name(node).lower() in USUAL_NAMES
 
 
-def is_environment_table(site: Site, table: ast.Dict) -> bool:
-    """Return True for a dict of variables.
+def is_environment_dict(site: Site, table: ast.Dict) -> bool:
+    """Return True for a dict of environment variables.
 
     `{**os.environ, "X": "1"}`, `env={"X": "1"}`, `os.environ.update({"X": "1"})`, `env = {"X": "1"}`.
     """
-    if any(
-        key is None and site.qualified(value) == "os.environ"
-        for key, value in zip(table.keys, table.values, strict=True)
-    ):
+    items = zip(table.keys, table.values, strict=True)
+    if any(key is None and site.qualified(value) == "os.environ" for key, value in items):
         return True
     parent = site.source.parents[table]
     if isinstance(parent, ast.keyword):
         return parent.arg == "env"
     if isinstance(parent, ast.Call):
         return site.qualified(parent.func) == "os.environ.update"
-    if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
-        return "env" in parent.targets[0].id.lower().split("_")
-    return False
+    return isinstance(parent, ast.Assign) and "env" in plain_name(parent.targets[0]).lower().split("_")
 
 
-def value_of(site: Site, node: ast.Constant) -> ast.expr | None:
-    """Return the value that the variable is set to at this place; None where it is only read."""
+def value_set(site: Site, node: ast.Constant) -> ast.expr | None:
+    """Return the value that is given to the variable of this name here; None where it is only read."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):
         return parent.values[parent.keys.index(node)]
     if isinstance(parent, ast.Subscript):
-        holder = site.source.parents[parent]
-        return holder.value if isinstance(holder, ast.Assign) and parent in holder.targets else None
-    if isinstance(parent, ast.Call) and len(parent.args) > 1:
-        name = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
-        return parent.args[1] if name in ("putenv", "setdefault", "setenv", "__setitem__") else None
-    return None
+        statement = site.source.parents[parent]
+        return statement.value if isinstance(statement, ast.Assign) and parent in statement.targets else None
+    sets = isinstance(parent, ast.Call) and last_name(parent.func) in ("putenv", "setdefault", "setenv", "__setitem__")
+    return parent.args[1] if sets and len(parent.args) > 1 else None  # type: ignore[attr-defined]

@@ -7,8 +7,8 @@
          elif device.type == "npu":
              torch.npu.synchronize()
 
-A branch, an entry of a table or a function for each card: such a place is left as it is, so that CUDA still works. So
-is a branch for CUDA whose `else` asks torch.accelerator. Code for CUDA outside of such places is migrated.
+A place that has a branch, an entry of a table or a function for each card is left as it is, so that CUDA still works.
+So is a branch for CUDA whose `else` asks torch.accelerator. Code for CUDA outside of such places is migrated.
 """
 
 from __future__ import annotations

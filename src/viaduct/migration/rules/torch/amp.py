@@ -8,8 +8,8 @@
 
 `torch.cuda.amp.autocast` takes `enabled` first. Older releases of torch_npu take the device there, so that a flag given
 by position would be taken for a device; by name it is right with all of them. On the MLU the positions stay.
-`torch.cuda.amp` itself is renamed with
-the rest of torch.cuda (`cuda_api`, `imports`); a GradScaler's arguments have the same order everywhere.
+`torch.cuda.amp` itself is renamed with the rest of torch.cuda (`cuda_api`, `imports`); a GradScaler's arguments have
+the same order everywhere.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def name_arguments(site: Site) -> None:
         return
     new = site.name.replace("torch.cuda", target.root, 1)
     renamed = rename_to(site, site.node.func, site.name, new)
-    bare = any(isinstance(value, ast.NamedExpr | ast.GeneratorExp) for value in site.node.args)  # need parentheses
-    named = target.name == "npu" and bool(site.node.args) and not site.has_unpacked and not bare
-    if named:
+    needs_parentheses = any(isinstance(value, ast.NamedExpr | ast.GeneratorExp) for value in site.node.args)
+    can_be_named = target.name == "npu" and bool(site.node.args) and not site.has_unpacked and not needs_parentheses
+    if can_be_named:
         site.name_positions(ORDER)
-    if renamed or named:
+    if renamed or can_be_named:
         site.changed(f"autocast of the {target.title}", zh=f"改用 {target.title} 的 autocast")

@@ -17,48 +17,48 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import is_literal_in
+from viaduct.migration.lookups import mark_once
+from viaduct.migration.predicates import is_in_annotation, is_literal_in
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._annotations import is_in_annotation
-from viaduct.migration.rules.torch._device_texts import strings
-from viaduct.migration.rules.torch._helper import OWN, replace_by_helper
+from viaduct.migration.rules.torch._device_texts import string_branches
+from viaduct.migration.rules.torch._helper import replace_by_helper
+from viaduct.migration.rules.torch._mixed_precision import AMP_NAMES, AUTOCAST, CUSTOM, SCALERS
 from viaduct.migration.targets import helper
 
 rule = Rule(__name__, spec="P11", kind="mandatory", targets=("any",))
 EXAMPLE_OPTIONS = {"to": "any"}
 
-AUTOCAST = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
-SCALER = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
-FIRST = {**dict.fromkeys(AUTOCAST, "device_type"), **dict.fromkeys(SCALER, "device")}
-ORDER = ("device_type", "dtype", "enabled", "cache_enabled")
+ORDER = ("device_type", "dtype", "enabled", "cache_enabled")  # parameters of torch.autocast
 
 
-@rule.call(*OWN)
+@rule.call(*AMP_NAMES)
 def replace_cuda_amp(site: Site) -> None:
-    replace_by_helper(site, site.node.func, OWN[site.name])
+    """Replace a call of torch.cuda.amp."""
+    replace_by_helper(site, site.node.func, AMP_NAMES[site.name])
 
 
-@rule.reference(*OWN)
+@rule.reference(*AMP_NAMES)
 def replace_reference(site: Site) -> None:
     """Replace a class that is passed on; in an annotation it stays, in isinstance it needs manual review."""
     if is_in_annotation(site.source, site.node):
         return
-    around = [site.node, *site.source.ancestors(site.node)]
-    if any(isinstance(parent, ast.Call) and site.text(parent.func) == "isinstance" for parent in around):
+    calls = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
+    if any(site.text(call.func) == "isinstance" for call in calls):
         site.manual(
             "each card has a class of its own: check for their common base, torch.amp.GradScaler or torch.autocast",
             zh="各加速卡有各自的类:请改为判断公共基类 torch.amp.GradScaler 或 torch.autocast",
         )
         return
-    replace_by_helper(site, site.node, OWN[site.name])
+    replace_by_helper(site, site.node, AMP_NAMES[site.name])
 
 
-@rule.call(*AUTOCAST, *SCALER)
+@rule.call(*AUTOCAST, *SCALERS)
 def replace_named(site: Site) -> None:
-    device = site.argument(FIRST[site.name], 0)
-    default = device is None and site.name in SCALER and not site.has_unpacked
-    if not default and not is_literal_in(device, "cuda"):
-        replace_chosen(site, device)
+    """Replace an autocast or GradScaler for the device "cuda", which a GradScaler without a device means too."""
+    device = site.argument("device" if site.name in SCALERS else "device_type", 0)
+    is_cuda_scaler = device is None and site.name in SCALERS and not site.has_unpacked
+    if not is_cuda_scaler and not is_literal_in(device, "cuda"):
+        replace_branches(site, device)
         return
     if not site.editable or site.has_unpacked:
         site.manual(
@@ -73,25 +73,26 @@ def replace_named(site: Site) -> None:
     site.changed(f"{site.name} becomes {new}, for the available card", zh=f"{site.name} 替换为 {new}")
 
 
-@rule.call("torch.amp.custom_fwd", "torch.amp.custom_bwd")
+@rule.call(*CUSTOM)
 def replace_decorator(site: Site) -> None:
-    replace_chosen(site, site.argument("device_type"))
+    """Replace the device of custom_fwd or custom_bwd."""
+    replace_branches(site, site.argument("device_type"))
 
 
-def replace_chosen(site: Site, device: ast.expr | None) -> None:
+def replace_branches(site: Site, device: ast.expr | None) -> None:
     """Replace the text "cuda" in a value such as `"cuda" if args.gpus else "cpu"`."""
-    for text in strings(device):
+    for text in string_branches(device):
         if is_literal_in(text, "cuda") and not site.source.in_f_string(text):
-            site.work.seen[("any", text)] = None
+            mark_once(site, "any", text)  # any_device_text leaves it alone
             site.edit.node(text, f"{helper(site)}.card()")
             site.changed("mixed precision on the available card", zh="混合精度改用现有的加速卡", node=text)
 
 
 def drop_device(site: Site, device: ast.expr) -> None:
     """Remove the device argument; name the positional arguments of autocast behind it."""
-    held: ast.expr | ast.keyword = next((keyword for keyword in site.node.keywords if keyword.value is device), device)
+    keywords = [keyword for keyword in site.node.keywords if keyword.value is device]
     if site.name in AUTOCAST:
         slots, _ = site.source.slots(site.source.opening(site.node))
         for name, value in list(zip(ORDER, site.node.args, strict=False))[1:]:
             site.edit.insert(slots[site.argument_index(value)].start, f"{name}=")
-    site.remove_arguments([held])
+    site.remove_arguments([*keywords] or [device])

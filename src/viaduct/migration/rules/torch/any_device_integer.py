@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import branches, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import receiver_class
 from viaduct.migration.rules.torch._helper import is_scripted
-from viaduct.migration.rules.torch._numbers import branches, is_number, is_partly_number, is_torchs
+from viaduct.migration.rules.torch._numbers import is_number, is_sometimes_number, may_be_torch_object
 from viaduct.migration.targets import helper
 
 rule = Rule(__name__, spec="P8 P27", kind="mandatory", targets=("any",))
@@ -26,6 +27,7 @@ EXAMPLE_OPTIONS = {"to": "any"}
 
 @rule.call("torch.device")
 def replace_made(site: Site) -> None:
+    """Replace torch.device by the helper's device."""
     if len(site.node.args) == 1 and not site.node.keywords and is_number(site, site.node.args[0]) and site.editable:
         site.rename(f"{helper(site)}.device")
         report_number(site)
@@ -33,11 +35,12 @@ def replace_made(site: Site) -> None:
 
 @rule.method("to")
 def replace_moved(site: Site) -> None:
+    """Replace the number in `.to(number)`; report it where the receiver may be no tensor or module."""
     receiver = site.node.func.value
     value = site.argument("device", 0)
     if value is None or receiver_class(site, receiver, "to") is not None:
         return
-    if is_torchs(site, receiver):
+    if may_be_torch_object(site, receiver):
         wrap_number(site, value)
     elif is_number(site, value):
         site.manual(
@@ -48,6 +51,7 @@ def replace_moved(site: Site) -> None:
 
 @rule.method("to_empty", "new_tensor", "new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided")
 def replace_in_new(site: Site) -> None:
+    """Replace a `device=number` of methods that make a tensor from another."""
     keyword = site.keyword("device")
     if keyword is not None and receiver_class(site, site.node.func.value, site.name) is None:
         wrap_number(site, keyword.value)
@@ -55,20 +59,23 @@ def replace_in_new(site: Site) -> None:
 
 @rule.call("torch.*")
 def replace_placed(site: Site) -> None:
+    """Replace a `device=number` or `map_location=number` of torch's functions."""
     for keyword in site.node.keywords:
         if keyword.arg in ("device", "map_location") and site.name != "torch.device":
             wrap_number(site, keyword.value)
 
 
 def wrap_number(site: Site, value: ast.expr) -> None:
+    """Write the helper's device around a number; report a name that is not always a number."""
     for node in branches(value):
         if is_number(site, node) and not site.source.in_f_string(node) and not is_scripted(site, node):
             site.edit.node(node, f"{helper(site)}.device({site.text(node)})")
             report_number(site)
-        elif isinstance(node, ast.Name) and is_partly_number(site, node):
+        elif is_sometimes_number(site, node):
+            name = plain_name(node)
             site.manual(
-                f"{node.id} is a number in one place and a device in another: give accelerator.device({node.id})",
-                zh=f"{node.id} 有时是编号,有时是设备:请改为 accelerator.device({node.id})",
+                f"{name} is a number in one place and a device in another: give accelerator.device({name})",
+                zh=f"{name} 有时是编号,有时是设备:请改为 accelerator.device({name})",
             )
 
 

@@ -12,12 +12,13 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.cards.advice import APEX
+from viaduct.migration.lookups import calls_to, imported_names
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._wrapped import DDP
 
 rule = Rule(__name__, spec="P12 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
-TORCHS_OWN = {
+IN_TORCH = {
     "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
     "apex.parallel.SyncBatchNorm": "torch.nn.SyncBatchNorm",
     "apex.parallel.convert_syncbn_model": "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
@@ -28,6 +29,7 @@ FUSED_HOME = f"{NPU.module}.optim.NpuFused"
 
 @rule.node(ast.Import, ast.ImportFrom, words=("apex",))
 def report_import(site: Site) -> None:
+    """Report an import of apex on the cards, unless a module of the project has that name."""
     names = imported_names(site.node)
     if not any(name == "apex" or name.startswith("apex.") for name in names) or "apex" in site.work.project.own_names:
         return
@@ -38,14 +40,9 @@ def report_import(site: Site) -> None:
         site.advice(english, zh=chinese)
 
 
-def imported_names(statement: ast.Import | ast.ImportFrom) -> list[str]:
-    if isinstance(statement, ast.Import):
-        return [alias.name for alias in statement.names]
-    return [] if statement.level else [f"{statement.module}.{alias.name}" for alias in statement.names]
-
-
 @rule.call("apex.amp.initialize")
 def check_initialize(site: Site) -> None:
+    """Advise combine_grad=True, and report a DistributedDataParallel that comes before the call."""
     if site.options.to != "npu":
         return
     if site.keyword("combine_grad") is None and not site.has_unpacked:
@@ -54,15 +51,14 @@ def check_initialize(site: Site) -> None:
             zh="combine_grad=True 将梯度合并为连续内存,加快反缩放与更新",
         )
     function = site.source.function(site.node)
-    for name in DDP:
-        for call in site.work.index.calls.get(name, []):
-            if site.source.function(call) is function and call.lineno < site.node.lineno:
-                site.manual(
-                    "DistributedDataParallel must come after amp.initialize",
-                    zh="DistributedDataParallel 必须在 amp.initialize 之后",
-                    risk="high",
-                    node=call,
-                )
+    for call in calls_to(site, DDP):
+        if site.source.function(call) is function and call.lineno < site.node.lineno:
+            site.manual(
+                "DistributedDataParallel must come after amp.initialize",
+                zh="DistributedDataParallel 必须在 amp.initialize 之后",
+                risk="high",
+                node=call,
+            )
 
 
 @rule.call(*(f"torch.optim.{name}" for name in FUSED))
@@ -79,9 +75,10 @@ def advise_optimizer(site: Site) -> None:
 @rule.call("apex.*")
 @rule.reference("apex.*")
 def report_use(site: Site) -> None:
-    own = TORCHS_OWN.get(site.name)
-    if own is not None:
-        site.advice(f"PyTorch has it: {own}", zh=f"PyTorch 自带:{own}")
+    """Report what PyTorch has itself, and on the NPU the CUDA kernels, with their counterpart if there is one."""
+    in_torch = IN_TORCH.get(site.name)
+    if in_torch is not None:
+        site.advice(f"PyTorch has it: {in_torch}", zh=f"PyTorch 自带:{in_torch}")
     elif site.options.to == "npu" and not site.name.startswith(("apex.amp", "apex.optimizers.NpuFused")):
         fused = site.name.removeprefix("apex.optimizers.Fused")
         known = f": {FUSED_HOME}{fused.title() if fused == 'LAMB' else fused}" if fused in (*FUSED, "LAMB") else ""

@@ -17,28 +17,22 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import strings
+from viaduct.migration.rules.torch._device_texts import string_branches
+from viaduct.migration.rules.torch._mixed_precision import AUTOCAST, CUSTOM, SCALERS
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"))
 
-AUTOCAST = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
-SCALERS = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
-CUSTOM = ("torch.amp.custom_fwd", "torch.amp.custom_bwd")
 
-
-@rule.call(*AUTOCAST)
-def name_autocast_device(site: Site) -> None:
-    name_device(site, site.argument("device_type", 0))
-
-
-@rule.call(*CUSTOM)
-def name_decorator_device(site: Site) -> None:
-    name_device(site, site.argument("device_type"))
+@rule.call(*AUTOCAST, *CUSTOM)
+def name_device_type(site: Site) -> None:
+    """Name the card in an autocast, whose first argument is the device type, or in a decorator."""
+    name_device(site, site.argument("device_type", 0 if site.name in AUTOCAST else -1))
 
 
 @rule.call(*SCALERS)
 def name_scaler_device(site: Site) -> None:
+    """Name the card in a GradScaler; without a device it means CUDA."""
     device = site.argument("device", 0)
     if device is not None or site.has_unpacked or not site.editable:
         name_device(site, device)
@@ -53,9 +47,11 @@ def name_scaler_device(site: Site) -> None:
 def name_device(site: Site, device: ast.expr | None) -> None:
     """Replace the device in a string, with the quotes that it has; a prefixed or escaped string stays."""
     target = card(site.options)
-    for text in strings(device):
-        kind, colon, index = str(text.value).partition(":")
+    for text in string_branches(device):
+        value = str(text.value)
+        kind, colon, index = value.partition(":")
         written = site.text(text) if not site.source.in_f_string(text) else ""
-        if kind == "cuda" and written[-1:] in ('"', "'") and written[1:-1] == text.value:
-            site.edit.node(text, f"{written[0]}{target.device}{colon}{index}{written[-1]}")
+        quote = written[-1:]
+        if kind == "cuda" and written == f"{quote}{value}{quote}":
+            site.edit.node(text, f"{quote}{target.device}{colon}{index}{quote}")
             site.changed(f"mixed precision on the {target.title}", zh=f"混合精度改用 {target.title}")

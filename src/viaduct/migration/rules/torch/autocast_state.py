@@ -14,33 +14,36 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _imports as imports
 from viaduct.migration.rules.torch._chains import rename_to
+from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
-OWN = {
+DTYPE_FUNCTIONS = {
     "torch.get_autocast_gpu_dtype": "get_autocast_dtype",
     "torch.set_autocast_gpu_dtype": "set_autocast_dtype",
 }
 SWITCHES = {"torch.is_autocast_enabled": 0, "torch.set_autocast_enabled": 1}
+"""Number of arguments of a switch that is called without a device type."""
 
 
 @rule.node(ast.ImportFrom, words=("autocast_gpu_dtype",))
 def move_imports(site: Site) -> None:
+    """Import the dtype functions from the card's package."""
     if site.node.module == "torch" and not site.node.level:
         package = card(site.options).package
-        for old, new in imports.move(site, lambda name: f"{package}.{OWN[name]}" if name in OWN else None):
-            site.changed(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
+        move_names(site, lambda name: f"{package}.{DTYPE_FUNCTIONS[name]}" if name in DTYPE_FUNCTIONS else None)
 
 
-@rule.call(*OWN)
-@rule.reference(*OWN)
+@rule.call(*DTYPE_FUNCTIONS)
+@rule.reference(*DTYPE_FUNCTIONS)
 def rename_dtype(site: Site) -> None:
-    rename(site, OWN[site.name])
+    """Rename a dtype function."""
+    rename(site, DTYPE_FUNCTIONS[site.name])
 
 
 @rule.call(*SWITCHES)
@@ -51,9 +54,9 @@ def rename_switch(site: Site) -> None:
 
 
 def rename(site: Site, name: str) -> None:
-    root = card(site.options).root
-    node = site.node.func if isinstance(site.node, ast.Call) else site.node
-    if isinstance(node, ast.Attribute) and rename_to(site, node, site.name, f"{root}.{name}"):
-        site.changed(f"{site.name} becomes {root}.{name}", zh=f"{site.name} 替换为 {root}.{name}")
+    """Replace a function of torch by the card's; a name without a dot is changed in its import."""
+    new, node = f"{card(site.options).root}.{name}", named_node(site)
+    if isinstance(node, ast.Attribute) and rename_to(site, node, site.name, new):
+        site.changed(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
     elif isinstance(node, ast.Attribute):
-        site.manual(f"write {root}.{name} for {site.name}", zh=f"请把 {site.name} 改为 {root}.{name}")
+        site.manual(f"write {new} for {site.name}", zh=f"请把 {site.name} 改为 {new}")

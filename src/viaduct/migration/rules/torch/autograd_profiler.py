@@ -15,9 +15,10 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import MLU, NPU
+from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _imports as imports
 from viaduct.migration.rules.torch._chains import rename_to
+from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu"))
@@ -29,25 +30,25 @@ NVTX = f"{HOME}.emit_nvtx"
 
 @rule.node(ast.ImportFrom, words=("emit_nvtx",))
 def move_imports(site: Site) -> None:
+    """Import emit_cnpx from torch_mlu."""
     if site.options.to == "mlu" and site.node.module == HOME:
-        moved = imports.move(site, lambda name: f"{MLU.module}.profiler.emit_{MLU.marks}" if name == NVTX else None)
-        for old, new in moved:
-            site.changed(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
+        move_names(site, lambda name: f"{MLU.module}.profiler.emit_{MLU.marks}" if name == NVTX else None)
 
 
 @rule.call(NVTX)
 @rule.reference(NVTX)
 def replace_nvtx(site: Site) -> None:
-    node = site.node.func if isinstance(site.node, ast.Call) else site.node
+    """Replace emit_nvtx on the MLU, report it on the NPU."""
     if site.options.to == "npu":
         report_by_hand(site, "emit_nvtx", site.node)
-    elif rename_to(site, node, site.name, f"{HOME}.emit_{MLU.marks}"):
+    elif rename_to(site, named_node(site), site.name, f"{HOME}.emit_{MLU.marks}"):
         site.work.effects.add(card(site.options).module)
         site.changed(f"emit_nvtx becomes emit_{MLU.marks}", zh=f"emit_nvtx 替换为 emit_{MLU.marks}")
 
 
 @rule.call(f"{HOME}.profile")
 def replace_use_cuda(site: Site) -> None:
+    """Replace use_cuda=True on the MLU, report it on the NPU."""
     keyword = site.keyword("use_cuda")
     if keyword is None or (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
         return

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
 from viaduct.migration.targets import Texts, helper
@@ -38,16 +39,16 @@ PLACES = {
     f"{ROOT}.is_backend_available": 0,
     "torch.distributed.distributed_c10d.init_process_group": 0,
 }
+"""Functions that take a backend, and its position among their arguments; -1: a keyword argument only."""
 FLAGS = tuple(
     f"{home}.{name}"
     for home in ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
     for name in ("DEFINE_string", "DEFINE_enum")
 )
-
-
 GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
-FOLLOWS = (".backend()", "get_default_backend_for_device(")
-"""Signs of a backend that is chosen by the device there is."""
+FOLLOWING = (".backend()", "get_default_backend_for_device(")
+"""Texts in an expression that chooses the backend by the available device."""
+# Each of these has a message for one card and one for `--to any`.
 RUN_TIME: tuple[Texts, Texts] = (
     (
         "the backend is decided at run time ({{}}): where that is nccl it must become {backend}",
@@ -58,7 +59,7 @@ RUN_TIME: tuple[Texts, Texts] = (
         "通信后端在运行时决定({}):nccl 仅适用于 CUDA,请使用 accelerator.backend()",
     ),
 )
-CLASS: tuple[Texts, Texts] = (
+GROUP_CLASS_LEFT: tuple[Texts, Texts] = (
     (
         "ProcessGroupNCCL has other options than HCCL: {module}._C._distributed_c10d.ProcessGroupHCCL.Options() has a "
         "dict hccl_config, and no is_high_priority_stream",
@@ -70,21 +71,29 @@ CLASS: tuple[Texts, Texts] = (
         'ProcessGroupNCCL 仅 CUDA 可用,不带 CUDA 的 torch 没有该类:请置于 if accelerator.name() == "cuda": 之下',
     ),
 )
+AVAILABILITY: tuple[Texts, Texts] = (
+    (
+        "ask torch.distributed.is_{backend}_available(), which {module} adds",
+        "请改用 {module} 提供的 torch.distributed.is_{backend}_available()",
+    ),
+    ("ask is_backend_available(accelerator.backend())", "请改用 is_backend_available(accelerator.backend())"),
+)
 
 
 @rule.call(*PLACES)
 def replace_in_call(site: Site) -> None:
+    """Replace NCCL where a backend is given to torch.distributed; report a backend that is decided at run time."""
     value = site.argument("backend", PLACES[site.name]) or unpacked_backend(site)
-    found = collectives.origin(site, value) if value is not None else collectives.Origin()
-    for text in found.texts:
+    origin = collectives.trace_backend(site, value) if value is not None else collectives.Origin()
+    for text in origin.texts:
         if collectives.replace_backend(site, text):
             site.target.require_plugin(site)  # importing it registers the backend
-    if found.unknown and not found.texts and not follows_device(site, found.unknown):
-        given = site.text(found.unknown[0])
+    if origin.unknown and not origin.texts and not follows_device(site, origin.unknown):
+        written = site.text(origin.unknown[0])
         english, chinese = site.target.select(*RUN_TIME)
-        site.manual(english.format(given), zh=chinese.format(given), risk="high")
+        site.manual(english.format(written), zh=chinese.format(written), risk="high")
     if site.target.is_any:
-        bind_to_card_only(site)
+        make_device_id_conditional(site)
 
 
 def unpacked_backend(site: Site) -> ast.expr | None:
@@ -100,15 +109,15 @@ def unpacked_backend(site: Site) -> ast.expr | None:
 def follows_device(site: Site, unknown: list[ast.AST]) -> bool:
     """Return True if a backend that is decided at run time is right for the target."""
     if site.target.is_any:
-        return any(sign in site.text(node) for node in unknown for sign in FOLLOWS)
+        return any(text in site.text(node) for node in unknown for text in FOLLOWING)
     return collectives.serves_target(site, unknown[0])
 
 
-def bind_to_card_only(site: Site) -> None:
+def make_device_id_conditional(site: Site) -> None:
     """Give `device_id` only where there is a card: gloo does not take it."""
-    bound = site.keyword("device_id")
-    if bound is not None and "unless_cpu" not in site.text(bound):
-        site.edit.node(bound.value, f"{helper(site)}.unless_cpu({site.text(bound.value)})")
+    keyword = site.keyword("device_id")
+    if keyword is not None and "unless_cpu" not in site.text(keyword):
+        site.edit.node(keyword.value, f"{helper(site)}.unless_cpu({site.text(keyword.value)})")
         site.changed("gloo takes no device_id", zh="gloo 不接受 device_id")
 
 
@@ -128,13 +137,15 @@ def replace_in_option(site: Site) -> None:
 
 @rule.node(ast.keyword, words=("nccl",))
 def replace_in_own_call(site: Site) -> None:
-    """`setup(backend="nccl")` of a function of the project, `TrainingArguments(ddp_backend="nccl")` of a library."""
+    """Replace NCCL in `setup(backend="nccl")` of the project, `TrainingArguments(ddp_backend="nccl")` of a library."""
     call = site.source.parents[site.node]
     names_backend = "backend" in (site.node.arg or "") and collectives.is_nccl(site.node.value)
-    name = site.qualified(call.func) or "" if isinstance(call, ast.Call) else ""
-    if not isinstance(call, ast.Call) or not names_backend or name in PLACES:
+    if not isinstance(call, ast.Call) or not names_backend:
         return
-    if collectives.hands_backend_on(site, name):
+    name = site.qualified(call.func) or ""
+    if name in PLACES:
+        return
+    if collectives.passes_backend_on(site, name):
         if site.target.is_any or getattr(call.func, "id", "") != "dict":
             collectives.replace_backend(site, site.node.value)
     elif name and not name.startswith("torch.") and not site.target.is_any:
@@ -148,33 +159,24 @@ def replace_in_own_call(site: Site) -> None:
 
 @rule.reference(f"{ROOT}.Backend.NCCL", "torch.distributed.distributed_c10d.Backend.NCCL")
 def replace_constant(site: Site) -> None:
+    """Replace torch's constant for NCCL."""
     if site.target.is_any:
         if site.editable and not isinstance(site.source.parents.get(site.node), ast.Compare):
             site.rename(site.target.render_backend(site))
-            collectives.say_replaced(site, site.node)
+            collectives.report_replaced(site, site.node)
         return
     end = site.source.span(site.node)[1]
     if site.editable and site.source.text[end - 4 : end] == "NCCL":
         site.edit.replace(end - 4, end, site.target.card.backend.upper())
         site.target.require_plugin(site)
-        collectives.say_replaced(site, site.node)
+        collectives.report_replaced(site, site.node)
 
 
 @rule.call(f"{ROOT}.is_nccl_available", "torch.distributed.distributed_c10d.is_nccl_available")
 def replace_availability(site: Site) -> None:
     """Ask for the card's backend; `is_backend_available` asks `is_nccl_available` for NCCL."""
     if not isinstance(site.node.func, ast.Attribute) or not site.editable:
-        english, chinese = site.target.select(
-            (
-                "ask torch.distributed.is_{backend}_available(), which {module} adds",
-                "请改用 {module} 提供的 torch.distributed.is_{backend}_available()",
-            ),
-            (
-                "ask is_backend_available(accelerator.backend())",
-                "请改用 is_backend_available(accelerator.backend())",
-            ),
-        )
-        site.manual(english, zh=chinese)
+        site.manual(*site.target.select(*AVAILABILITY))
         return
     if site.target.is_any:
         home = site.text(site.node.func.value)
@@ -184,22 +186,17 @@ def replace_availability(site: Site) -> None:
         start = end - len("is_nccl_available")
         site.edit.replace(start, end, f"is_{site.target.card.backend}_available")
         site.target.require_plugin(site)
-    collectives.say_replaced(site, site.node)
+    collectives.report_replaced(site, site.node)
 
 
 @rule.reference(*GROUP_CLASS)
 @rule.call(*GROUP_CLASS)
 def replace_group_class(site: Site) -> None:
-    if site.options.to == "mlu":
-        name_cncl_class(site)
+    """Write ProcessGroupCNCL, which torch_mlu puts beside torch's own classes; report the class for other targets."""
+    if site.options.to != "mlu":
+        site.manual(*site.target.select(*GROUP_CLASS_LEFT), risk="high")
         return
-    english, chinese = site.target.select(*CLASS)
-    site.manual(english, zh=chinese, risk="high")
-
-
-def name_cncl_class(site: Site) -> None:
-    """Write ProcessGroupCNCL, which torch_mlu puts beside torch's own classes."""
-    start, end = site.source.span(site.node.func if isinstance(site.node, ast.Call) else site.node)
+    start, end = site.source.span(named_node(site))
     position = site.source.text.find("ProcessGroupNCCL", start, end)
     if position < 0 or not site.source.text[start:position].endswith(".") or not site.editable:
         site.manual("ProcessGroupNCCL is ProcessGroupCNCL here", zh="ProcessGroupNCCL 对应 ProcessGroupCNCL")

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _collectives as collectives
-from viaduct.migration.rules.torch._collectives import is_backend
+from viaduct.migration.rules.torch._collectives import is_backend, is_nccl, replace_backend
 from viaduct.migration.targets import card, helper
 
 rule = Rule(__name__, spec="P13", kind="mandatory", targets=("npu", "mlu", "any"), patch=True, former=("any_backend",))
@@ -25,36 +25,43 @@ rule = Rule(__name__, spec="P13", kind="mandatory", targets=("npu", "mlu", "any"
 
 @rule.node(ast.Compare, words=("nccl", "NCCL"))
 def change_comparison(site: Site) -> None:
+    """Change or report a comparison with "nccl", or with a collection that holds it."""
     if site.target.is_any:
-        ask_for_any_backend(site)
+        compare_with_any_backend(site)
         return
     sides = [site.node.left, *site.node.comparators]
-    texts = [text for side in sides for text in strings(side)]
-    if not texts or any(is_environment(side) for side in sides):
+    texts = [text for side in sides for text in elements(side) if is_nccl(text)]
+    if not texts or any(ast.unparse(side) == "os.environ" for side in sides):  # "nccl" in os.environ: a variable
         return
     if any(is_backend(site, side) for side in sides):
         change(site, texts)
-    else:
-        report_doubtful(site)
+        return
+    new = card(site.options).backend
+    site.manual(
+        f"if this checks the collective backend, it must compare with {new}",
+        zh=f"若此处判断的是通信后端,须改为 {new}",
+    )
 
 
 @rule.node(ast.MatchValue, words=("nccl", "NCCL"))
 def change_case(site: Site) -> None:
+    """Change `case "nccl":` of a match over a backend."""
     if site.target.is_any:
         return
     statement = next(parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Match))
-    if collectives.is_nccl(site.node.value) and is_backend(site, statement.subject):
+    if is_nccl(site.node.value) and is_backend(site, statement.subject):
         change(site, [site.node.value])
 
 
 @rule.method("startswith")
 def change_beginning(site: Site) -> None:
-    texts = [text for text in site.node.args[:1] if collectives.is_nccl(text)]
+    """Change `backend.startswith("nccl")`."""
+    texts = [text for text in site.node.args[:1] if is_nccl(text)]
     if texts and not site.target.is_any and is_backend(site, site.node.func.value):
         change(site, texts)
 
 
-def ask_for_any_backend(site: Site) -> None:
+def compare_with_any_backend(site: Site) -> None:
     """Make a comparison with NCCL ask for the backend of any card."""
     if len(site.node.ops) != 1 or not isinstance(site.node.ops[0], ast.Eq | ast.NotEq) or not site.editable:
         return
@@ -72,18 +79,8 @@ def names_nccl(site: Site, node: ast.expr) -> bool:
     return is_literal_in(node, "nccl") or (site.qualified(node) or "").endswith("Backend.NCCL")
 
 
-def strings(side: ast.expr) -> list[ast.Constant]:
-    """`"nccl"`, or those among several: `in ("nccl", "gloo")`."""
-    held = side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
-    return [node for node in held if isinstance(node, ast.Constant) and collectives.is_nccl(node)]
-
-
-def is_environment(side: ast.expr) -> bool:
-    """`"nccl" in os.environ` asks for a variable of that name."""
-    return ast.unparse(side) == "os.environ"
-
-
-def change(site: Site, texts: list[ast.Constant]) -> None:
+def change(site: Site, texts: list[ast.expr]) -> None:
+    """Write the card's backend for strings of a comparison; with `--mode patch` report the comparison."""
     if site.options.mode == "patch":
         new = card(site.options).backend
         site.manual(
@@ -93,12 +90,4 @@ def change(site: Site, texts: list[ast.Constant]) -> None:
         )
         return
     for text in texts:
-        collectives.replace_backend(site, text)
-
-
-def report_doubtful(site: Site) -> None:
-    new = card(site.options).backend
-    site.manual(
-        f"if this checks the collective backend, it must compare with {new}",
-        zh=f"若此处判断的是通信后端,须改为 {new}",
-    )
+        replace_backend(site, text)

@@ -15,26 +15,28 @@ from viaduct.migration.targets import cards
 rule = Rule(__name__, spec="P6 P19 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 HOME = "torch.backends.cuda."
-ASKS = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
-ELSEWHERE = ("torch.backends.cuda.matmul.allow_tf32",)  # the rule tf32
+ANSWERS = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
+REPORTED_ELSEWHERE = ("torch.backends.cuda.matmul.allow_tf32",)  # by the rule tf32
 
 
-@rule.call(*ASKS)
-@rule.reference(*ASKS)
+@rule.call(*ANSWERS)
+@rule.reference(*ANSWERS)
 def report_question(site: Site) -> None:
+    """Report a question about CUDA with its answer on the card."""
     titles = " or ".join(target.title for target in cards(site.options))
     site.manual(
-        f"{site.name} is {ASKS[site.name]} on the {titles}: check which branch is then taken",
-        zh=f"{site.name} 在 {titles.replace(' or ', '、')} 上为 {ASKS[site.name]}:请检查随后执行的分支",
+        f"{site.name} is {ANSWERS[site.name]} on the {titles}: check which branch is then taken",
+        zh=f"{site.name} 在 {titles.replace(' or ', '、')} 上为 {ANSWERS[site.name]}:请检查随后执行的分支",
         risk="low",
     )
 
 
 @rule.node(ast.Attribute, words=("backends.cuda", "backends import cuda"))
 def advise_setting(site: Site) -> None:
+    """Advise on a setting of torch.backends.cuda, named in full."""
     name = site.qualified(site.node) or ""
-    inner = isinstance(site.source.parents.get(site.node), ast.Attribute)
-    if not name.startswith(HOME) or inner or name in (*ASKS, *ELSEWHERE):
+    is_part_of_name = isinstance(site.source.parents.get(site.node), ast.Attribute)
+    if not name.startswith(HOME) or is_part_of_name or name in (*ANSWERS, *REPORTED_ELSEWHERE):
         return
     titles = " or ".join(target.title for target in cards(site.options))
     site.advice(

@@ -21,19 +21,22 @@ def report(site: Site) -> None:
     """Say what torch.compile needs on the card."""
     if isinstance(site.node, ast.Call):
         backend = site.argument("backend")
-        if backend is not None and is_chosen(site, backend):
+        if backend is not None and is_made_for_card(site, backend):
             return
-    reported = [COMPILING[target.name] for target in cards(site.options)]
+    english, chinese = zip(*(COMPILING[target.name] for target in cards(site.options)), strict=True)
     site.advice(
-        f"torch.compile: {'; '.join(english for english, _ in reported)}; without it the results are the same",
-        zh=f"torch.compile:{';'.join(chinese for _, chinese in reported)};不编译时结果相同",
+        f"torch.compile: {'; '.join(english)}; without it the results are the same",
+        zh=f"torch.compile:{';'.join(chinese)};不编译时结果相同",
         risk="medium",
     )
 
 
-def is_chosen(site: Site, backend: ast.expr) -> bool:
-    """Return True for "npugraphs", a call, a lambda or an imported object; an option of the script may say inductor."""
-    made = site.values.origin(backend)
-    if isinstance(made, ast.Constant):
-        return made.value == "npugraphs"
-    return isinstance(made, ast.Call | ast.Lambda) or site.qualified(made) is not None
+def is_made_for_card(site: Site, backend: ast.expr) -> bool:
+    """Return True for "npugraphs", and for a call, a lambda or an imported object, which is taken for such a backend.
+
+    Any other value, such as an option of the script, may be "inductor".
+    """
+    origin = site.values.origin(backend)
+    if isinstance(origin, ast.Constant):
+        return origin.value == "npugraphs"
+    return isinstance(origin, ast.Call | ast.Lambda) or site.qualified(origin) is not None

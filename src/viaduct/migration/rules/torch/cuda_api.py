@@ -29,9 +29,11 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.torch_api import BOTH, SUBMODULES, counterpart
+from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
-from viaduct.migration.rules.torch._helper import OWN, is_guarded, replace_by_helper
+from viaduct.migration.rules.torch._helper import is_guarded, replace_by_helper
+from viaduct.migration.rules.torch._mixed_precision import AMP_NAMES
 from viaduct.migration.rules.torch._type_uses import is_compared, is_default_type
 from viaduct.migration.targets import card
 
@@ -44,16 +46,16 @@ rule = Rule(
     after=("rng_state", "amp"),
 )
 
-HELPER_NAMES = {"device": "device_index"}  # accelerator.device() is a device; torch.accelerator calls the block so too
-REPORTED = {"get_device_capability", "DoubleTensor", "DoubleStorage"}  # by rules of their own
-MODULES = ("memory", "random", "streams")
+HELPER_NAMES = {"device": "device_index"}  # torch.cuda.device is a block for one card; accelerator.device() is a device
+REPORTED_ELSEWHERE = {"get_device_capability", "DoubleTensor", "DoubleStorage"}  # by rules of their own
+MODULES = ("memory", "random", "streams")  # whose functions torch.cuda has under their names alone too
 
 
 @rule.node(ast.Attribute, words=("cuda",))
 def rename_assigned(site: Site) -> None:
     """Rename a name of torch.cuda that is assigned: `torch.cuda.is_available = lambda: False`, as tests do."""
-    written = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
-    name = site.qualified(site.node) if written else None
+    is_stored = not site.target.is_any and not isinstance(site.node.ctx, ast.Load)
+    name = site.qualified(site.node) if is_stored else None
     if name is not None and name.startswith("torch.cuda."):
         rename(Site(site.rule, site.work, site.node, name))
 
@@ -63,18 +65,17 @@ def rename_assigned(site: Site) -> None:
 def rename(site: Site) -> None:
     """Replace a name of torch.cuda by the card's, or by the helper's."""
     if site.target.is_any:
-        ask_helper(site, site.node.func if isinstance(site.node, ast.Call) else site.node)
+        ask_helper(site, named_node(site))
         return
     target = card(site.options)
     known = counterpart(site.name[len("torch.cuda.") :], target)
     if known is None or (known.endswith("Tensor") and is_default_type(site, site.node)):
         return
     new = f"{target.root}.{known}"
-    node = site.node.func if hasattr(site.node, "func") else site.node
-    done = rename_to(site, node, site.name, new)
-    if done:
+    renamed = rename_to(site, named_node(site), site.name, new)
+    if renamed:
         site.changed(f"{site.name} becomes {new}", zh=f"{site.name} 替换为 {new}")
-    elif done is False:
+    elif renamed is False:
         site.manual(
             f"write {new} for {site.name}; this place cannot be edited safely", zh=f"请改为 {new};此处无法安全改写"
         )
@@ -93,7 +94,7 @@ def ask_helper(site: Site, node: ast.expr) -> None:
         replace_by_helper(site, node, f"types.{name}")
     elif first in BOTH:
         replace_by_helper(site, node, HELPER_NAMES.get(first, first) + name[len(first) :])
-    elif site.name not in OWN and name != "amp" and first not in REPORTED:
+    elif site.name not in AMP_NAMES and name != "amp" and first not in REPORTED_ELSEWHERE:
         report_cuda_only(site, name)
 
 
@@ -105,30 +106,23 @@ def report_cuda_only(site: Site, name: str) -> None:
             zh="自 torch 2.5 起各加速卡共用 torch.OutOfMemoryError;此处可以保留",
         )
         return
-    said = f"torch.cuda.{name} is available on CUDA only, or not known to exist on the other cards"
-    asked = guarded_by_name(site)
-    site.manual(
-        f'{said}: put it under `if accelerator.name() == "cuda":`',
-        zh=f'torch.cuda.{name} 仅 CUDA 可用,或不确定其他卡是否支持:请置于 if accelerator.name() == "cuda": 之下',
-        risk="low" if asked else "medium" if is_guarded(site, site.node) else "high",
-    )
-
-
-def guarded_by_name(site: Site) -> bool:
-    """Return True in a branch that asks the helper for CUDA."""
     tests = [node.test for node in site.source.ancestors(site.node) if isinstance(node, ast.If | ast.IfExp)]
-    return any('.name() == "cuda"' in ast.unparse(test).replace("'", '"') for test in tests)
+    is_under_cuda = any('.name() == "cuda"' in ast.unparse(test).replace("'", '"') for test in tests)
+    site.manual(
+        f"torch.cuda.{name} is available on CUDA only, or not known to exist on the other cards: put it under "
+        '`if accelerator.name() == "cuda":`',
+        zh=f'torch.cuda.{name} 仅 CUDA 可用,或不确定其他卡是否支持:请置于 if accelerator.name() == "cuda": 之下',
+        risk="low" if is_under_cuda else "medium" if is_guarded(site, site.node) else "high",
+    )
 
 
 @rule.reference("torch.cuda")
 def report_module_value(site: Site) -> None:
     """Report torch.cuda itself as a value, except where it gets another name: that is followed."""
     parent = site.source.parents.get(site.node)
-    if not site.target.is_any:
-        return
-    if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
-        return
-    site.manual(
-        "torch.cuda is passed on as a module: pass the helper's accelerator, which has its names",
-        zh="torch.cuda 作为模块被传递:请改为传递辅助模块的 accelerator,其名称相同",
-    )
+    is_named = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
+    if site.target.is_any and not is_named:
+        site.manual(
+            "torch.cuda is passed on as a module: pass the helper's accelerator, which has its names",
+            zh="torch.cuda 作为模块被传递:请改为传递辅助模块的 accelerator,其名称相同",
+        )

@@ -1,7 +1,7 @@
 """Report captured CUDA graphs.
 
-On the MLU the names move with all others: CUDAGraph becomes MLUGraph, `torch.cuda.graph` becomes `torch.mlu.graph`. New
-releases of torch_npu have `torch.npu.NPUGraph` and `torch.npu.graph`; since older ones have not, nothing is changed for
+On the MLU the names are replaced with all others: CUDAGraph becomes MLUGraph, `torch.cuda.graph` `torch.mlu.graph`. New
+releases of torch_npu have `torch.npu.NPUGraph` and `torch.npu.graph`; since older ones do not, nothing is changed for
 the NPU, and each use needs manual review. What may be captured differs from card to card in any case.
 """
 

@@ -27,20 +27,14 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.classes import owners
-from viaduct.migration.predicates import is_none
+from viaduct.migration.lookups import named_node, plain_name
+from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import head
+from viaduct.migration.rules.torch._device_texts import device_literal
 from viaduct.migration.rules.torch._devices import is_foreign, receiver_class, root_of
 from viaduct.migration.rules.torch._helper import device_number, is_scripted
-from viaduct.migration.rules.torch._moves import (
-    UNBOUND,
-    is_of_torch,
-    is_torchs,
-    names_the_method,
-    names_the_module,
-    within_own,
-)
-from viaduct.migration.targets import card, helper
+from viaduct.migration.rules.torch._moves import UNBOUND, is_torch_object, looks_up_method, looks_up_module
+from viaduct.migration.targets import Texts, card, helper
 
 rule = Rule(
     __name__,
@@ -50,25 +44,52 @@ rule = Rule(
     former=("any_cuda_method",),
     after=("already",),
 )
+# Each has a message for one card and one for `--to any`.
+METHOD_BY_NAME: tuple[Texts, Texts] = (
+    (
+        "'cuda' is looked up by its name: if a tensor's or module's method is meant, write '{method}'",
+        "此处按名称查找 'cuda':若指张量或模块的方法,请改为 '{method}'",
+    ),
+    (
+        "'cuda' is looked up by name: if a tensor's or module's method is meant, call .to(accelerator.device())",
+        "此处按名称查找 'cuda':若指张量或模块的方法,请改用 .to(accelerator.device())",
+    ),
+)
+MODULE_BY_NAME: tuple[Texts, Texts] = (
+    (
+        "torch.cuda is looked up by its name: write '{device}', or look up torch.{device}",
+        "此处按名称查找 torch.cuda:请改为 '{device}',或查找 torch.{device}",
+    ),
+    (
+        "torch.cuda is looked up by its name: take the helper's accelerator, which has its names",
+        "此处按名称查找 torch.cuda:请改用辅助模块的 accelerator,其名称相同",
+    ),
+)
 
 
 @rule.method("cuda")
 def move(site: Site) -> None:
     """Replace `.cuda()` unless it is, or may be, a method of the project's own."""
     receiver = site.node.func.value
-    if not is_of_torch(site) or is_foreign(root_of(site, receiver)):
+    concerns_torch = is_in_torch_program(site) or "torch" in site.source.text
+    if not concerns_torch or is_foreign(root_of(site, receiver)):
         return
     if receiver_class(site, receiver, "cuda") is not None:
         return
-    possible = owners(site.work.project, "cuda", site.work.path)
-    doubtful = bool(possible) and not (is_torchs(site, receiver) or within_own(site))
+    own_classes = owners(site.work.project, "cuda", site.work.path)
+    function = site.source.function(site.node)
+    is_in_own_method = function is not None and function.name == "cuda"  # it moves the tensors that its object holds
+    is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_own_method)
     if site.target.is_any:
-        if doubtful or not has_arguments_of_to(site):
-            ask_for_move(site)
+        if is_doubtful or not has_arguments_of_to(site):
+            site.manual(
+                "if this moves a tensor or a module, write .to(accelerator.device())",
+                zh="若此处移动的是张量或模块,请改为 .to(accelerator.device())",
+            )
         elif not is_scripted(site, site.node):
             move_by_helper(site)
-    elif doubtful:
-        report_undecided(site, possible)
+    elif is_doubtful:
+        report_undecided(site, own_classes[0])
     else:
         rename(site, site.node.func)
 
@@ -76,14 +97,14 @@ def move(site: Site) -> None:
 @rule.call(*UNBOUND)
 @rule.reference(*UNBOUND)
 def move_unbound(site: Site) -> None:
-    """Replace or report `torch.Tensor.cuda` that is handed on as a function."""
+    """Replace `torch.Tensor.cuda`, which is passed on as a function; report it with `--to any`."""
     if site.target.is_any:
         site.manual(
             f"{site.name} moves to CUDA: pass `lambda it: it.to(accelerator.device())`, or call .to",
             zh=f"{site.name} 移动到 CUDA:请改为 lambda it: it.to(accelerator.device()),或调用 .to",
         )
         return
-    rename(site, site.node.func if isinstance(site.node, ast.Call) else site.node)
+    rename(site, named_node(site))
 
 
 @rule.node(ast.Attribute, words=(".cuda",))
@@ -96,36 +117,15 @@ def rename_bound_method(site: Site) -> None:
 @rule.node(ast.Call, words=("getattr", "hasattr", "methodcaller"))
 def report_method_name(site: Site) -> None:
     """Report a lookup of the method by its name."""
-    if names_the_method(site):
-        english, chinese = site.target.select(
-            (
-                "'cuda' is looked up by its name: if a tensor's or module's method is meant, write '{method}'",
-                "此处按名称查找 'cuda':若指张量或模块的方法,请改为 '{method}'",
-            ),
-            (
-                "'cuda' is looked up by name: if a tensor's or module's method is meant, call "
-                ".to(accelerator.device())",
-                "此处按名称查找 'cuda':若指张量或模块的方法,请改用 .to(accelerator.device())",
-            ),
-        )
-        site.manual(english, zh=chinese)
+    if looks_up_method(site):
+        site.manual(*site.target.select(*METHOD_BY_NAME))
 
 
 @rule.node(ast.Call, words=("getattr",))
 def report_module_name(site: Site) -> None:
     """Report a lookup of the module by its name."""
-    if names_the_module(site):
-        english, chinese = site.target.select(
-            (
-                "torch.cuda is looked up by its name: write '{device}', or look up torch.{device}",
-                "此处按名称查找 torch.cuda:请改为 '{device}',或查找 torch.{device}",
-            ),
-            (
-                "torch.cuda is looked up by its name: take the helper's accelerator, which has its names",
-                "此处按名称查找 torch.cuda:请改用辅助模块的 accelerator,其名称相同",
-            ),
-        )
-        site.manual(english, zh=chinese)
+    if looks_up_module(site):
+        site.manual(*site.target.select(*MODULE_BY_NAME))
 
 
 def is_bound_move(site: Site) -> bool:
@@ -137,8 +137,8 @@ def is_bound_move(site: Site) -> bool:
         return False
     if site.qualified(node) is not None or receiver_class(site, node.value, "cuda") is not None:
         return False
-    named_self = isinstance(node.value, ast.Name) and node.value.id == "self"  # as a rule a field: `self.cuda`
-    return not named_self and is_torchs(site, node.value)
+    is_field = plain_name(node.value) == "self"  # `self.cuda` is mostly a flag
+    return not is_field and is_torch_object(site, node.value)
 
 
 def rename(site: Site, function: ast.expr) -> None:
@@ -155,9 +155,9 @@ def rename(site: Site, function: ast.expr) -> None:
     site.changed(f".cuda() becomes .{device}()", zh=f".cuda() 改为 .{device}()")
 
 
-def report_undecided(site: Site, possible: list[str]) -> None:
-    """Report a call that may be a method of the project's own class."""
-    device, owner = card(site.options).method, possible[0].rpartition(".")[2]
+def report_undecided(site: Site, own_class: str) -> None:
+    """Report a call that may be a method of the project's own class, given by its qualified name."""
+    device, owner = card(site.options).method, own_class.rpartition(".")[2]
     site.manual(
         f"{owner} has a method `cuda` of its own, and this may be a call of it: if it is a tensor's or module's, "
         f"write .{device}()",
@@ -179,14 +179,6 @@ def move_by_helper(site: Site) -> None:
     site.changed(".cuda() becomes .to() with the available card", zh=".cuda() 替换为 .to(),设备为现有的加速卡")
 
 
-def ask_for_move(site: Site) -> None:
-    """Report a call whose receiver or arguments do not show a plain move."""
-    site.manual(
-        "if this moves a tensor or a module, write .to(accelerator.device())",
-        zh="若此处移动的是张量或模块,请改为 .to(accelerator.device())",
-    )
-
-
 def give_device(site: Site) -> None:
     """Write the helper's device as the first argument of `.to`."""
     call, name = site.node, helper(site)
@@ -204,16 +196,16 @@ def give_device(site: Site) -> None:
 
 def keyword_for_storage(site: Site) -> str:
     """Return `device=` in `map_location=lambda storage, _: storage.cuda(1)`: a storage takes it as a keyword only."""
-    held = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.Lambda)), None)
-    around = site.source.parents.get(held) if held is not None else None
-    mapped = isinstance(around, ast.keyword) and around.arg == "map_location"
-    loads = isinstance(around, ast.Call) and site.qualified(around.func) in ("torch.load", "torch.jit.load")
-    return "device=" if mapped or loads else ""
+    function = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.Lambda)), None)
+    parent = site.source.parents.get(function) if function is not None else None
+    is_location = isinstance(parent, ast.keyword) and parent.arg == "map_location"
+    is_load = isinstance(parent, ast.Call) and site.qualified(parent.func) in ("torch.load", "torch.jit.load")
+    return "device=" if is_location or is_load else ""
 
 
 def number_of(site: Site, device: ast.expr) -> str:
     """Return the number for the helper: none for `.cuda(None)`, 1 for `.cuda("cuda:1")`, else the value's own text."""
     if is_none(device):
         return ""
-    index = device_number(site, device) if head(device) is not None else None
+    index = device_number(site, device) if device_literal(device) is not None else None
     return site.text(device) if index is None else index

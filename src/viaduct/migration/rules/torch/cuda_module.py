@@ -6,8 +6,8 @@
     +backend = torch.npu
      backend.synchronize()
 
-`torch.cuda` as a value, in an assignment, an argument or `getattr`, becomes the card's module. What is asked of it
-later, by a name that exists only at run time, cannot be seen from here, so the place is pointed out.
+`torch.cuda` as a value, in an assignment, an argument or `getattr`, becomes the card's module. Which of its names the
+script uses later cannot be seen here, so each such place is reported as advice too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ rule = Rule(__name__, spec="P2 6", kind="mandatory", targets=("npu", "mlu"))
 def rename(site: Site) -> None:
     """Replace the module torch.cuda where it is handed around."""
     target = card(site.options)
-    done = rename_to(site, site.node, site.name, target.root)
-    if done:
+    renamed = rename_to(site, site.node, site.name, target.root)
+    if renamed:
         site.changed(f"the module torch.cuda becomes {target.root}", zh=f"模块 torch.cuda 替换为 {target.root}")
         site.advice(
             f"torch.cuda is used as a value here: make sure that every name used from it exists in {target.root}",
             zh=f"此处把 torch.cuda 当作值使用:请确认后续用到的名称在 {target.root} 中都存在",
         )
-    elif done is False:
+    elif renamed is False:
         site.manual(
             f"write {target.root} for torch.cuda; this place cannot be edited safely", zh=f"请改为 {target.root}"
         )

@@ -7,8 +7,8 @@
     +with mock.patch("torch.npu.is_available"):
          pass
 
-A quoted annotation, what `mock.patch`, `monkeypatch.setattr` or `import_module` is given. Text for people stays, and so
-does a name that the card has not. Types of tensors by name are those of `tensor_type`.
+That is a quoted annotation, or the first argument of `mock.patch`, `monkeypatch.setattr` or `import_module`. Other text
+stays, and so does a name that the card does not have. The rule `tensor_type` is for types of tensors as strings.
 """
 
 from __future__ import annotations
@@ -16,38 +16,36 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.torch_api import counterpart
+from viaduct.migration.lookups import last_name, literal_text
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._type_uses import NAME
+from viaduct.migration.rules.torch._type_uses import CUDA_NAME
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P2 6", kind="mandatory", targets=("npu", "mlu"))
 
-TAKES_NAMES = ("patch", "setattr", "delattr", "import_module")
+TAKE_NAMES = ("patch", "setattr", "delattr", "import_module")
 
 
 @rule.node(ast.Constant, words=("torch.cuda",))
 def rename(site: Site) -> None:
     """Replace a name of torch.cuda in a string that Python reads as a name."""
-    match = NAME.fullmatch(site.node.value) if isinstance(site.node.value, str) else None
-    if match is None or not site.editable or not is_a_name(site, site.node):
+    match = CUDA_NAME.fullmatch(literal_text(site.node))
+    if match is None or not site.editable or not is_read_as_name(site, site.node):
         return
     target = card(site.options)
-    known = counterpart(match[1][1:], target) if match[1] else ""
+    new_name = counterpart(match[1][1:], target) if match[1] else ""
     written = site.text(site.node)
-    if known is None or written[1:-1] != site.node.value:
+    if new_name is None or written[1:-1] != site.node.value:  # it has a prefix, escapes or triple quotes
         return
-    new = f"{target.root}.{known}".rstrip(".")
+    new = f"{target.root}.{new_name}".rstrip(".")
     site.work.effects.add(target.module)
     site.edit.node(site.node, f"{written[0]}{new}{written[-1]}")
     site.changed(f"{site.node.value!r} becomes {new!r}", zh=f"{site.node.value!r} 替换为 {new!r}")
 
 
-def is_a_name(site: Site, node: ast.expr) -> bool:
-    """Return True if what stands around a string shows that it is a name of code."""
-    around = site.source.parents[node]
-    match around:
-        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[first, *_]):
-            return name in TAKES_NAMES and first is node
-        case ast.arg() | ast.AnnAssign() | ast.FunctionDef() | ast.AsyncFunctionDef():
-            return node is getattr(around, "annotation", None) or node is getattr(around, "returns", None)
-    return False
+def is_read_as_name(site: Site, node: ast.expr) -> bool:
+    """Return True for a string that is a quoted annotation or the first argument of a function that takes a name."""
+    parent = site.source.parents[node]
+    if isinstance(parent, ast.Call):
+        return last_name(parent.func) in TAKE_NAMES and parent.args[:1] == [node]
+    return node in (getattr(parent, "annotation", None), getattr(parent, "returns", None))

@@ -47,7 +47,7 @@ def report_unknown(site: Site) -> None:
 @rule.call("torch.npu.*", "torch.mlu.*")
 @rule.reference("torch.npu.*", "torch.mlu.*")
 def report_moved(site: Site) -> None:
-    """`from torch import cuda` has become the card's module: what CUDA alone has is missing there."""
+    """Report names that CUDA alone has where `from torch import cuda` has become an import of the card's module."""
     target = card(site.options)
     name = site.name[len(target.root) + 1 :]
     first = name.partition(".")[0]
@@ -56,7 +56,7 @@ def report_moved(site: Site) -> None:
 
 
 def advise_memory_error(site: Site) -> None:
-    """torch_npu raises torch's own class, and torch.cuda has it in builds without CUDA as well."""
+    """Advise to keep the class: torch_npu raises torch's own, and torch.cuda has it in builds without CUDA as well."""
     site.advice(
         "torch.cuda.OutOfMemoryError may stay: the NPU raises the same class (torch.OutOfMemoryError since torch 2.5)",
         zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",

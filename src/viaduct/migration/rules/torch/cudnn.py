@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import dotted_name, require_torch, swap
+from viaduct.migration.rules.torch._chains import require_torch, swap
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 HOME = "torch.backends.cudnn"
-STAYS = ("it has no effect here and does no harm", "在此设备上无效,但无害")
+HARMLESS = ("it has no effect here and does no harm", "在此设备上无效,但无害")
 DETERMINISM = (
     "it has no effect here; for reproducible results use torch.use_deterministic_algorithms(True)",
     "在此设备上无效;如需结果可复现,请使用 torch.use_deterministic_algorithms(True)",
@@ -30,23 +31,23 @@ DETERMINISM = (
 
 
 @rule.node(ast.Attribute, words=("cudnn",))
-def flag(site: Site) -> None:
-    """Say what a flag of cuDNN does on the card."""
+def explain_flag(site: Site) -> None:
+    """Say what a flag of cuDNN does on the card; the rule tf32 deals with `allow_tf32`."""
     name = site.qualified(site.node) or ""
     if not name.startswith(f"{HOME}.") or isinstance(site.source.parents.get(site.node), ast.Attribute):
         return
-    what = name[len(HOME) + 1 :]
-    if what == "enabled" and site.options.to == "mlu":
-        enable(site)
-    elif what != "allow_tf32" and isinstance(site.node.ctx, ast.Store):
-        english, chinese = DETERMINISM if what == "deterministic" else STAYS
+    flag = name[len(HOME) + 1 :]
+    if flag == "enabled" and site.options.to == "mlu":
+        replace_switch(site)
+    elif flag != "allow_tf32" and isinstance(site.node.ctx, ast.Store):
+        english, chinese = DETERMINISM if flag == "deterministic" else HARMLESS
         title = card(site.options).title
-        site.advice(f"cudnn.{what} on the {title}: {english}", zh=f"{title} 上的 cudnn.{what}:{chinese}")
+        site.advice(f"cudnn.{flag} on the {title}: {english}", zh=f"{title} 上的 cudnn.{flag}:{chinese}")
 
 
-def enable(site: Site) -> None:
+def replace_switch(site: Site) -> None:
     """Replace `cudnn.enabled` by the MLU's own switch."""
     root = site.work.names.local("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
-    if swap(site, site.node, dotted_name(site.node) or "", f"{root}.backends.mlufusion.enabled"):
+    if swap(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):
         site.changed("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

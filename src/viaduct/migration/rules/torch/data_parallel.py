@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.migration.lookups import mark_once, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.targets import card
@@ -32,8 +33,8 @@ rule = Rule(
     former=("any_data_parallel",),
     after=("device_string",),
 )
-NO_MODEL = re.compile(r"opt|sched|scaler", re.IGNORECASE)
-CUT = re.compile(r"7|len\('module\.'\)")
+NOT_MODEL = re.compile(r"opt|sched|scaler", re.IGNORECASE)  # other objects that have load_state_dict
+PREFIX_LENGTH = re.compile(r"7|len\('module\.'\)")  # of `module.`, as ast.unparse writes it
 EXAMPLE_OPTIONS = {"data_parallel": "unwrap"}
 
 
@@ -43,7 +44,7 @@ def treat_wrapper(site: Site) -> None:
     if site.target.is_any:
         report_for_any(site)
         return
-    model = wrapped.model_of(site.node)
+    model = wrapped.wrapped_model(site.node)
     if site.options.data_parallel == "unwrap" and model is not None and site.editable:
         unwrap(site, model)
     else:
@@ -99,7 +100,7 @@ def report(site: Site) -> None:
             "单卡可用 --data-parallel unwrap",
         )
         return
-    model = wrapped.model_of(site.node)
+    model = wrapped.wrapped_model(site.node)
     name = ast.unparse(model) if model is not None else "model"
     site.manual(
         f"there is no DataParallel on the {chosen.title}. One card: write {name} alone (--data-parallel unwrap). "
@@ -117,9 +118,9 @@ def report(site: Site) -> None:
 
 
 def unwrap(site: Site, model: ast.expr) -> None:
-    """Take the wrapper off, and what reached through it."""
+    """Replace the call by the model, or remove `model = DataParallel(model)`; the first time also see to the rest."""
     statement = site.source.statement(site.node)
-    target = wrapped.target_of(site, site.node)
+    target = wrapped.assigned_target(site, site.node)
     if target is not None and getattr(statement, "value", None) is site.node and site.text(target) == site.text(model):
         site.edit.remove_statement(statement)
     else:
@@ -129,14 +130,13 @@ def unwrap(site: Site, model: ast.expr) -> None:
         zh="模型在单卡上运行,去掉 DataParallel",
         risk="medium",
     )
-    if ("unwrapped",) not in site.work.seen:
-        site.work.seen[("unwrapped",)] = None
-        reach_directly(site)
+    if mark_once(site, "unwrapped"):
+        remove_module_accesses(site)
         report_checkpoints(site)
 
 
-def reach_directly(site: Site) -> None:
-    """Remove `.module` of unwrapped models; one under a test for the wrapper is right as it is."""
+def remove_module_accesses(site: Site) -> None:
+    """Remove `.module` of unwrapped models and report others; one under a test for the wrapper is right as it is."""
     for node, is_unwrapped in wrapped.module_accesses(site):
         if wrapped.is_guarded(site, node) or site.source.in_f_string(node):
             continue
@@ -155,10 +155,10 @@ def report_checkpoints(site: Site) -> None:
     """Report code that deals with checkpoints of the wrapped model, whose keys begin with `module.`."""
     saved = {ast.unparse(call.args[1]) for call in site.work.index.calls.get("torch.save", []) if len(call.args) > 1}
     for call in site.work.index.methods.get("load_state_dict", []):
-        if isinstance(call.func, ast.Attribute) and not NO_MODEL.search(site.text(call.func.value)):
+        if isinstance(call.func, ast.Attribute) and not NOT_MODEL.search(site.text(call.func.value)):
             report_loading(site, call, saved)
     for node in site.source.of_kind(ast.Subscript):
-        if isinstance(node, ast.Subscript) and cuts_module(site, node):
+        if cuts_module_prefix(site, node):
             site.manual(
                 f"{site.text(node)} takes off `module.`, which the keys of a model without DataParallel do not have: "
                 f"write {site.text(node.value)}.removeprefix('module.'), which is right for both",
@@ -170,15 +170,15 @@ def report_checkpoints(site: Site) -> None:
 
 
 def report_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
-    """Report a loaded checkpoint whose keys may begin with `module.`."""
-    given = site.values.origin(call.args[0]) if call.args else None
-    if isinstance(given, ast.Call) and getattr(given.func, "attr", "") == "state_dict":
+    """Report a loaded checkpoint whose keys may begin with `module.`; `saved` are the files that this script saves."""
+    state = site.values.origin(call.args[0]) if call.args else None
+    if isinstance(state, ast.Call) and getattr(state.func, "attr", "") == "state_dict":
         return  # of another model, not of a file
-    inner = ast.walk(given) if given is not None else ()
-    read = [node for node in inner if isinstance(node, ast.Call) and site.qualified(node.func) == "torch.load"]
-    own = bool(read) and all(item.args and ast.unparse(item.args[0]) in saved for item in read)
-    say = site.advice if own else site.manual
-    say(
+    nodes = ast.walk(state) if state is not None else ()
+    loads = [node for node in nodes if isinstance(node, ast.Call) and site.qualified(node.func) == "torch.load"]
+    is_own_file = bool(loads) and all(load.args and ast.unparse(load.args[0]) in saved for load in loads)
+    report = site.advice if is_own_file else site.manual
+    report(
         "a checkpoint that was saved before, from the wrapped model itself, has keys that begin with `module.`: take "
         "that off before loading (key.removeprefix('module.')). What this script saves from now on has plain keys",
         zh="此前由包装模型直接保存的权重,键以 `module.` 开头:加载前请去掉(key.removeprefix('module.'))。"
@@ -187,15 +187,13 @@ def report_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
     )
 
 
-def cuts_module(site: Site, node: ast.Subscript) -> bool:
-    """`key[7:]` or `key[len("module."):]` in a loop over keys."""
-    cut = node.slice
-    if not isinstance(cut, ast.Slice) or cut.lower is None or cut.upper or not isinstance(node.value, ast.Name):
+def cuts_module_prefix(site: Site, node: ast.Subscript) -> bool:
+    """Return True for `key[7:]` or `key[len("module."):]` in a loop over keys."""
+    part, key = node.slice, plain_name(node.value)
+    if not isinstance(part, ast.Slice) or part.lower is None or part.upper or not key:
         return False
-    if not CUT.fullmatch(ast.unparse(cut.lower)):
+    if not PREFIX_LENGTH.fullmatch(ast.unparse(part.lower)):
         return False
     loops = [item for above in site.source.ancestors(node) for item in (above, *getattr(above, "generators", ()))]
     targets = [loop.target for loop in loops if isinstance(loop, ast.For | ast.comprehension)]
-    return any(
-        isinstance(inner, ast.Name) and inner.id == node.value.id for each in targets for inner in ast.walk(each)
-    )
+    return any(plain_name(inner) == key for target in targets for inner in ast.walk(target))

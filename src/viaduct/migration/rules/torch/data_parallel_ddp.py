@@ -33,7 +33,7 @@
 The batch of all cards together stays the same where the number of ranks divides it, so the learning rate fits; each
 rank has its share of the samples, and a shuffled loader a new order every epoch; rank 0 saves. All of these edits are
 made, or none: a script that does not allow one of them is left as it is, and the finding names the condition that
-failed. Every rank evaluates all data, and every rank prints.
+failed. Every rank evaluates all data and prints.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ from __future__ import annotations
 import ast
 import re
 
+from viaduct.migration.lookups import keyword_value, literal_text, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._entry import main_guard
+from viaduct.migration.rules._entry import main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import Plan, Refused, count_cards, plan_edits
-from viaduct.migration.rules.torch._ddp_edits import Writer
-from viaduct.migration.targets import card
+from viaduct.migration.rules.torch._ddp_edits import Rewriter
+from viaduct.migration.targets import Texts, card
 
 rule = Rule(
     __name__,
@@ -56,55 +57,56 @@ rule = Rule(
     on=lambda options: options.data_parallel == "ddp",
     after=("device_string",),
 )
-MODE = re.compile(r"[rwaxbt+]{1,3}")
-CLEARS = ("shutil.rmtree", "os.remove", "os.unlink")
-WRITERS = ("write_text", "write_bytes", "to_csv", "savefig", "savez")
-CARDS = re.compile(r"device_count|is_available|cuda|npu|mlu")
+OPEN_MODE = re.compile(r"[rwaxbt+]{1,3}")
+REMOVING = ("shutil.rmtree", "os.remove", "os.unlink")
+WRITING_METHODS = ("write_text", "write_bytes", "to_csv", "savefig", "savez")
+ABOUT_CARDS = re.compile(r"device_count|is_available|cuda|npu|mlu")
 EXAMPLE_OPTIONS = {"data_parallel": "ddp"}
 
 
 @rule.file(words=("DataParallel",))
 def distribute(site: Site) -> None:
-    """Rewrite the whole script, or say which condition it does not meet."""
-    calls = [*wrapped.wraps(site)]
+    """Rewrite the whole script, or report which condition it does not meet."""
+    calls = wrapped.wrapping_calls(site)
     if not calls:
         return
     try:
         plan = plan_edits(site)
-        writer = Writer(site, plan)
-        writer.check()
+        rewriter = Rewriter(site, plan)
+        rewriter.check()
     except Refused as refused:
-        refuse(site, refused, calls[0])
+        report_refused(site, refused, calls[0])
         return
-    writer.write()
+    rewriter.write()
     report_ddp(site, calls)
+    advise(site, calls)
     report_shared_files(site, plan)
 
 
-def refuse(site: Site, refused: Refused, call: ast.Call) -> None:
+def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
     """Report the condition that failed, with what to do by hand."""
     line = getattr(refused.node, "lineno", 0)
     at = f" (line {site.work.lines[line - 1]})" if line else ""
     at_zh = f"(第 {site.work.lines[line - 1]} 行)" if line else ""
-    english, chinese = recipe(site) if refused.recipe else ("", "")
+    english, chinese = manual_steps(site) if refused.explain else ("", "")
     site.manual(
         f"DataParallel is left: {refused.message}{at}{english}",
         zh=f"保留 DataParallel:{refused.zh}{at_zh}{chinese}",
-        risk="high" if refused.recipe else "medium",
+        risk="high" if refused.explain else "medium",
         node=call,
     )
 
 
-def recipe(site: Site) -> tuple[str, str]:
-    """Return what to do by hand, in English and Chinese."""
-    chosen = card(site.options)
-    start = f"init_process_group({chosen.backend!r})", f"torch.{chosen.device}.set_device(LOCAL_RANK)"
+def manual_steps(site: Site) -> Texts:
+    """Return what to do by hand."""
+    target = card(site.options)
+    join, choose = f"init_process_group({target.backend!r})", f"torch.{target.device}.set_device(LOCAL_RANK)"
     return (
-        f". By hand, in this order: {start[0]} and {start[1]} at the start; the model to that card and "
+        f". By hand, in this order: {join} and {choose} at the start; the model to that card and "
         "DistributedDataParallel(model, device_ids=[LOCAL_RANK]); a DistributedSampler for the training loader, the "
         "batch size divided by the number of ranks, sampler.set_epoch(epoch) in every epoch; saving on rank 0; "
         "destroy_process_group() at the end; start with torchrun --nproc_per_node=N",
-        f"。请依次手工修改:启动时 {start[0]} 与 {start[1]};模型移到该卡并用 "
+        f"。请依次手工修改:启动时 {join} 与 {choose};模型移到该卡并用 "
         "DistributedDataParallel(device_ids=[LOCAL_RANK]);训练数据使用 DistributedSampler,batch_size 除以 rank 数,"
         "每个 epoch 调用 set_epoch;仅 rank 0 保存;最后 destroy_process_group();用 torchrun --nproc_per_node=N 启动",
     )
@@ -125,7 +127,6 @@ def report_ddp(site: Site, calls: list[ast.Call]) -> None:
             risk="medium",
             node=call,
         )
-    advise(site, calls)
 
 
 def advise(site: Site, calls: list[ast.Call]) -> None:
@@ -137,7 +138,7 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
             node=calls[0],
         )
     for call in calls:
-        test = condition(site, call)
+        test = wrapping_condition(site, call)
         if test is not None:
             site.advice(
                 f"the model is wrapped only if {site.text(test)}: where that does not hold, several ranks would train "
@@ -160,10 +161,10 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
 
 
 def report_shared_files(site: Site, plan: Plan) -> None:
-    """Report files that every rank writes or clears away: saving is rank 0's, this is not."""
-    done = {node for held in (*plan.saves, *plan.savers) for node in ast.walk(held)}
+    """Report files that every rank writes or removes: only the saving that the plan lists is rank 0's."""
+    on_rank_0 = {node for saving in (*plan.saving_statements, *plan.saving_functions) for node in ast.walk(saving)}
     for call in site.source.of_kind(ast.Call):
-        if isinstance(call, ast.Call) and call not in done and writes(site, call):
+        if call not in on_rank_0 and writes_file(site, call):
             text = site.text(call)
             site.manual(
                 f"every rank does this, on the same file: {text}. Let rank 0 alone do it (dist.get_rank() == 0), or "
@@ -174,23 +175,24 @@ def report_shared_files(site: Site, plan: Plan) -> None:
             )
 
 
-def writes(site: Site, call: ast.Call) -> bool:
-    """Return True for a call that writes or clears a file."""
-    name = site.qualified(call.func) or str(getattr(call.func, "id", ""))
-    method = getattr(call.func, "attr", "")
-    given = [*call.args[1:2], *call.args[:1] * (not name), *(w.value for w in call.keywords if w.arg == "mode")]
-    modes = [node.value for node in given if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    if name.rpartition(".")[2] == "open" or method == "open":
-        return any(MODE.fullmatch(mode) and set(mode) & set("wax+") for mode in modes)
-    return name in CLEARS or method in WRITERS
+def writes_file(site: Site, call: ast.Call) -> bool:
+    """Return True for a call that writes or removes a file."""
+    name, method = site.qualified(call.func) or plain_name(call.func), getattr(call.func, "attr", "")
+    if name.rpartition(".")[2] != "open" and method != "open":
+        return name in REMOVING or method in WRITING_METHODS
+    # open(path, mode), but path.open(mode)
+    arguments = [*call.args[1:2], *([] if name else call.args[:1]), keyword_value(call, "mode")]
+    modes = [literal_text(argument) for argument in arguments]
+    return any(OPEN_MODE.fullmatch(mode) and set(mode) & set("wax+") for mode in modes)
 
 
-def condition(site: Site, call: ast.Call) -> ast.expr | None:
+def wrapping_condition(site: Site, call: ast.Call) -> ast.expr | None:
     """Return the condition under which the model is wrapped, if it is not about the available cards."""
     function = site.source.function(call)
     for parent in site.source.ancestors(call):
         if parent is function:
             break
-        if isinstance(parent, ast.If) and main_guard(site) is not parent and not CARDS.search(site.text(parent.test)):
-            return parent.test
+        is_condition = isinstance(parent, ast.If) and parent is not main_guard(site)
+        if is_condition and not ABOUT_CARDS.search(site.text(parent.test)):  # type: ignore[attr-defined]
+            return parent.test  # type: ignore[attr-defined,no-any-return]
     return None

@@ -19,6 +19,7 @@ keeps statistics of its own, and a checkpoint has those of rank 0. Larger gradie
 from __future__ import annotations
 
 from viaduct.cards import NPU
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._helper import is_guarded
 from viaduct.migration.rules.torch._wrapped import DDP
@@ -51,10 +52,9 @@ def give_devices_only_to_a_card(site: Site) -> None:
         return
     for name, position in (("device_ids", 1), ("output_device", 2)):
         value = site.argument(name, position)
-        if value is None or "unless_cpu" in site.text(value) or site.text(value) == "None":
-            continue
-        site.edit.node(value, f"{helper(site)}.unless_cpu({site.text(value)})")
-        site.changed(f"{name} is None where there is no card", zh=f"没有加速卡时 {name} 为 None", node=value)
+        if value is not None and not is_none(value) and "unless_cpu" not in site.text(value):
+            site.edit.node(value, f"{helper(site)}.unless_cpu({site.text(value)})")
+            site.changed(f"{name} is None where there is no card", zh=f"没有加速卡时 {name} 为 None", node=value)
 
 
 def advise_settings(site: Site) -> None:

@@ -8,11 +8,11 @@ MLU's, so the line stays as it is. What it was for takes two calls today: `torch
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from viaduct.cards.advice import DEFAULT_TENSOR_TYPE
+from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._type_uses import TAKER
+from viaduct.migration.rules.torch._type_uses import SET_DEFAULT
 from viaduct.migration.targets import cards
 
 rule = Rule(__name__, spec="P2 5 6", kind="report", targets=("npu", "mlu", "any"), patch=True)
@@ -21,13 +21,12 @@ ROOTS = ("torch.cuda.", "torch.npu.", "torch.mlu.")
 DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
 
 
-@rule.call(TAKER)
+@rule.call(SET_DEFAULT)
 def report(site: Site) -> None:
     """Report a default tensor type of CUDA's with what replaces it."""
-    given = site.argument("t", 0)
-    texts = [text for text in types(site, given) if text.startswith(ROOTS)]
-    for target in cards(site.options) if texts else ():
-        dtype = DTYPES.get(texts[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
+    names = [name for name in type_names(site, site.argument("t", 0)) if name.startswith(ROOTS)]
+    for target in cards(site.options) if names else ():
+        dtype = DTYPES.get(names[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
         recipe = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
         site.manual(
             f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {recipe}, and check what the data loader makes",
@@ -36,15 +35,9 @@ def report(site: Site) -> None:
         )
 
 
-def types(site: Site, given: ast.AST | None) -> Iterator[str]:
-    """The names of all types that an argument can be."""
-    if given is None:
-        return
-    made = site.values.origin(given)
-    if isinstance(made, ast.IfExp):
-        yield from types(site, made.body)
-        yield from types(site, made.orelse)
-    elif isinstance(made, ast.Constant) and isinstance(made.value, str):
-        yield made.value
-    else:
-        yield site.qualified(made) or ""
+def type_names(site: Site, argument: ast.expr | None) -> list[str]:
+    """Return the names of all types that an argument can be."""
+    value = site.values.origin(argument) if argument is not None else None
+    if isinstance(value, ast.IfExp):
+        return type_names(site, value.body) + type_names(site, value.orelse)
+    return [literal_text(value) or site.qualified(value) or ""] if value is not None else []

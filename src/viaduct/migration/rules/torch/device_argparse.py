@@ -16,11 +16,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.lookups import branches, elements
 from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import device_like, head, rename
+from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name, rename_device
 from viaduct.migration.rules.torch._devices import find_devices
-from viaduct.migration.rules.torch._options import FLAGS, VALUES, calls, option_names
+from viaduct.migration.rules.torch._options import option_names, option_values
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P9", kind="mandatory", targets=("npu", "mlu"))
@@ -31,37 +32,37 @@ def offer(site: Site) -> None:
     """Change the device of command line options."""
     if "cuda" not in site.source.text or not is_in_torch_program(site):
         return
-    options = [(call, names) for call in calls(site) for names in [option_names(site, call)] if names]
-    if not any(head(literal) for call, _ in options for literal in literals(site, call)):
-        return
+    options = [(call, names) for call in site.source.of_kind(ast.Call) if (names := option_names(site, call))]
+    if not any(device_literal(value) for call, _ in options for value in possible_values(site, call)):
+        return  # find_devices takes long
     devices = find_devices(site)
     for call, names in options:
-        if any(device_like(name) or name in devices.attributes for name in names):
+        if any(is_device_name(name) or name in devices.attributes for name in names):
             change(site, call)
 
 
-def literals(site: Site, call: ast.Call) -> Iterator[ast.expr]:
-    """The strings that can be the option's value."""
-    values = [keyword.value for keyword in call.keywords if keyword.arg in VALUES]
-    values += call.args[1 : FLAGS.get(site.qualified(call.func) or "", 0)]
-    for value in values:
-        offered = value.args[0] if isinstance(value, ast.Call) and value.args else value  # click.Choice([...])
-        pending = [offered]
-        while pending:
-            item = pending.pop()
-            if isinstance(item, ast.List | ast.Tuple | ast.Set):
-                if not any(is_literal_in(element, card(site.options).device) for element in item.elts):
-                    pending += item.elts
-            elif isinstance(item, ast.IfExp):
-                pending += [item.body, item.orelse]
-            else:
-                yield item
+def possible_values(site: Site, call: ast.Call) -> Iterator[ast.expr]:
+    """Yield the expressions that can be the option's value; no choices that have the accelerator among them."""
+    for value in option_values(site, call):
+        choices = value.args[0] if isinstance(value, ast.Call) and value.args else value  # click.Choice([...])
+        yield from flatten(choices, card(site.options).device)
+
+
+def flatten(value: ast.expr, device: str) -> Iterator[ast.expr]:
+    """Yield the branches and elements that a value consists of; none of a collection that has the device among them."""
+    for branch in branches(value):
+        parts = elements(branch)
+        if parts == [branch]:
+            yield branch
+        elif not any(is_literal_in(part, device) for part in parts):
+            for part in parts:
+                yield from flatten(part, device)
 
 
 def change(site: Site, call: ast.Call) -> None:
     """Change the texts that can be the value of one option."""
     device = card(site.options).device
-    for value in literals(site, call):
-        literal = head(value)
-        if literal is not None and rename(site, literal, device):
+    for value in possible_values(site, call):
+        literal = device_literal(value)
+        if literal is not None and rename_device(site, literal, device):
             site.changed(f"the option's device is {device}", zh=f"命令行选项的设备改为 {device}", node=literal)

@@ -16,9 +16,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import head, is_asked_for_key, is_exact, rename
+from viaduct.migration.rules.torch._device_texts import device_literal, is_exact, is_membership_key, rename_device
 from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.targets import card
 
@@ -41,8 +42,8 @@ def compare(site: Site) -> None:
             if devices.is_device(node.func.value):
                 change(site, node.args[0] if node.args else None)
         elif isinstance(node, ast.Match) and devices.is_device(node.subject):
-            for case in node.cases:
-                change_pattern(site, case.pattern)
+            for value in (value for case in node.cases for value in pattern_values(case.pattern)):
+                change(site, value)
 
 
 def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
@@ -52,12 +53,12 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
         if not isinstance(operator, OPERATORS):
             continue
         for item, other in ((left, right), (right, left)):
-            if not any(head(part) for part in parts(item)):
+            if not any(map(device_literal, elements(item))):
                 continue
             if devices.is_device(other):
                 if not (site.work.served and is_literal_in(item, "cuda") and ask_for_both(site, node, other)):
                     change(site, item)
-            elif any(is_exact(part) for part in parts(item)) and not is_asked_for_key(operator, left, item):
+            elif any(map(is_exact, elements(item))) and not is_membership_key(operator, left, item):
                 report_undecided(site, node)
 
 
@@ -77,7 +78,7 @@ def ask_for_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
 
 
 def leads_to_card(site: Site, node: ast.Compare) -> bool:
-    """Return True if the branch behind the comparison calls a card by name: it is migrated, and for one card."""
+    """Return True if the branch that the comparison decides on names CUDA or the card: then it is for one card."""
     words = ("torch.cuda", ".cuda(", f".{card(site.options).device}.", f".{card(site.options).method}(")
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp | ast.While):
@@ -88,33 +89,22 @@ def leads_to_card(site: Site, node: ast.Compare) -> bool:
     return False
 
 
-def parts(node: ast.expr) -> list[ast.expr]:
-    """Return the elements of a tuple, list or set, or the expression itself."""
-    return list(node.elts) if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
-
-
 def change(site: Site, value: ast.expr | None) -> None:
     """Write the card for the CUDA texts of a value."""
     device = card(site.options).device
-    if value is None or any(is_literal_in(part, device) for part in parts(value)):
+    if value is None or any(is_literal_in(part, device) for part in elements(value)):
         return  # a script that knows the accelerator already
-    for literal in filter(None, map(head, parts(value))):
-        if rename(site, literal, device):
+    for literal in filter(None, map(device_literal, elements(value))):
+        if rename_device(site, literal, device):
             site.changed(f"the device is compared with {device}", zh=f"设备改为与 {device} 比较", node=literal)
 
 
-def change_pattern(site: Site, pattern: ast.pattern) -> None:
-    """Change the texts of a `case`."""
-    for value in values_of(pattern):
-        change(site, value)
-
-
-def values_of(pattern: ast.pattern) -> Iterator[ast.expr]:
+def pattern_values(pattern: ast.pattern) -> Iterator[ast.expr]:
     """Yield the values of a pattern and of its alternatives."""
     if isinstance(pattern, ast.MatchValue):
         yield pattern.value
     for inner in pattern.patterns if isinstance(pattern, ast.MatchOr) else []:
-        yield from values_of(inner)
+        yield from pattern_values(inner)
 
 
 def report_undecided(site: Site, node: ast.Compare) -> None:

@@ -5,9 +5,9 @@
      def backend(device: torch.device) -> str:
          return BACKENDS[device.type]
 
-Keys of dictionaries are a script's own and stay. Where such a table is asked with a device's type, the accelerator's
-type is not among its keys: a KeyError, or with `get` a default that was not meant. A rule cannot know what belongs
-under the new key, so each needs manual review.
+Keys of dictionaries are a script's own and stay. Where such a dictionary is looked up by a device's type and has no
+entry for the accelerator, that is a KeyError, or with `get` a default that was not meant. A rule cannot know what
+belongs under the new key, so each needs manual review.
 """
 
 from __future__ import annotations
@@ -26,28 +26,27 @@ rule = Rule(__name__, spec="P9 6", kind="report", targets=("npu", "mlu", "any"),
 
 @rule.file(words=('"cuda', "'cuda"))
 def report_lookups(site: Site) -> None:
-    """Report tables that are asked for the type of a device."""
+    """Report tables that are looked up by the type of a device."""
     if is_in_torch_program(site):
         devices = find_devices(site)
-        for table, key in lookups(site):
+        for table, key in table_reads(site):
             if devices.is_device(key):
-                look_up(site, table)
+                report_missing(site, table)
 
 
-def lookups(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """`table[key]`, `table.get(key)`."""
+def table_reads(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield table and key of each `table[key]` and `table.get(key)`."""
     for node in site.source.of_kind(ast.Subscript):
-        if isinstance(node, ast.Subscript):
-            yield node.value, node.slice
+        yield node.value, node.slice
     for call in site.work.index.methods.get("get", []):
         if call.args and isinstance(call.func, ast.Attribute):
             yield call.func.value, call.args[0]
 
 
-def look_up(site: Site, table: ast.expr) -> None:
-    """Report a table that has no entry for the card."""
-    known = site.values.origin(table)
-    keys = known.keys if isinstance(known, ast.Dict) else []
+def report_missing(site: Site, table: ast.expr) -> None:
+    """Report a table that has an entry for CUDA and none for the card."""
+    origin = site.values.origin(table)
+    keys = origin.keys if isinstance(origin, ast.Dict) else []
     texts = [key.value for key in keys if isinstance(key, ast.Constant)]
     missing = [target.device for target in cards(site.options) if target.device not in texts]
     if missing and any(is_exact(key) for key in keys):

@@ -7,7 +7,7 @@
      x = torch.zeros(3, device=device)
      print("cuda is", {"cuda": 1})
 
-A string is a device where PyTorch takes one (`.to`, `device=`, `torch.device`, `map_location=` …) or gets there
+A string is a device where PyTorch takes it for one (`.to`, `device=`, `torch.device`, `map_location=` …), directly or
 through names, parameters, defaults, attributes and dictionaries; and where it is given to something called device.
 Messages, help texts, paths, keys of dictionaries and names of kernels stay. A text that looks like a device but is not
 seen to be used as one is left and reported.
@@ -19,9 +19,9 @@ import ast
 
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import is_exact, rename
+from viaduct.migration.rules.torch._device_texts import is_exact, rename_device
 from viaduct.migration.rules.torch._devices import find_devices, report_possible_device
-from viaduct.migration.rules.torch._options import is_default_of_option
+from viaduct.migration.rules.torch._options import is_in_add_argument
 from viaduct.migration.targets import card
 
 rule = Rule(
@@ -35,14 +35,14 @@ rule = Rule(
 
 @rule.file(words=('"cuda', "'cuda"))
 def name_devices(site: Site) -> None:
-    """Replace every string that is seen to be a CUDA device, and name those that may be one."""
+    """Replace every string that is seen to be a CUDA device, and report those that may be one."""
     if not is_in_torch_program(site):
         return
     devices = find_devices(site)
     device = card(site.options).device
     for literal in devices.found:
-        if not is_default_of_option(site, literal) and rename(site, literal, device):
+        if not is_in_add_argument(site, literal) and rename_device(site, literal, device):
             site.changed(f"the device is {device}", zh=f"设备改为 {device}", node=literal)
     for node in site.source.of_kind(ast.Constant):
-        if isinstance(node, ast.Constant) and is_exact(node) and node not in devices.found:
+        if is_exact(node) and node not in devices.found:
             report_possible_device(site, node, device, devices)

@@ -17,8 +17,9 @@ from viaduct.migration.targets import cards
 rule = Rule(__name__, spec="P5 6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True)
 
 TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARDS for kind in ("Tensor", "Storage"))
+MAX_DEPTH = 8
 DOUBLE = {"torch.float64", "torch.double", "torch.complex128", "torch.cdouble"}
-OTHER_NUMBERS = {"float", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"}
+OTHER_CASTS = {"float", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"}
 
 
 @rule.call(*TYPES)
@@ -38,7 +39,7 @@ def report_default(site: Site) -> None:
 
 @rule.call("torch.*")
 def report_made(site: Site) -> None:
-    """`torch.zeros(3, dtype=torch.float64, device=device)`."""
+    """Report `torch.zeros(3, dtype=torch.float64, device=device)`."""
     dtype, device = site.argument("dtype"), site.argument("device")
     if dtype is not None and device is not None and site.qualified(dtype) in DOUBLE and not is_cpu(device):
         report(site, "medium")
@@ -46,54 +47,47 @@ def report_made(site: Site) -> None:
 
 @rule.method("to", "type", "double", *CARDS)
 def report_method(site: Site) -> None:
-    """Report a move or a cast to double precision."""
+    """Report a move of a double tensor, `x.double().cuda()`, or a cast of a tensor that is not on the CPU."""
     if is_move(site.node):
-        report_moved(site)
+        if is_double(site, site.node):
+            report(site, "medium")
     elif casts_to_double(site, site.node) and not is_moved_next(site):
-        report_cast(site)
-
-
-def report_moved(site: Site) -> None:
-    """`x.to(device, torch.float64)`, `x.double().cuda()`, `torch.zeros(3, dtype=torch.double).cuda()`."""
-    if is_double(site, site.node):
-        report(site, "medium")
-
-
-def report_cast(site: Site) -> None:
-    """`x.cuda().double()`, `x.to(torch.float64)`; silent where x is on the CPU."""
-    location = place_of(site, site.node.func.value)
-    if location == "card":
-        report(site, "medium")
-    elif location is None:
-        report_doubtful(site)
+        location = place_of(site, site.node.func.value)
+        if location == "card":
+            report(site, "medium")
+        elif location is None:
+            report_doubtful(site)
 
 
 def is_double(site: Site, node: ast.AST, depth: int = 0) -> bool:
-    """Return True if the last call of a chain that names a number's format names double."""
+    """Return True if of a chain of calls the last one that names a dtype names double."""
     node = site.values.origin(node)
-    if not isinstance(node, ast.Call) or depth > 8:
+    if not isinstance(node, ast.Call) or depth > MAX_DEPTH:
         return False
-    values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "dtype")]
-    dtypes = [site.qualified(value) for value in values]
-    if casts_to_double(site, node) or DOUBLE & set(dtypes):
+    dtypes = possible_dtypes(site, node)
+    if casts_to_double(site, node) or dtypes & DOUBLE:
         return True
-    if not isinstance(node.func, ast.Attribute) or node.func.attr in OTHER_NUMBERS:
+    if not isinstance(node.func, ast.Attribute) or node.func.attr in OTHER_CASTS:
         return False
-    reported = any(name and name.startswith("torch.") for name in dtypes)
-    return not reported and is_double(site, node.func.value, depth + 1)
+    names_other = any(name.startswith("torch.") for name in dtypes)
+    return not names_other and is_double(site, node.func.value, depth + 1)
+
+
+def possible_dtypes(site: Site, call: ast.Call) -> set[str]:
+    """Return the qualified names of a call's positional arguments and of its dtype."""
+    values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "dtype")]
+    return {site.qualified(value) or "" for value in values}
 
 
 def casts_to_double(site: Site, call: ast.Call) -> bool:
-    """Return True for a call that makes a tensor double."""
-    if not isinstance(call.func, ast.Attribute):
-        return False
-    values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "dtype")]
-    reported = call.func.attr in ("to", "type") and any(site.qualified(value) in DOUBLE for value in values)
-    return reported or (call.func.attr == "double" and not call.args)
+    """Return True for `x.double()`, `x.to(torch.float64)` and `x.type(torch.float64)`."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    by_dtype = method in ("to", "type") and bool(possible_dtypes(site, call) & DOUBLE)
+    return by_dtype or (method == "double" and not call.args)
 
 
 def is_moved_next(site: Site) -> bool:
-    """`x.double().cuda()` is told of once, and `x.double().cpu()` not at all."""
+    """Return True in `x.double().cuda()`, which is reported once, and `x.double().cpu()`, which is not reported."""
     above = site.source.parents.get(site.source.parents[site.node])
     if not isinstance(above, ast.Call) or not isinstance(above.func, ast.Attribute):
         return False
@@ -101,7 +95,7 @@ def is_moved_next(site: Site) -> bool:
 
 
 def report_doubtful(site: Site) -> None:
-    """Report a cast of a tensor, mostly a parameter, of which it is not seen where it is."""
+    """Report a cast of a tensor, mostly a parameter, whose place is unknown."""
     titles = " or ".join(target.title for target in cards(site.options))
     site.manual(
         f"double precision: if this is on the {titles}, where it is unsupported or very limited, use float32, or move "

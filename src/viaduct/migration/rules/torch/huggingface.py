@@ -23,7 +23,7 @@ OPTIMIZERS = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "apex", "p
 
 
 @rule.node(ast.Call, words=WORDS)
-def name_option(site: Site) -> None:
+def check_options(site: Site) -> None:
     """Report an option that chooses a package for NVIDIA cards."""
     name = site.qualified(site.node.func) or ""
     method = site.node.func.attr if isinstance(site.node.func, ast.Attribute) else ""
@@ -54,11 +54,11 @@ def package_of(site: Site, keyword: ast.keyword) -> str:
 def report_option(site: Site, package: str, node: ast.AST | None = None) -> None:
     """Report one option with what it loads."""
     names = " and ".join(card.title for card in cards(site.options))
-    what = site.text(node) if node is not None else site.text(site.node.func)
+    option = site.text(node if node is not None else site.node.func)
     site.manual(
-        f"`{what}` chooses {package}, which is for NVIDIA cards: leave it out on the {names}, or use its "
+        f"`{option}` chooses {package}, which is for NVIDIA cards: leave it out on the {names}, or use its "
         "counterpart there",
-        zh=f"`{what}` 选用仅支持 NVIDIA 设备的 {package}:在 {names} 上请去掉,或改用其对应实现",
+        zh=f"`{option}` 选用仅支持 NVIDIA 设备的 {package}:在 {names} 上请去掉,或改用其对应实现",
         risk="high",
         node=node,
     )

@@ -16,7 +16,7 @@ import ast
 
 from viaduct.cards.torch_api import counterpart
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _imports as imports
+from viaduct.migration.rules.torch import _imports
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P2 P11 6", kind="mandatory", targets=("npu", "mlu"))
@@ -32,15 +32,14 @@ def move_names(site: Site) -> None:
         if module != "torch":
             report_star_import(site)
         return
-    for old, new in imports.move(site, lambda name: home(site, name)):
-        site.changed(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
+    _imports.move_names(site, lambda name: name_in_package(site, name))
 
 
 @rule.node(ast.Import, words=("cuda",))
 def move_modules(site: Site) -> None:
     """Import the card's modules for those of torch.cuda."""
     for alias in site.node.names:
-        new = home(site, alias.name)
+        new = name_in_package(site, alias.name)
         if new and alias.asname:
             site.edit.node(alias, f"{new} as {alias.asname}")
             site.changed(f"{alias.name} is imported as {new}", zh=f"{alias.name} 改为从 {new} 导入")
@@ -48,23 +47,23 @@ def move_modules(site: Site) -> None:
             reduce_to_torch(site, alias)
 
 
-def home(site: Site, name: str) -> str | None:
-    """Return where a card keeps a name of torch.cuda, as a package to import from."""
-    package = card(site.options).package
+def name_in_package(site: Site, name: str) -> str | None:
+    """Return the name in the plug-in's own package for a name of torch.cuda; None if the card does not have it."""
+    target = card(site.options)
     if name == "torch.cuda":
-        return package
-    known = counterpart(name[len("torch.cuda.") :], card(site.options)) if name.startswith("torch.cuda.") else None
-    return f"{package}.{known}" if known else None
+        return target.package
+    known = counterpart(name.removeprefix("torch.cuda."), target) if name.startswith("torch.cuda.") else None
+    return f"{target.package}.{known}" if known else None
 
 
 def reduce_to_torch(site: Site, alias: ast.alias) -> None:
-    """`import torch.cuda` binds torch, and torch is all that the rest of the file will need."""
+    """Make `import torch.cuda`, which binds torch, an `import torch`; remove it if something else binds torch."""
     statement = site.node
-    bound = site.work.names.lookup("torch", site.work.names.scope_of(statement)) or []
-    if len(bound) == 1:
+    bindings = site.work.names.lookup("torch", site.work.names.scope_of(statement)) or []
+    if len(bindings) == 1:
         site.edit.node(alias, "torch")
     elif len(statement.names) > 1:
-        imports.drop_alias(site, statement, alias)
+        _imports.drop_alias(site, statement, alias)
     else:
         site.edit.remove_statement(statement)
     site.changed(f"nothing is left to import from {alias.name}", zh=f"不再需要导入 {alias.name}")

@@ -17,10 +17,10 @@ also serve as an index (gather, one_hot, embedding), here or in a function of th
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
+from viaduct.migration.lookups import mark_once, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._indexing import Place, is_index
+from viaduct.migration.rules.torch._indexing import Region, is_index
 
 rule = Rule(__name__, spec="P17", kind="advice", targets=("npu",))
 EXAMPLE_OPTIONS = {"int32_targets": True}
@@ -32,17 +32,14 @@ LOSSES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
 @rule.node(ast.Call, words=("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss", "criterion", "loss"))
 def cast(site: Site) -> None:
     """Cast targets to int32 where they are moved, or advise it."""
-    target = target_of(site)
-    if target is None or ("cast", site.source.function(site.node), target.id) in site.work.seen:
+    target = find_target(site)
+    if target is None or not mark_once(site, "cast", site.source.function(site.node), target.id):
         return
-    site.work.seen[("cast", site.source.function(site.node), target.id)] = None
-    moves = list(find_moves(site, target))
-    if not moves:
+    around = site.source.function(target) or site.source.tree
+    moves = [node for node in ast.walk(around) if is_move_of(site, node, target.id)]
+    if not moves or is_index(Region(around, site.values), target.id):
         return
     torch = site.work.names.local("torch")
-    home = site.source.function(target)
-    if is_index(Place(home if home is not None else site.source.tree, site.values), target.id):
-        return
     if not site.options.int32_targets or torch is None:
         advise(site, moves[0], target.id)
         return
@@ -56,39 +53,24 @@ def cast(site: Site) -> None:
         )
 
 
-def target_of(site: Site) -> ast.Name | None:
-    """The second argument of a loss that takes numbers of classes."""
+def find_target(site: Site) -> ast.Name | None:
+    """Return the second argument of a loss that takes numbers of classes; None for any other call."""
     target = site.argument("target", 1)
-    if not isinstance(target, ast.Name):
-        return None
-    known = site.qualified(site.node.func) in LOSSES or site.values.kind(site.node.func) == "class_loss"
-    return target if known else None
+    is_class_loss = site.qualified(site.node.func) in LOSSES or site.values.kind(site.node.func) == "class_loss"
+    return target if isinstance(target, ast.Name) and is_class_loss else None
 
 
-def within(site: Site, target: ast.Name) -> Iterator[ast.AST]:
-    """Yield the nodes of the function around the target, or of the file."""
-    home = site.source.function(target)
-    return ast.walk(home if home is not None else site.source.tree)
+def is_move_of(site: Site, node: ast.AST, name: str) -> bool:
+    """Return True for `target.cuda(…)` and `target.to(device)`; not for a cast such as `target.to(torch.int32)`."""
+    function = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(function, ast.Attribute) or function.attr not in MOVES or plain_name(function.value) != name:
+        return False
+    values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "dtype")]  # type: ignore[attr-defined]
+    is_cast = any((site.qualified(value) or "").startswith("torch.") for value in values)
+    return not is_cast and not site.source.in_f_string(node)
 
 
-def find_moves(site: Site, target: ast.Name) -> Iterator[ast.Call]:
-    """`target.cuda(…)`, `target.to(device)`; not a cast, nor what is cast already."""
-    for node in within(site, target):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in MOVES:
-            continue
-        receiver = node.func.value
-        same = isinstance(receiver, ast.Name) and receiver.id == target.id
-        if same and not is_cast(site, node) and not site.source.in_f_string(node):
-            yield node
-
-
-def is_cast(site: Site, call: ast.Call) -> bool:
-    """Return True for a call with a name of torch as argument, such as a dtype: it is a cast already."""
-    values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "dtype")]
-    return any((site.qualified(value) or "").startswith("torch.") for value in values)
-
-
-def advise(site: Site, move: ast.Call, name: str) -> None:
+def advise(site: Site, move: ast.AST, name: str) -> None:
     """Advise the cast without making it."""
     site.advice(
         f"if an int64 operator has no kernel on your release, cast {name} to torch.int32 before the move: "

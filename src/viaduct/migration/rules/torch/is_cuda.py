@@ -7,17 +7,17 @@
     +    return x.is_npu
 
 Both plug-ins give tensors and storages such a property. A field of that name that the project itself defines or assigns
-(`self.is_cuda = …`, `args.is_cuda` of an option) stays; where both could be meant, the place is
-listed as unresolved.
+(`self.is_cuda = …`, `args.is_cuda` of an option) stays; where both could be meant, the place is listed as unresolved.
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import dotted_name, swap
-from viaduct.migration.rules.torch._is_cuda import is_tensors
+from viaduct.migration.rules.torch._chains import swap
+from viaduct.migration.rules.torch._is_cuda import is_tensor_attribute
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu"))
@@ -27,13 +27,13 @@ rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu"))
 def rename_attribute(site: Site) -> None:
     """Replace `is_cuda` of a tensor by the card's attribute."""
     target = card(site.options)
-    if not is_tensors(site, target.is_attr):
+    if not is_tensor_attribute(site, target.is_attr):
         return
     written = dotted_name(site.node)
     if not site.source.in_f_string(site.node):
         end = site.source.span(site.node)[1]
         site.edit.replace(end - len("is_cuda"), end, target.is_attr)
-    elif written is None or not swap(site, site.node, written, written.replace(".is_cuda", f".{target.is_attr}")):
+    elif not written or not swap(site, site.node, written, written.replace(".is_cuda", f".{target.is_attr}")):
         site.manual(f"write {target.is_attr} for is_cuda", zh=f"请把 is_cuda 改为 {target.is_attr}")
         return
     site.changed(f"is_cuda becomes {target.is_attr}", zh=f"is_cuda 替换为 {target.is_attr}")

@@ -13,7 +13,8 @@ import ast
 import re
 
 from viaduct.cards.advice import CUDA_KERNELS
-from viaduct.migration.imports import imported_modules
+from viaduct.migration.lookups import literal_text
+from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True)
@@ -47,13 +48,11 @@ def advise_extension(site: Site) -> None:
 
 @rule.node(ast.Import, ast.ImportFrom, words=("_cuda",))
 def report_compiled(site: Site) -> None:
-    """`import correlation_cuda`, of which the project has no source in Python."""
-    modules = imported_modules(site.node)
-    named = [name for name in modules if COMPILED.search(name) and not is_own_module(site, name)]
-    if named and not any(
-        isinstance(parent, ast.Try) and parent.handlers for parent in site.source.ancestors(site.node)
-    ):
-        report_kernel(site, named[0])
+    """Report `import correlation_cuda`, unless the project has the module in Python or the import stands in a `try`."""
+    names = [name for name in imported_modules(site.node) if COMPILED.search(name) and not is_own_module(site, name)]
+    ancestors = site.source.ancestors(site.node)
+    if names and not any(isinstance(parent, ast.Try) and parent.handlers for parent in ancestors):
+        report_kernel(site, names[0])
 
 
 def is_own_module(site: Site, name: str) -> bool:
@@ -64,8 +63,7 @@ def is_own_module(site: Site, name: str) -> bool:
 
 def cuda_sources(call: ast.Call) -> list[str]:
     """Return the CUDA source files that a call names."""
-    texts = (node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return [text for text in texts if text.endswith((".cu", ".cuh"))]
+    return [text for node in ast.walk(call) if (text := literal_text(node)).endswith((".cu", ".cuh"))]
 
 
 def report_kernel(site: Site, what: str) -> None:

@@ -14,54 +14,52 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import CARDS, CUDA
+from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.targets import Texts
 
 rule = Rule(__name__, spec="P27", kind="advice", targets=("npu", "mlu", "any"), last=True)
 
 MONITOR = CUDA.tool
 MONITORS = {name: card.tool for name, card in CARDS.items()}
+RUNNERS = ("os.", "subprocess.", "shutil.which")
 
 
 @rule.node(ast.Constant, ast.JoinedStr, words=(MONITOR,))
-def monitor(site: Site) -> None:
-    """Report a command that calls nvidia-smi."""
-    text = site.text(site.node) if isinstance(site.node, ast.JoinedStr) else site.node.value
-    if (
-        not isinstance(text, str)
-        or MONITOR not in text
-        or site.source.in_f_string(site.node)
-        or not is_in_torch_program(site)
-    ):
+def advise_monitor(site: Site) -> None:
+    """Advise on a command that calls nvidia-smi."""
+    text = site.text(site.node) if isinstance(site.node, ast.JoinedStr) else literal_text(site.node)
+    if MONITOR not in text or site.source.in_f_string(site.node) or not is_in_torch_program(site):
         return
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
-    run = any((site.qualified(call.func) or "").startswith(("os.", "subprocess.", "shutil.which")) for call in calls)
-    if run or is_command(site, text):
-        english, chinese = on_monitor(site.options.to)
-        site.advice(english, zh=chinese)
+    is_run = any((site.qualified(call.func) or "").startswith(RUNNERS) for call in calls)
+    if is_run or is_stored_command(site, text):
+        site.advice(*on_monitor(site.options.to))
 
 
-def is_command(site: Site, text: str) -> bool:
-    """`command = "nvidia-smi -L"`, to be run further on."""
-    holder = site.source.statement(site.node)
-    return text.lstrip("\"'").startswith(f"{MONITOR} ") and isinstance(holder, ast.Assign | ast.AnnAssign)
+def is_stored_command(site: Site, text: str) -> bool:
+    """Return True for `command = "nvidia-smi -L"`, which is probably run later."""
+    statement = site.source.statement(site.node)
+    return text.lstrip("\"'").startswith(f"{MONITOR} ") and isinstance(statement, ast.Assign | ast.AnnAssign)
 
 
-def on_monitor(to: str) -> tuple[str, str]:
-    """Return what to say of nvidia-smi on a target."""
+def on_monitor(to: str) -> Texts:
+    """Return the advice about nvidia-smi for a target."""
     if to in MONITORS:
-        like = MONITORS[to]
-        return f"{MONITOR} knows NVIDIA's cards only; use `{like}` here, which has another output", (
-            f"{MONITOR} 只认识 NVIDIA 设备;此处请用 `{like}`,其输出格式不同"
+        return (
+            f"{MONITOR} knows NVIDIA's cards only; use `{MONITORS[to]}` here, which has another output",
+            f"{MONITOR} 只认识 NVIDIA 设备;此处请用 `{MONITORS[to]}`,其输出格式不同",
         )
-    likes = " and ".join(f"`{like}`" for like in MONITORS.values())
-    return f"{MONITOR} knows NVIDIA's cards only; others have {likes}, with another output", (
-        f"{MONITOR} 只认识 NVIDIA 设备;其他设备请用 {likes},其输出格式不同"
+    others = " and ".join(f"`{tool}`" for tool in MONITORS.values())
+    return (
+        f"{MONITOR} knows NVIDIA's cards only; others have {others}, with another output",
+        f"{MONITOR} 只认识 NVIDIA 设备;其他设备请用 {others},其输出格式不同",
     )
 
 
-def on_launcher(root: str) -> tuple[str, str]:
-    """Return what to say of a launcher that stays."""
+def on_launcher(root: str) -> Texts:
+    """Return the advice about a launcher such as torchrun, which stays; `root` is the card's module, `torch.npu`."""
     return (
         f"the launcher stays: make sure that every process calls {root}.set_device(LOCAL_RANK) before its first tensor",
         f"启动命令保持不变:请确保每个进程在创建张量之前调用 {root}.set_device(LOCAL_RANK)",

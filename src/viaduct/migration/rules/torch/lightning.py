@@ -19,20 +19,20 @@ rule = Rule(__name__, spec="6", kind="report", targets=("npu", "mlu", "any"))
 
 ROOTS = ("pytorch_lightning.*", "lightning.*", "lightning_fabric.*")
 TRAINERS = ("Trainer", "Fabric", "LightningCLI", "from_argparse_args", "LightningLite")
-OTHERS = ("cpu", "tpu", "mps", "hpu", "ipu")
+OTHER_ACCELERATORS = ("cpu", "tpu", "mps", "hpu", "ipu")
 
 
 @rule.call(*ROOTS)
-def name_trainer(site: Site) -> None:
-    """Report a Trainer, whose accelerator must be chosen."""
+def report_trainer(site: Site) -> None:
+    """Report a Trainer whose accelerator must be chosen."""
     last = site.name.rpartition(".")[2]
-    if last not in TRAINERS or serves_device(site):
+    accelerator = site.argument("accelerator", 0 if last == "Fabric" else -1)
+    if last not in TRAINERS or (accelerator is not None and is_right_accelerator(site, accelerator)):
         return
     names = " and ".join(card.title for card in cards(site.options))
-    given = site.argument("accelerator", 0 if last == "Fabric" else -1)
-    said = f"accelerator={site.text(given)}" if given is not None else "the accelerator that it finds"
+    present = f"accelerator={site.text(accelerator)}" if accelerator is not None else "the accelerator that it finds"
     site.manual(
-        f"Lightning has no accelerator for the {names}, and {said} would be CUDA or the CPU: pass one of your own "
+        f"Lightning has no accelerator for the {names}, and {present} would be CUDA or the CPU: pass one of your own "
         "(lightning's Accelerator, subclassed for the device) and a strategy whose process_group_backend is the "
         "card's",
         zh=f"Lightning 没有 {names} 的加速器,此处会选用 CUDA 或 CPU:请传入为该设备派生的 Accelerator,"
@@ -41,12 +41,10 @@ def name_trainer(site: Site) -> None:
     )
 
 
-def serves_device(site: Site) -> bool:
-    """Return True for a trainer on the CPU, a TPU, or with an accelerator that speaks of the card."""
-    given = site.argument("accelerator", 0 if site.name.endswith(".Fabric") else -1)
-    if given is None:
-        return False
-    if isinstance(given, ast.Constant):
-        return given.value in (*OTHERS, *(card.device for card in cards(site.options)))
-    made = site.text(site.values.origin(given)).lower()
-    return all(card.device in made for card in cards(site.options))
+def is_right_accelerator(site: Site, accelerator: ast.expr) -> bool:
+    """Return True for the name of the card or of another kind of device, and an expression that mentions the card."""
+    devices = [card.device for card in cards(site.options)]
+    if isinstance(accelerator, ast.Constant):
+        return accelerator.value in (*OTHER_ACCELERATORS, *devices)
+    text = site.text(site.values.origin(accelerator)).lower()
+    return all(device in text for device in devices)

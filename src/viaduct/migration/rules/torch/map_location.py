@@ -12,9 +12,9 @@ A tensor that was saved on a GPU is put back there unless torch.load is told oth
 error. Weights that go into load_state_dict are loaded on the host, from where they are copied into a network on any
 device. A whole network, and tensors that are moved to the card anyway, are loaded on the card: on the host they would
 meet data that is elsewhere. What is read on the host, such as the samples of a dataset, was saved there and needs
-nothing. Where it is not seen what becomes of the file's content, the load is left as it is and named. Dictionaries
-keep the entry for a checkpoint of the old machine and get one for the new; strings and lambdas are those of
-`device_string` and `cuda_method`.
+nothing. Where the script does not show what becomes of the file's content, the load is left as it is and reported.
+Dictionaries keep the entry for a checkpoint of the old machine and get one for the new; `device_string` and
+`cuda_method` deal with strings and lambdas.
 
 With `--to any` the helper decides; on CUDA it says None, the default, and nothing changes:
 
@@ -32,9 +32,10 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.flows import LOADS
+from viaduct.migration.lookups import mark_once
 from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import OPENING, head
+from viaduct.migration.rules.torch._device_texts import OPENING, device_literal
 from viaduct.migration.rules.torch._loaded import device_in_scope, wanted_place
 from viaduct.migration.targets import Texts, card
 
@@ -61,30 +62,28 @@ UNKNOWN: tuple[Texts, Texts] = (
 
 
 @rule.call(*LOADS)
-def load_where_it_is_used(site: Site) -> None:
-    """Give a load its place, or carry a table of places over."""
-    where = site.argument("map_location", 1)
-    if where is None or is_none(where):
-        add_location(site, where)
+def set_location(site: Site) -> None:
+    """Give a load without map_location one; add the card to a map_location that is a dictionary."""
+    location = site.argument("map_location", 1)
+    if location is None or is_none(location):
+        add_location(site, location)
         return
-    table = site.values.origin(where)
+    table = site.values.origin(location)
     if isinstance(table, ast.Dict) and not site.target.is_any:
         for key, value in zip(table.keys, table.values, strict=True):
-            carry_entry(site, table, key, value)
+            add_entry(site, table, key, value)
 
 
-def add_location(site: Site, where: ast.expr | None) -> None:
-    """Give a load without `map_location` the place that its content is used at."""
+def add_location(site: Site, present: ast.expr | None) -> None:
+    """Give a load without `map_location`, or with None, the place where its content is used."""
     wanted = wanted_place(site)
     if wanted == "nothing" or not (site.node.args or site.node.keywords):
         return
-    if wanted == "unknown" or not site.editable or (site.has_unpacked and where is None):
-        english, chinese = site.target.select(*UNKNOWN)
-        site.unresolved(english, zh=chinese)
+    if wanted == "unknown" or not site.editable or (site.has_unpacked and present is None):
+        site.unresolved(*site.target.select(*UNKNOWN))
     elif wanted == "host":
         site.set_argument("map_location", site.target.render_host_location(site), 1)
-        english, chinese = site.target.select(*HOST)
-        site.changed(english, zh=chinese)
+        site.changed(*site.target.select(*HOST))
     else:
         load_on_card(site)
 
@@ -101,19 +100,19 @@ def load_on_card(site: Site) -> None:
     site.changed(f"what the file holds is loaded on {known or device}", zh=f"文件内容加载到 {known or device}")
 
 
-def carry_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr) -> None:
-    """`{"cuda:0": "cuda:1"}`: the key says where a tensor was, the value where it shall go."""
-    literal = head(key)
-    if literal is None or key is None or ("entry", key) in site.work.seen or site.source.in_f_string(key):
+def add_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr) -> None:
+    """Let an entry such as `"cuda:0": "cuda:1"` lead to the card, and add one for tensors that were saved on the card.
+
+    The key says where a tensor was when it was saved, the value where it shall go.
+    """
+    if key is None or device_literal(key) is None or site.source.in_f_string(key) or not mark_once(site, "entry", key):
         return
-    site.work.seen[("entry", key)] = None
     device = card(site.options).device
-    new_key, new_value = rename_device(site, key, device), rename_device(site, value, device)
-    start, end = site.source.span(value)
-    known = any(is_same(site, other, new_key) for other in table.keys)
-    more = "" if known else f", {new_key}: {new_value}"
-    if more or new_value != site.text(value):
-        site.edit.replace(start, end, f"{new_value}{more}")
+    new_key, new_value = render_renamed(site, key, device), render_renamed(site, value, device)
+    has_entry = any(is_same(site, other, new_key) for other in table.keys)
+    added = "" if has_entry else f", {new_key}: {new_value}"
+    if added or new_value != site.text(value):
+        site.edit.replace(*site.source.span(value), f"{new_value}{added}")
         site.changed(
             f"what was on CUDA goes to {device}, and so does what {device} itself has saved",
             zh=f"在 CUDA 上保存的张量加载到 {device};在 {device} 上保存的同样处理",
@@ -126,13 +125,11 @@ def is_same(site: Site, key: ast.expr | None, text: str) -> bool:
     return key is not None and (site.text(key) == text or is_literal_in(key, text.strip("\"'")))
 
 
-def rename_device(site: Site, node: ast.expr, device: str) -> str:
-    """The text of a device expression with its first word changed."""
-    literal, text = head(node), site.text(node)
-    if literal is None:
-        return text
-    begin = site.source.span(literal)[0] - site.source.span(node)[0]
-    opening = OPENING.match(text, begin)
+def render_renamed(site: Site, node: ast.expr, device: str) -> str:
+    """Return the text of an expression for a CUDA device with another device in it; any other text as it is."""
+    literal, text = device_literal(node), site.text(node)
+    start = site.source.span(literal)[0] - site.source.span(node)[0] if literal is not None else 0
+    opening = OPENING.match(text, start) if literal is not None else None
     if opening is None:
         return text
     return text[: opening.end()] + device + text[opening.end() + len("cuda") :]

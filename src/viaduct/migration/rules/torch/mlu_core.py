@@ -1,4 +1,4 @@
-"""Take the place of torch_mlu's old API in scripts that were migrated long ago.
+"""Replace torch_mlu's old API in scripts that were migrated long ago.
 
      import torch
      import torch_mlu
@@ -8,8 +8,9 @@
     -model = net.to(ct.mlu_device())
     +model = net.to('mlu')
 
-`torch_mlu.core.mlu_model` is gone from current releases. Its device, set_device, synchronize and the like have their
-place in torch.mlu. What has none, such as the number of cores for a compiled graph, keeps the import and is named.
+`torch_mlu.core.mlu_model` is gone from current releases. Its device, set_device, synchronize and the like are in
+torch.mlu now. A name without a counterpart, such as the number of cores for a compiled graph, keeps the import and is
+reported.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ import ast
 
 from viaduct.cards import MLU
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _imports as imports
+from viaduct.migration.rules.torch._imports import drop_alias
 
 rule = Rule(__name__, spec="6", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 PACKAGE = f"{MLU.module}.core"
 HOME = f"{PACKAGE}.mlu_model"
-SAME = ("set_device", "synchronize", "device_count", "current_device", "is_available")
-LOCAL = {f"{HOME}.{name}" for name in (*SAME, "mlu_device")}
+SAME_NAMES = ("set_device", "synchronize", "device_count", "current_device", "is_available")
+REPLACED = {f"{HOME}.{name}" for name in (*SAME_NAMES, "mlu_device")}
 
 
-@rule.call(*(f"{HOME}.{name}" for name in SAME))
+@rule.call(*(f"{HOME}.{name}" for name in SAME_NAMES))
 def rename(site: Site) -> None:
     """Replace a function of the former package by that of torch.mlu."""
     if site.editable and (root := site.work.names.local("torch")):
@@ -50,7 +51,7 @@ def device(site: Site) -> None:
 @rule.reference(f"{PACKAGE}.*")
 def report_removed(site: Site) -> None:
     """Report a name of the former package that has no counterpart."""
-    if site.name not in LOCAL or not isinstance(site.node, ast.Call) or not site.work.names.local("torch"):
+    if site.name not in REPLACED or not isinstance(site.node, ast.Call) or not site.work.names.local("torch"):
         site.manual(
             f"{site.name} is gone from current releases of {MLU.module}: see whether it is needed",
             zh=f"当前版本的 {MLU.module} 已没有 {site.name}:请确认是否需要",
@@ -59,21 +60,22 @@ def report_removed(site: Site) -> None:
 
 @rule.node(ast.Import, ast.ImportFrom, words=(HOME, PACKAGE))
 def drop_import(site: Site) -> None:
-    """The import goes when nothing else is left of it."""
+    """Remove the import of the former module if none of its names is left."""
     base = f"{site.node.module}." if isinstance(site.node, ast.ImportFrom) else ""
-    names = [alias for alias in site.node.names if base + alias.name == HOME and (alias.asname or base)]
-    if not names or left_over(site):
+    aliases = [alias for alias in site.node.names if base + alias.name == HOME and (alias.asname or base)]
+    if not aliases or is_still_used(site):
         return
     if len(site.node.names) == 1:
         site.edit.remove_statement(site.node)
     else:
-        imports.drop_alias(site, site.node, names[0])
+        drop_alias(site, site.node, aliases[0])
     site.changed(f"nothing is left to import from {PACKAGE}", zh=f"不再需要导入 {PACKAGE}")
 
 
-def left_over(site: Site) -> bool:
-    """Something of the old module that has no place elsewhere."""
+def is_still_used(site: Site) -> bool:
+    """Return True if the file uses a name of the former module that the rule does not replace."""
     index = site.work.index
-    used = [*index.calls, *index.references]
-    odd = [name for name in used if f"{name}.".startswith(f"{HOME}.") and name not in LOCAL]
-    return bool(odd) or any(name in index.references for name in LOCAL) or not site.work.names.local("torch")
+    others = (name for name in (*index.calls, *index.references) if name not in REPLACED)
+    if any(f"{name}.".startswith(f"{HOME}.") for name in others):
+        return True
+    return any(name in index.references for name in REPLACED) or not site.work.names.local("torch")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.environment import NCCL, OTHERS, on_nccl, on_nccl_alone, on_other
+from viaduct.cards.environment import NCCL, OTHERS, describe_nccl, describe_nccl_for_all, describe_other
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
@@ -30,12 +30,9 @@ def name_variable(site: Site) -> None:
     if not is_in_torch_program(site) or not variables.is_variable(site, site.node):
         return
     if name in OTHERS:
-        for item in cards(site.options):
-            english, chinese = on_other(name, item)
-            site.advice(english, zh=chinese)
-    elif site.options.to == "any":
-        english, chinese = on_nccl_alone(name)
-        site.advice(english, zh=chinese)
+        for target in cards(site.options):
+            site.advice(*describe_other(name, target))
+    elif site.target.is_any:
+        site.advice(*describe_nccl_for_all(name))
     else:
-        english, chinese = on_nccl(name, card(site.options))
-        site.manual(english, zh=chinese)
+        site.manual(*describe_nccl(name, card(site.options)))

@@ -14,54 +14,49 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
 rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), everywhere=True)
 
-CHOSEN = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "onnxruntime-gpu", "onnxruntime_gpu")
+PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "onnxruntime-gpu", "onnxruntime_gpu")
 ENGINES = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
-ASKED = ("torch.cuda.is_available", "torch.cuda.device_count")
+QUESTIONS = ("torch.cuda.is_available", "torch.cuda.device_count")
 
 
-@rule.file(words=CHOSEN)
+@rule.file(words=PROVIDERS)
 def leave_choice(site: Site) -> None:
-    """Report the first text that names NVIDIA's provider; leave the questions that decide on any."""
-    named = [node for node in site.source.of_kind(ast.Constant) if is_chosen(node)]
-    for node in named:
-        for question in questions(site, node):
+    """Report the first text that names NVIDIA's provider; leave the questions that decide on any such text."""
+    names = [node for node in site.source.of_kind(ast.Constant) if literal_text(node).startswith(PROVIDERS)]
+    for node in names:
+        for question in deciding_questions(site, node):
             leave(site, question, question.end_lineno or question.lineno, node)
-    if named:
+    if names:
         titles = " or the ".join(target.title for target in cards(site.options))
         site.manual(
             f"NVIDIA's runtime for ONNX is chosen here, and the {titles} has none of that name: what asks for CUDA in "
             "order to choose it is left as it is, so the CPU's is taken; install the vendor's and name its provider",
             zh="此处选择 NVIDIA 的 ONNX 运行时,目标设备没有同名运行时:对 CUDA 的判断保持不变,因此会使用 CPU;"
             "请安装厂商的运行时并写明其 provider",
-            node=named[0],
+            node=names[0],
         )
 
 
-def is_chosen(node: ast.AST) -> bool:
-    """Return True for a text that chooses NVIDIA's runtime."""
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(CHOSEN)
-
-
-def questions(site: Site, node: ast.AST) -> Iterator[ast.expr]:
-    """The calls of torch.cuda that decide whether a text is taken."""
+def deciding_questions(site: Site, node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the calls of torch.cuda in the conditions under which a node is evaluated."""
     child = node
     for parent in site.source.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
-            for part in ast.walk(parent.test):
-                made = site.values.origin(part)
-                calls = [inner for inner in ast.walk(made) if isinstance(inner, ast.Call)]
-                yield from (call for call in calls if site.qualified(call.func) in ASKED)
+            for origin in map(site.values.origin, ast.walk(parent.test)):
+                calls = (inner for inner in ast.walk(origin) if isinstance(inner, ast.Call))
+                yield from (call for call in calls if site.qualified(call.func) in QUESTIONS)
         child = parent
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=ENGINES)
 def leave_engine(site: Site) -> None:
-    """Leave what stands beside the import in a function; `packages` reports the import itself."""
+    """Leave what follows the import in its block of a function; `packages` reports the import itself."""
     names = [alias.name for alias in site.node.names] if isinstance(site.node, ast.Import) else [site.node.module or ""]
     if not any(name.partition(".")[0] in ENGINES for name in names) or site.source.function(site.node) is None:
         return
@@ -70,7 +65,7 @@ def leave_engine(site: Site) -> None:
 
 
 def leave(site: Site, node: ast.expr | ast.stmt, last: int, anchor: ast.AST) -> None:
-    """Mark lines that are NVIDIA's alone, so that no rule edits them."""
+    """Mark the lines from a node to line `last`, so that no rule edits them; a finding at the anchor explains them."""
     lines = site.work.lines
     for line in range(node.lineno, last + 1):
         site.work.left[lines[line - 1]] = lines[anchor.lineno - 1]  # type: ignore[attr-defined]

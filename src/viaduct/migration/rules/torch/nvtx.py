@@ -14,8 +14,14 @@ from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), last=True)
 
-OWN_MARKS = f"{MLU.root}.{MLU.marks}"
-NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{OWN_MARKS}.*", "torch.cuda.nvtx")
+MLU_MARKS = f"{MLU.root}.{MLU.marks}"
+NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")
+# What of the card's marks stands for a function of NVTX.
+INSTEAD = {
+    "range_push": "range_start gives a number for range_end",
+    "range_pop": "range_end takes the number that range_start gave",
+    "range": "range_start before and range_end after",
+}
 
 
 @rule.call(*NAMES)
@@ -24,18 +30,10 @@ def report(site: Site) -> None:
     """Report a range of NVTX with the card's counterpart."""
     target = card(site.options)
     last = site.name.rpartition(".")[2]
-    if site.name.startswith(OWN_MARKS) and last in NVTX:
+    if site.name.startswith(MLU_MARKS) and last in NVTX:
         return
     site.manual(
-        f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {target.root}.{target.marks}: {use(last)}",
+        f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {target.root}.{target.marks}: "
+        f"{INSTEAD.get(last, 'range_start, range_end, mark')}",
         zh=f"{site.name} 为 NVIDIA 性能工具打标记;最接近的是 {target.root}.{target.marks} 的 range_start、range_end",
     )
-
-
-def use(last: str) -> str:
-    """Return how the card's marks are used in place of a function of NVTX."""
-    return {
-        "range_push": "range_start gives a number for range_end",
-        "range_pop": "range_end takes the number that range_start gave",
-        "range": "range_start before and range_end after",
-    }.get(last, "range_start, range_end, mark")

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import literal_text, plain_name
+from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
@@ -22,7 +24,7 @@ rule = Rule(
     patch=True,
     last=True,
 )
-WITHOUT_COUNTERPART = {  # the card that lacks it; "" if both do
+WITHOUT_COUNTERPART = {  # name -> the card that lacks it, "" if both do
     "torch.cuda.get_device_capability": "",
     "torch.cuda.CUDAGraph": "npu",
     "torch.cuda.graph": "npu",
@@ -39,30 +41,28 @@ WITHOUT_COUNTERPART = {  # the card that lacks it; "" if both do
 def report_comparison(site: Site) -> None:
     """Report a comparison with CUDA that the patch cannot change."""
     sides = [site.node.left, *site.node.comparators]
-    named = any(is_cuda(element) for side in sides for element in getattr(side, "elts", [side]))
-    if named and any(tells_device(site, side) for side in sides):
+    names_cuda = any(is_cuda(element) for side in sides for element in getattr(side, "elts", [side]))
+    if names_cuda and any(is_device_text(site, side) for side in sides):
         report_string(site)
 
 
 @rule.method("startswith")
 def report_startswith(site: Site) -> None:
     """Report `startswith("cuda")` on a device."""
-    if site.node.args and is_cuda(site.node.args[0]) and tells_device(site, site.node.func.value):
+    if site.node.args and is_cuda(site.node.args[0]) and is_device_text(site, site.node.func.value):
         report_string(site)
 
 
-def tells_device(site: Site, side: ast.expr) -> bool:
+def is_device_text(site: Site, side: ast.expr) -> bool:
     """Return True for an attribute `type`, as in `x.device.type`, and for `str(…)`; not for any other string."""
-    made = site.values.origin(side)
-    if isinstance(made, ast.Call) and getattr(made.func, "id", "") == "str":
-        return True
-    return isinstance(made, ast.Attribute) and made.attr == "type"
+    origin = site.values.origin(side)
+    is_str_call = isinstance(origin, ast.Call) and plain_name(origin.func) == "str"
+    return is_str_call or (isinstance(origin, ast.Attribute) and origin.attr == "type")
 
 
 def is_cuda(node: ast.AST) -> bool:
     """Return True for a text that names a CUDA device."""
-    text = node.value if isinstance(node, ast.Constant) else None
-    return isinstance(text, str) and (text == "cuda" or text.startswith("cuda:"))
+    return literal_text(node).partition(":")[0] == "cuda"
 
 
 def report_string(site: Site) -> None:
@@ -99,18 +99,9 @@ def report_variable(site: Site) -> None:
         )
 
 
-@rule.call("torch.jit.script")
-@rule.reference("torch.jit.script")
-def report_scripted(site: Site) -> None:
-    site.manual(
-        "the patch switches torch.jit.script off: this runs as plain Python; if it must be scripted, migrate without "
-        "--mode patch",
-        zh="补丁会屏蔽 torch.jit.script,此处按普通 Python 运行;如必须使用,请不要用 --mode patch",
-    )
-
-
 @rule.reference("torch.channels_last")
 def report_layout(site: Site) -> None:
+    """Report a memory format that the NPU's patch does not support."""
     if site.options.to == "npu":
         site.manual(
             "the patch does not support channels_last: use contiguous()",
@@ -121,13 +112,25 @@ def report_layout(site: Site) -> None:
 @rule.call(*WITHOUT_COUNTERPART)
 @rule.reference(*WITHOUT_COUNTERPART)
 def report_missing(site: Site) -> None:
-    found = next(
-        name for name in WITHOUT_COUNTERPART if site.name == name or site.name.startswith(name.removesuffix("*"))
-    )
-    if WITHOUT_COUNTERPART[found] in ("", site.options.to):
+    """Report a name of torch.cuda for which the card has no counterpart."""
+    patterns = WITHOUT_COUNTERPART.items()
+    lacking = next(lacking for pattern, lacking in patterns if site.name.startswith(pattern.removesuffix("*")))
+    if lacking in ("", site.options.to):
         module = card(site.options).module
         site.manual(
             f"{site.name} has no counterpart that the patch could put in its place: see {module}'s own functions",
             zh=f"{site.name} 没有可替换的对应接口:请参考 {module} 自有接口",
             risk="high",
         )
+
+
+add_notices(
+    rule,
+    Notice(
+        ("torch.jit.script",),
+        "the patch switches torch.jit.script off: this runs as plain Python; if it must be scripted, migrate without "
+        "--mode patch",
+        "补丁会屏蔽 torch.jit.script,此处按普通 Python 运行;如必须使用,请不要用 --mode patch",
+        uses=("call", "reference"),
+    ),
+)

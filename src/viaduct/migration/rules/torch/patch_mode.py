@@ -8,7 +8,7 @@
 The patch turns torch.cuda, `.cuda()` and device strings into the accelerator's while the script runs, so it has to come
 right behind torch's import, before anything else could use them. It goes into the scripts that are started: the one
 that `--entry` names; without it those with a main guard, and those that run statements and are imported by no other
-file. setup.py, conftest.py and `__init__.py` are not meant. Code that a patch cannot reach is reported by other rules.
+file, but not into setup.py, conftest.py and `__init__.py`. Code that a patch cannot reach is reported by other rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import ast
 import re
 
 from viaduct.cards import MLU, NPU
-from viaduct.migration.imports import header_end, imported_modules
+from viaduct.migration.imports import header_end
+from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import PATCHES
 from viaduct.migration.targets import card
@@ -33,22 +34,26 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"mode": "patch"}
 
+# The import of the plug-in and that of its patch.
 LINES = {
     "npu": (f"import {NPU.module}", "from {} import {}".format(*NPU.patches[0].rsplit(".", 1))),
     "mlu": (f"import {MLU.module}", f"import {MLU.patches[0]}"),
 }
 GUARD = re.compile(r"^if\s+__name__\s*==|^if\s+.__main__.\s*==", re.MULTILINE)
-BUILDS = ("setup.py", "conftest.py", "__init__.py")
+NOT_STARTED = ("setup.py", "conftest.py", "__init__.py")
 
 
 @rule.file(words=("torch", "__main__"))
-def patch(site: Site) -> None:
-    if not is_started(site) or not uses_torch(site) or is_patched(site):
+def import_patch(site: Site) -> None:
+    """Import the patch behind the plug-in or torch; at the top of a script that leaves torch's import to others."""
+    is_patched = any(name in site.source.text.replace(" import ", ".") for name in PATCHES)
+    if is_patched or not is_started(site) or not uses_torch(site):
         return
-    plugin, patched = LINES[site.options.to]
-    present = imports_plugin(site)
-    lines = [patched] if present else [plugin, patched]
-    location = present or first_torch(site)
+    plugin, patch = LINES[site.options.to]
+    body, module = site.source.tree.body, card(site.options).module
+    present = next((statement for statement in body if module in imported_modules(statement)), None)
+    lines = [patch] if present else [plugin, patch]
+    location = present or first_import_of_torch(site)
     if location is not None:
         site.edit.insert_after(location, lines)
     else:
@@ -64,28 +69,24 @@ def patch(site: Site) -> None:
 
 
 def is_started(site: Site) -> bool:
+    """Return True for a script that is started, as far as the project shows it."""
     project, path = site.work.project, site.work.path
     if project.entry:
         return path == project.entry
-    if path.rpartition("/")[2] in BUILDS:
+    if path.rpartition("/")[2] in NOT_STARTED:
         return False
     if GUARD.search(site.source.text):
         return True
-    imported = path in {name for names in project.imports.values() for name in names}
-    imported = imported or project.module_of(path)[0] in project.named
-    runs = any(isinstance(item, ast.Expr | ast.For | ast.While | ast.With) for item in body(site))
-    return not imported and (runs or len(project.parsed) <= 1)
-
-
-def body(site: Site) -> list[ast.stmt]:
-    """Without the docstring."""
-    found = site.source.tree.body
-    text = found and isinstance(found[0], ast.Expr) and isinstance(found[0].value, ast.Constant)
-    return found[1:] if text else found
+    is_imported = any(path in paths for paths in project.imports.values())
+    if is_imported or project.module_of(path)[0] in project.named:
+        return False
+    behind_docstring = site.source.tree.body[ast.get_docstring(site.source.tree) is not None :]
+    runs = any(isinstance(statement, ast.Expr | ast.For | ast.While | ast.With) for statement in behind_docstring)
+    return runs or len(project.parsed) <= 1
 
 
 def uses_torch(site: Site) -> bool:
-    """The script itself, or something of the project that it imports."""
+    """Return True if the script imports torch, or something of the project that does."""
     project = site.work.project
     names = {name for node in ast.walk(site.source.tree) for name in imported_modules(node)}
     if any(name.partition(".")[0] == "torch" for name in names):
@@ -94,18 +95,9 @@ def uses_torch(site: Site) -> bool:
     return bool(direct or project.reaches(site.work.path) & project.torch_files)
 
 
-def is_patched(site: Site) -> bool:
-    return any(name in site.source.text.replace(" import ", ".") for name in PATCHES)
-
-
-def first_torch(site: Site) -> ast.stmt | None:
-    """The first import of torch at top level; one within try or if is not sure to be run."""
+def first_import_of_torch(site: Site) -> ast.stmt | None:
+    """Return the first import of torch at top level: one within try or if is not sure to be run."""
     for statement in site.source.tree.body:
         if any(name.partition(".")[0] == "torch" for name in imported_modules(statement)):
             return statement
     return None
-
-
-def imports_plugin(site: Site) -> ast.stmt | None:
-    module = card(site.options).module
-    return next((statement for statement in site.source.tree.body if module in imported_modules(statement)), None)

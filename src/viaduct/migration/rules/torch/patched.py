@@ -1,4 +1,4 @@
-"""Say that the vendor's run-time patch may go from a script that is rewritten.
+"""Say that the vendor's run-time patch may be removed from a script that is rewritten.
 
 A script with `from torch_npu.contrib import transfer_to_npu` or `import torch_mlu.utils.gpu_migration` runs as it is:
 the patch turns CUDA's names into the card's. Once the names themselves are rewritten it has nothing left to do in this
@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._imports import PATCHES, imported_names
+from viaduct.migration.rules.torch._imports import PATCHES
 
 rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"), last=True)
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("transfer_to_npu", "gpu_migration", "model_transfer"))
-def may_go(site: Site) -> None:
-    found = next((name for name in imported_names(site.node) if name in PATCHES), None)
-    if found is not None:
+def advise_removal(site: Site) -> None:
+    """Advise to remove the import of a patch."""
+    patch = next((name for name in imported_names(site.node) if name in PATCHES), None)
+    if patch is not None:
         site.advice(
-            f"the run-time patch {found} can be removed once the project is rewritten, unless a "
+            f"the run-time patch {patch} can be removed once the project is rewritten, unless a "
             "library that it uses needs it",
-            zh=f"项目改写后可去掉运行时补丁 {found},除非所用的第三方库仍依赖它",
+            zh=f"项目改写后可去掉运行时补丁 {patch},除非所用的第三方库仍依赖它",
         )

@@ -10,8 +10,7 @@ torch_npu has a profiler of its own with the same calls, except `record_function
 files, not tables: `key_averages()` needs manual review. torch_mlu extends torch's own profiler by the activity MLU. A
 profile of the CPU alone is left as it is.
 
-With `--to any` the helper names the activity; torch_npu brings a profiler of its own, so there torch's sees the host
-alone:
+With `--to any` the helper names the activity. On an NPU torch's own profiler, which stays, sees the host alone:
 
      import torch
      from torch.profiler import ProfilerActivity, profile
@@ -26,55 +25,62 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
+from viaduct.migration.lookups import dotted_name, keyword_value, named_node
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch import _imports as imports
-from viaduct.migration.rules.torch._chains import dotted_name, swap
+from viaduct.migration.rules.torch._chains import swap
+from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import card, helper
 
 rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_profiler",))
 
 HOME, OWN = "torch.profiler", f"{NPU.module}.profiler"
-MOVED = {
+# Names of torch.profiler that torch_npu.profiler has too.
+IN_PLUGIN = {
     *("profile", "schedule", "tensorboard_trace_handler"),
     *("ProfilerActivity", "ProfilerAction", "supported_activities"),
 }
 ACTIVITY = f"{HOME}.ProfilerActivity.CUDA"
-ACTIVITIES = (ACTIVITY, "torch.autograd.ProfilerActivity.CUDA")
+COLUMNS = {f"{prefix}cuda_{name}" for prefix in ("", "self_") for name in ("time_total", "memory_usage", "time")}
+"""Columns of the tables of torch's profiler, by which scripts sort them."""
 
 
 @rule.node(ast.ImportFrom, words=("profiler",))
 def move_imports(site: Site) -> None:
+    """Import from torch_npu.profiler what is imported from torch.profiler."""
     if site.options.to == "npu" and site.node.module == HOME and profiles_a_card(site):
-        for old, new in imports.move(site, home):
-            site.changed(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
+        move_names(site, name_in_plugin)
 
 
-def home(name: str) -> str | None:
-    last = name[len(HOME) + 1 :]
-    return f"{OWN}.{last}" if last in MOVED else None
+def name_in_plugin(name: str) -> str | None:
+    """Return the name in torch_npu.profiler for one of torch.profiler; None if it has none."""
+    last = name.removeprefix(f"{HOME}.")
+    return f"{OWN}.{last}" if last in IN_PLUGIN else None
 
 
 @rule.call(f"{HOME}.*")
 @rule.reference(f"{HOME}.*")
 def rename_profiler(site: Site) -> None:
+    """Replace the activity CUDA, and on the NPU names of torch.profiler that are written in full."""
     if site.target.is_any:
-        if site.name in ACTIVITIES:
-            ask_for_activity(site)
+        if site.name == ACTIVITY:
+            replace_by_helper(site)
         return
-    node = site.node.func if isinstance(site.node, ast.Call) else site.node
-    written = dotted_name(node) or ""
-    fresh = respell_profiler(site, written)
-    if fresh != written and swap(site, node, written, fresh):
-        site.changed(f"{written} becomes {fresh}", zh=f"{written} 替换为 {fresh}")
+    node = named_node(site)
+    written = dotted_name(node)
+    new = respell_profiler(site, written)
+    if new != written and swap(site, node, written, new):
+        site.changed(f"{written} becomes {new}", zh=f"{written} 替换为 {new}")
 
 
 @rule.reference("torch.autograd.ProfilerActivity.CUDA")
-def rename_older(site: Site) -> None:
+def replace_older_activity(site: Site) -> None:
+    """Replace the activity CUDA where it is written with the name of an older module."""
     if site.target.is_any:
-        ask_for_activity(site)
+        replace_by_helper(site)
 
 
-def ask_for_activity(site: Site) -> None:
+def replace_by_helper(site: Site) -> None:
+    """Take the activity from the helper; one that is compared stays."""
     parent = site.source.parents.get(site.node)
     if isinstance(site.node, ast.Call) or not site.editable or isinstance(parent, ast.Compare):
         return
@@ -83,7 +89,8 @@ def ask_for_activity(site: Site) -> None:
 
 
 @rule.call("torch.autograd.profiler.profile")
-def report_switch(site: Site) -> None:
+def report_older_switch(site: Site) -> None:
+    """Report use_cuda of torch's older profiler in a source for every card."""
     if site.target.is_any and site.keyword("use_cuda") is not None:
         site.manual(
             "use_cuda supports CUDA only: write use_device=accelerator.name(), and None on the CPU",
@@ -92,35 +99,34 @@ def report_switch(site: Site) -> None:
 
 
 def respell_profiler(site: Site, written: str) -> str:
-    """`torch.profiler.profile` as a whole; of `ProfilerActivity.CUDA` whose first name was imported, the second."""
-    fresh = written.removesuffix("CUDA") + card(site.options).activity if site.name == ACTIVITY else written
-    remainder = site.name[len(HOME) + 1 :]
-    moves = site.options.to == "npu" and remainder.partition(".")[0] in MOVED and profiles_a_card(site)
-    if not moves or written.partition(".")[0] in bound_names(site):
-        return fresh
-    return (
-        f"{OWN}.{remainder.removesuffix('CUDA') + card(site.options).activity if site.name == ACTIVITY else remainder}"
-    )
+    """Return how a name of torch.profiler has to be written: with the card's activity for CUDA, and torch_npu's module.
+
+    The module stays in `ProfilerActivity.CUDA` if that was imported by name, since the import is changed.
+    """
+    last = site.name.removeprefix(f"{HOME}.")
+    if site.name == ACTIVITY:
+        activity = card(site.options).activity
+        written, last = written.removesuffix("CUDA") + activity, last.removesuffix("CUDA") + activity
+    is_in_plugin = site.options.to == "npu" and last.partition(".")[0] in IN_PLUGIN and profiles_a_card(site)
+    return f"{OWN}.{last}" if is_in_plugin and written.partition(".")[0] not in names_from_profiler(site) else written
 
 
-def bound_names(site: Site) -> set[str]:
-    """Return what the file imports by name from torch.profiler: the import is changed instead."""
-    statements = site.source.of_kind(ast.ImportFrom)
-    ours = [statement for statement in statements if isinstance(statement, ast.ImportFrom) and statement.module == HOME]
-    return {alias.asname or alias.name for node in ours for alias in node.names}
+def names_from_profiler(site: Site) -> set[str]:
+    """Return the local names that the file imports from torch.profiler."""
+    statements = (statement for statement in site.source.of_kind(ast.ImportFrom) if statement.module == HOME)
+    return {alias.asname or alias.name for statement in statements for alias in statement.names}
 
 
 def profiles_a_card(site: Site) -> bool:
     """Return True if the file asks for CUDA's activity, or for no particular one, which means all."""
-    index = site.work.index
-    complete = (
-        call for call in index.calls.get(f"{HOME}.profile", []) if not any(w.arg == "activities" for w in call.keywords)
-    )
-    return ACTIVITY in index.references or any(True for _ in complete)
+    calls = site.work.index.calls.get(f"{HOME}.profile", [])
+    profiles_all = any(keyword_value(call, "activities") is None for call in calls)
+    return profiles_all or ACTIVITY in site.work.index.references
 
 
 @rule.call(f"{HOME}.profile")
-def report_deprecated(site: Site) -> None:
+def report_switch(site: Site) -> None:
+    """Report use_cuda, which has no effect on the cards."""
     keyword = site.keyword("use_cuda")
     if keyword is not None and not site.target.is_any:
         title = card(site.options).title  # the activity's name as well
@@ -131,12 +137,9 @@ def report_deprecated(site: Site) -> None:
         )
 
 
-COLUMNS = {f"{head}cuda_{tail}" for head in ("", "self_") for tail in ("time_total", "memory_usage", "time")}
-
-
 @rule.node(ast.Constant, words=("cuda_time", "cuda_memory_usage"))
-def column(site: Site) -> None:
-    """`sort_by="cuda_time_total"`; the NPU's profiler has no tables at all."""
+def advise_column(site: Site) -> None:
+    """Advise on `sort_by="cuda_time_total"` on the MLU; the NPU's profiler has no tables at all."""
     if site.node.value in COLUMNS and site.options.to == "mlu":
         new = site.node.value.replace("cuda", "device")
         site.advice(
@@ -146,7 +149,8 @@ def column(site: Site) -> None:
 
 
 @rule.method("key_averages")
-def tables(site: Site) -> None:
+def report_tables(site: Site) -> None:
+    """Report key_averages() on the NPU, whose profiler writes files instead."""
     if site.options.to != "npu" or not (profiles_a_card(site) or OWN in site.source.text):
         return
     if not comes_from_autograd(site, site.node.func.value):
@@ -159,14 +163,16 @@ def tables(site: Site) -> None:
 
 
 def comes_from_autograd(site: Site, receiver: ast.expr) -> bool:
-    """Bound last, before this line, to torch's older profiler, which has tables."""
-    written, bound = ast.unparse(receiver), []
-    for node in site.source.nodes:
-        if isinstance(node, ast.withitem) and node.optional_vars is not None:
-            bound.append((node.optional_vars, node.context_expr))
-        elif isinstance(node, ast.Assign):
-            bound.append((node.targets[0], node.value))
-    same = [made for target, made in bound if ast.unparse(target) == written and target.lineno <= receiver.lineno]
-    last = max(same, key=lambda made: made.lineno, default=None)
-    made = last.func if isinstance(last, ast.Call) else last
-    return made is not None and (site.qualified(made) or "").startswith("torch.autograd.profiler.")
+    """Return True if the receiver was last assigned, before this line, torch's older profiler, which has tables."""
+    written, assigned = (
+        ast.unparse(receiver),
+        [(node.targets[0], node.value) for node in site.source.of_kind(ast.Assign)],
+    )
+    items = site.source.of_kind(ast.withitem)
+    assigned += [(item.optional_vars, item.context_expr) for item in items if item.optional_vars is not None]
+    values = [
+        value for target, value in assigned if target.lineno <= receiver.lineno and ast.unparse(target) == written
+    ]
+    last = max(values, key=lambda value: value.lineno, default=None)
+    function = last.func if isinstance(last, ast.Call) else last
+    return function is not None and (site.qualified(function) or "").startswith("torch.autograd.profiler.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
@@ -17,18 +18,14 @@ GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu",
 GENERATION = {"major", "minor"}
 PROCESSORS = {
     *("multi_processor_count", "max_threads_per_multi_processor", "warp_size", "regs_per_multiprocessor"),
-    *(
-        "is_integrated",
-        "is_multi_gpu_board",
-        "gcnArchName",
-        "shared_memory_per_block",
-        "shared_memory_per_multiprocessor",
-    ),
+    *("is_integrated", "is_multi_gpu_board", "gcnArchName", "shared_memory_per_block"),
+    "shared_memory_per_multiprocessor",
 }
 
 
 @rule.node(ast.Attribute, words=("get_device_properties",))
 def report(site: Site) -> None:
+    """Report an attribute of device properties that the card lacks or means differently."""
     if site.node.attr not in GENERATION | PROCESSORS or not is_properties(site, site.node.value):
         return
     titles = [target.title for target in cards(site.options)]
@@ -46,18 +43,11 @@ def is_properties(site: Site, value: ast.expr) -> bool:
     if isinstance(value, ast.Call):
         return site.qualified(value.func) in GETTERS
     if isinstance(value, ast.Name):
-        bound = site.work.names.lookup(value.id, site.work.names.scope_of(value)) or []
-        return bool(bound) and all(isinstance(binding, ast.Call) and is_properties(site, binding) for binding in bound)
+        bindings = bindings_of(site, value)
+        return bool(bindings) and all(isinstance(item, ast.Call) and is_properties(site, item) for item in bindings)
+    written = ast.unparse(value)
     return isinstance(value, ast.Attribute) and any(
-        is_properties(site, node) for node in stored_properties(site, value)
+        isinstance(statement.value, ast.Call) and is_properties(site, statement.value)
+        for statement in site.source.of_kind(ast.Assign)
+        if any(ast.unparse(target) == written for target in statement.targets)
     )
-
-
-def stored_properties(site: Site, field: ast.Attribute) -> list[ast.Call]:
-    """The calls whose result the file stores in `self.props`."""
-    return [
-        node.value
-        for node in site.source.of_kind(ast.Assign)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-        if any(ast.unparse(target) == ast.unparse(field) for target in node.targets)
-    ]

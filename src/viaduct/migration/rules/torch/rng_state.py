@@ -6,9 +6,9 @@
     +with torch.random.fork_rng(device_type="npu"):
          x = torch.rand(3)
 
-torch.random.fork_rng saves CUDA's generators unless it is told the type of device. The states themselves are those of
-one kind of device: a checkpoint that holds CUDA's cannot restore the accelerator's, so setting one is pointed out. With
-`--to any` both are pointed out, and nothing changes.
+torch.random.fork_rng saves CUDA's generators unless device_type is given. A state itself fits one kind of device: a
+checkpoint with CUDA's states cannot restore the accelerator's, so calls that set a state are reported. With `--to any`
+both are reported, and nothing changes.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ SETTERS = tuple(
 
 @rule.call("torch.random.fork_rng")
 def fork_generators(site: Site) -> None:
+    """Name the card's device type in fork_rng, or advise it with `--to any`."""
     if site.target.is_any:
         if site.keyword("device_type") is None and not site.has_unpacked:
             site.advice(
@@ -49,16 +50,15 @@ def fork_generators(site: Site) -> None:
 
 
 @rule.call(*SETTERS)
-def restore_state(site: Site) -> None:
-    english, chinese = site.target.select(
-        (
-            "a generator's state from a CUDA checkpoint does not fit the {title}: make sure that this sets only states "
-            "that were saved there",
-            "CUDA 检查点中的随机数状态不适用于 {title}:请确认此处只恢复在 {title} 上保存的状态",
-        ),
-        (
-            "a generator's state fits the kind of card on which it was saved: make sure that no other is set here",
-            "随机数状态只适用于保存它的那类加速卡:请确认此处不会恢复其他卡的状态",
-        ),
+def advise_state(site: Site) -> None:
+    """Advise on a call that sets the state of a generator."""
+    for_card = (
+        "a generator's state from a CUDA checkpoint does not fit the {title}: make sure that this sets only states "
+        "that were saved there",
+        "CUDA 检查点中的随机数状态不适用于 {title}:请确认此处只恢复在 {title} 上保存的状态",
     )
-    site.advice(english, zh=chinese)
+    for_any = (
+        "a generator's state fits the kind of card on which it was saved: make sure that no other is set here",
+        "随机数状态只适用于保存它的那类加速卡:请确认此处不会恢复其他卡的状态",
+    )
+    site.advice(*site.target.select(for_card, for_any))

@@ -9,15 +9,16 @@
     +    torch.npu.config.allow_internal_format = False
          main()
 
-With jit_compile off, operators come ready made instead of being compiled for every new shape; without internal formats
-no tensor is rearranged and back. Both hold for one process: with `mp.spawn` they go into the worker. Done with
-`--start-up`, advised without it; it changes speed, and results only by rounding.
+With jit_compile off, operators are precompiled instead of being compiled for every new shape; without internal formats
+no tensor is rearranged and back. Both hold for one process: with `mp.spawn` they go into the worker. They are written
+with `--start-up` and advised without it; they change speed, and results only by rounding.
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import calls_to, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._plugin_use import uses_the_card
 from viaduct.migration.targets import card
@@ -31,10 +32,11 @@ LINES = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.config.
 
 @rule.file(words=("npu",))
 def set_up(site: Site) -> None:
+    """Write or advise the settings before the first statement of the worker or of the main guard."""
     root = site.work.names.local("torch")
     if "set_compile_mode" in site.source.text or root is None or not uses_the_card(site, card(site.options)):
         return
-    location = worker(site) or find_guarded(site)
+    location = start_of_worker(site) or start_of_main(site)
     if location is None:
         return
     lines = [line.format(torch=root) for line in LINES]
@@ -49,25 +51,23 @@ def set_up(site: Site) -> None:
         )
 
 
-def worker(site: Site) -> ast.stmt | None:
-    """The first statement of the function that mp.spawn starts, if it stands in this file."""
-    calls = [call for name in SPAWN for call in site.work.index.calls.get(name, [])]
-    names = {call.args[0].id for call in calls if call.args and isinstance(call.args[0], ast.Name)}
-    for statement in site.source.tree.body:
-        if isinstance(statement, ast.FunctionDef) and statement.name in names:
-            return next((line for line in statement.body if not is_docstring(line)), None)
+def start_of_worker(site: Site) -> ast.stmt | None:
+    """Return the first statement of the function that mp.spawn starts, behind its docstring, if it is in this file."""
+    names = {plain_name(call.args[0]) for call in calls_to(site, SPAWN) if call.args}
+    for function in site.source.tree.body:
+        if isinstance(function, ast.FunctionDef) and function.name in names:
+            return next((line for line in function.body if not is_constant_expression(line)), None)
     return None
 
 
-def find_guarded(site: Site) -> ast.stmt | None:
-    """The first statement of `if __name__ == "__main__":`."""
+def start_of_main(site: Site) -> ast.stmt | None:
+    """Return the first statement of `if __name__ == "__main__":`."""
     for statement in site.source.tree.body:
-        if isinstance(statement, ast.If) and "__name__" in {
-            node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)
-        }:
+        if isinstance(statement, ast.If) and any(plain_name(node) == "__name__" for node in ast.walk(statement.test)):
             return statement.body[0]
     return None
 
 
-def is_docstring(statement: ast.stmt) -> bool:
+def is_constant_expression(statement: ast.stmt) -> bool:
+    """Return True for a statement without effect: a docstring, `...`."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -5,9 +5,9 @@
     -x = x.type("torch.cuda.HalfTensor")
     +x = x.type("torch.npu.HalfTensor")
 
-PyTorch's oldest way to choose a device is a type by its name. The text is changed where such a type is taken and where
-one is compared with another's; types that are written as code are those of `cuda_api`, and a default type is left to a
-person by `default_tensor_type`.
+PyTorch's oldest way to choose a device is a type by its name. The text is changed where a tensor is converted to such a
+type, and where it is compared with a tensor's type. `cuda_api` deals with types that are written as code,
+`default_tensor_type` with a default type.
 
 With `--to any` the helper has the types; a comparison of names needs manual review, since without a card the name is
 `torch.FloatTensor`:
@@ -24,8 +24,9 @@ import ast
 import re
 
 from viaduct.cards.torch_api import BOTH
+from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._type_uses import NAME, is_type_of
+from viaduct.migration.rules.torch._type_uses import CUDA_NAME, is_type_call
 from viaduct.migration.targets import card, helper
 
 rule = Rule(__name__, spec="P2 P9", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_type_text",))
@@ -35,41 +36,41 @@ TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char|Byte
 
 @rule.node(ast.Constant, words=("torch.cuda.",))
 def name_type(site: Site) -> None:
-    if site.target.is_any:
+    """Write the card's module in the text of a type."""
+    if site.target.is_any or not TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
         return
-    if not isinstance(site.node.value, str) or not TYPE.fullmatch(site.node.value) or not is_taken(site):
-        return
-    text = site.text(site.node)
-    if not site.editable or "torch.cuda." not in text:
-        return
-    site.edit.node(site.node, text.replace("torch.cuda.", f"{card(site.options).root}."))
-    site.changed(f"the type is one of {card(site.options).root}", zh=f"张量类型改为 {card(site.options).root} 的类型")
+    text, root = site.text(site.node), card(site.options).root
+    if site.editable and "torch.cuda." in text:
+        site.edit.node(site.node, text.replace("torch.cuda.", f"{root}."))
+        site.changed(f"the type is one of {root}", zh=f"张量类型改为 {root} 的类型")
 
 
-def is_taken(site: Site) -> bool:
+def is_used_as_type(site: Site) -> bool:
+    """Return True for the argument of `x.type(…)`, and for a text that is compared with `x.type()`."""
     parent: ast.AST = site.source.parents[site.node]
     if isinstance(parent, ast.IfExp):
         parent = site.source.parents[parent]
     if isinstance(parent, ast.Call):
         method = parent.func.attr if isinstance(parent.func, ast.Attribute) else ""
         return method == "type" or site.qualified(parent.func) == "torch.Tensor.type"
-    return isinstance(parent, ast.Compare) and any(is_type_of(side) for side in (parent.left, *parent.comparators))
+    return isinstance(parent, ast.Compare) and any(is_type_call(side) for side in (parent.left, *parent.comparators))
 
 
 @rule.method("type")
 def take_from_helper(site: Site) -> None:
+    """Replace the text in `x.type("torch.cuda.HalfTensor")` by the helper's type."""
     first = site.node.args[0] if site.node.args and site.target.is_any else None
-    found = NAME.fullmatch(first.value) if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
-    if first is not None and found and found[1][1:] in BOTH and site.editable:
-        site.edit.node(first, f"{helper(site)}{found[1]}")
+    match = CUDA_NAME.fullmatch(literal_text(first))
+    if first is not None and match and match[1][1:] in BOTH and site.editable:
+        site.edit.node(first, f"{helper(site)}{match[1]}")
         site.changed("the type is that of the available card", zh="张量类型取决于现有的加速卡")
 
 
 @rule.node(ast.Compare, words=("torch.cuda.",))
 def report_comparison(site: Site) -> None:
+    """Report a comparison of `x.type()` with the text of a type in a source for every card."""
     sides = [site.node.left, *site.node.comparators] if site.target.is_any else []
-    texts = [side.value for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, str)]
-    if any(is_type_of(side) for side in sides) and any(NAME.fullmatch(text) for text in texts):
+    if any(map(is_type_call, sides)) and any(CUDA_NAME.fullmatch(literal_text(side)) for side in sides):
         site.manual(
             "the name of a tensor's type is compared: compare its dtype, and check device.type in accelerator.TYPES",
             zh="此处比较张量类型名:请改为判断 dtype,并判断 device.type in accelerator.TYPES",

@@ -11,6 +11,7 @@ runs on the host. Only a file in which TensorFlow trains gets the rules of Tenso
 from __future__ import annotations
 
 from viaduct.migration.frameworks import TENSORFLOW
+from viaduct.migration.lookups import mark_once
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="6", kind="advice", targets=("npu", "mlu", "any"), everywhere=True, last=True)
@@ -19,12 +20,10 @@ SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.p
 
 
 @rule.call(*SESSIONS)
-def point_out(site: Site) -> None:
-    project = site.work.project
-    if ("beside",) in site.work.seen or project.is_for(TENSORFLOW, site.work.path):
-        return
-    site.work.seen[("beside",)] = None
-    site.advice(
-        "TensorFlow beside PyTorch: this part is left as it is and runs on the host",
-        zh="PyTorch 文件中的 TensorFlow 代码:保持不变,在主机上运行",
-    )
+def advise(site: Site) -> None:
+    """Report the first session of a file to which the rules of TensorFlow do not apply."""
+    if not site.work.project.is_for(TENSORFLOW, site.work.path) and mark_once(site, "beside"):
+        site.advice(
+            "TensorFlow beside PyTorch: this part is left as it is and runs on the host",
+            zh="PyTorch 文件中的 TensorFlow 代码:保持不变,在主机上运行",
+        )

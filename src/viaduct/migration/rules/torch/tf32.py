@@ -17,8 +17,9 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.torch_api import TF32_SWITCHES
+from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import dotted_name, require_torch, swap
+from viaduct.migration.rules.torch._chains import require_torch, swap
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"))
@@ -26,12 +27,12 @@ rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"))
 
 @rule.node(ast.Attribute, words=("allow_tf32",))
 def switch(site: Site) -> None:
-    """Set or read; `import torch.backends.cudnn as cudnn` needs the name torch as well."""
+    """Replace the switch, set or read; a file with only `import torch.backends.cudnn as cudnn` gets `import torch`."""
     name = site.qualified(site.node) or ""
     new = TF32_SWITCHES[card(site.options).name].get(name)
     if new is None:
         return
     root = site.work.names.local("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
-    if swap(site, site.node, dotted_name(site.node) or "", f"{root}.{new.partition('.')[2]}"):
+    if swap(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
         site.changed(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")

@@ -11,14 +11,15 @@ from collections.abc import Iterator
 
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import device_like, head
+from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 from viaduct.migration.rules.torch._devices import is_foreign, root_of
 
 rule = Rule(__name__, spec="P7 P8", kind="report", targets=("npu", "mlu", "any"), last=True)
 
 
 @rule.file(words=('"cuda', "'cuda", ".cuda("))
-def name_file(site: Site) -> None:
+def report_file(site: Site) -> None:
+    """Report the first CUDA code of a file in a project without PyTorch."""
     project = site.work.project
     if project.torch_files or TENSORFLOW in project.frameworks.get(site.work.path, ()) or "torch" in site.source.text:
         return
@@ -33,12 +34,10 @@ def name_file(site: Site) -> None:
 
 
 def cuda_code(site: Site) -> Iterator[ast.AST]:
-    """`x.cuda()`, `x.to("cuda")`, `make(device="cuda")`, of no other library."""
-    for node in site.source.nodes:
-        if not isinstance(node, ast.Call) or is_foreign(root_of(site, node.func)):
-            continue
-        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        given = [keyword.value for keyword in node.keywords if keyword.arg and device_like(keyword.arg)]
-        given += node.args[:1] if method == "to" else []
-        if method == "cuda" or any(head(value) is not None for value in given):
-            yield node
+    """Yield `x.cuda()`, `x.to("cuda")`, `make(device="cuda")`, but not those of libraries known to have such calls."""
+    for call in site.source.of_kind(ast.Call):
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        devices = [keyword.value for keyword in call.keywords if keyword.arg and is_device_name(keyword.arg)]
+        devices += call.args[:1] if method == "to" else []
+        if (method == "cuda" or any(map(device_literal, devices))) and not is_foreign(root_of(site, call.func)):
+            yield call

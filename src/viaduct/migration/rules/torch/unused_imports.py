@@ -1,12 +1,12 @@
-"""Take away imports from torch.cuda that nothing uses any more.
+"""Remove imports from torch.cuda that nothing uses any more.
 
      import torch
     -from torch.cuda.amp import GradScaler
      from accelerator_device import accelerator
      scaler = accelerator.GradScaler()
 
-What the helper has taken over need not be imported. An import that other files may fetch from here, of an `__init__.py`
-or whose name stands in quotes in the file (as in `__all__`), stays: it works on every machine.
+A name that the helper replaces need not be imported. An import that other files may use, in an `__init__.py` or of a
+name that stands in quotes in the file (as in `__all__`), stays: it works on every machine.
 """
 
 from __future__ import annotations
@@ -32,27 +32,26 @@ EXAMPLE_OPTIONS = {"to": "any"}
 
 
 @rule.node(ast.ImportFrom, words=("cuda",))
-def names(site: Site) -> None:
-    if site.node.level or not is_cuda(site) or site.work.path.endswith("__init__.py") or not uses_helper(site):
+def remove_unused(site: Site) -> None:
+    """Remove the unused names of an import from torch or torch.cuda."""
+    module = site.node.module or ""
+    is_cuda = module == "torch" or f"{module}.".startswith("torch.cuda.")
+    if site.node.level or not is_cuda or site.work.path.endswith("__init__.py") or not uses_helper(site):
         return
-    gone = [alias for alias in site.node.names if is_spare(site, alias)]
-    if not gone:
+    unused = [alias for alias in site.node.names if is_unused(site, alias)]
+    if not unused:
         return
-    kept = [ast.unparse(alias) for alias in site.node.names if alias not in gone]
+    kept = [ast.unparse(alias) for alias in site.node.names if alias not in unused]
     if kept:
-        site.edit.node(site.node, f"from {site.node.module} import {', '.join(kept)}")
+        site.edit.node(site.node, f"from {module} import {', '.join(kept)}")
     else:
         site.edit.remove_statement(site.node)
-    said = ", ".join(alias.name for alias in gone)
-    site.changed(f"{said} of {site.node.module} is not used any more", zh=f"不再使用 {site.node.module} 的 {said}")
+    names = ", ".join(alias.name for alias in unused)
+    site.changed(f"{names} of {module} is not used any more", zh=f"不再使用 {module} 的 {names}")
 
 
-def is_cuda(site: Site) -> bool:
-    module = site.node.module or ""
-    return module == "torch.cuda" or module.startswith("torch.cuda.") or module == "torch"
-
-
-def is_spare(site: Site, alias: ast.alias) -> bool:
+def is_unused(site: Site, alias: ast.alias) -> bool:
+    """Return True for an imported name, of torch only `cuda`, that the file neither uses nor has in quotes."""
     name = alias.asname or alias.name
     if site.node.module == "torch" and alias.name != "cuda":
         return False

@@ -4,9 +4,9 @@
     import torch_npu
     torch.npu.synchronize()
 
-Without the plug-in the import fails. The helper imports it where it is installed, so here it may go; and what the
-script asks of torch.npu or torch.mlu it can ask of the helper. What is tried (`try`) or stands in a branch (`if`) is
-left alone; a condition that itself asks torch.npu is not, unless it asks `hasattr(torch, "npu")` first.
+Without the plug-in the import fails. The helper imports it where it is installed, so the line may be removed; and the
+helper has the names of torch.npu and torch.mlu that a script uses. Code within a `try` or a branch (`if`) is left
+alone; a condition that itself asks torch.npu is not, unless it asks `hasattr(torch, "npu")` first.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import CARDS
+from viaduct.migration.lookups import imported_names
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._imports import PATCHES, imported_names
+from viaduct.migration.rules.torch._imports import PATCHES
 
 rule = Rule(__name__, spec="P1 6", kind="report", targets=("any",), former=("any_vendor_code",), last=True)
 
@@ -26,7 +27,8 @@ METHODS = tuple(card.method for card in CARDS.values())
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=PLUGINS)
-def plugin(site: Site) -> None:
+def report_import(site: Site) -> None:
+    """Report an import of a plug-in or of a vendor's run-time patch."""
     names = [name for name in imported_names(site.node) if name.partition(".")[0] in PLUGINS]
     if not names or is_conditional(site):
         return
@@ -46,35 +48,21 @@ def plugin(site: Site) -> None:
 
 
 @rule.call(*ROOTS)
-def report_call(site: Site) -> None:
-    report_vendor_name(site, site.name)
-
-
 @rule.reference(*ROOTS)
-def report_reference(site: Site) -> None:
-    report_vendor_name(site, site.name)
-
-
-def report_vendor_name(site: Site, name: str) -> None:
+def report_vendor_name(site: Site) -> None:
+    """Report a name of torch.npu or torch.mlu."""
     if not is_conditional(site):
+        instead = f"accelerator.{site.name.split('.', 2)[2]}"  # without torch.npu
         site.manual(
-            f"{name} is one vendor's: write accelerator.{name.split('.', 2)[2]}",
-            zh=f"{name} 仅适用于某一厂商的设备:请改为 accelerator.{name.split('.', 2)[2]}",
+            f"{site.name} is one vendor's: write {instead}",
+            zh=f"{site.name} 仅适用于某一厂商的设备:请改为 {instead}",
             risk="high",
         )
 
 
-@rule.method(METHODS[0])
-def moved_to_npu(site: Site) -> None:
-    report_move(site)
-
-
-@rule.method(METHODS[1])
-def moved_to_mlu(site: Site) -> None:
-    report_move(site)
-
-
+@rule.method(*METHODS)
 def report_move(site: Site) -> None:
+    """Report `.npu()` and `.mlu()`."""
     if is_in_torch_program(site) and not is_conditional(site):
         site.manual(
             f".{site.name}() moves to one vendor's card: write .to(accelerator.device())",
@@ -83,19 +71,16 @@ def report_move(site: Site) -> None:
 
 
 def is_conditional(site: Site) -> bool:
-    """Return True in a branch or a `try`; a question in a condition is asked whatever the answer is."""
+    """Return True in a branch or a `try`; not in a condition, which is evaluated in any case, nor in the main guard."""
     child: ast.AST = site.node
     for parent in site.source.ancestors(site.node):
-        asks = (
-            isinstance(parent, ast.If | ast.IfExp)
-            and child is parent.test
-            and "hasattr" not in ast.unparse(parent.test)
-        )
-        if isinstance(parent, ast.Try | ast.If | ast.IfExp) and not asks and not is_main(parent):
+        if isinstance(parent, ast.If | ast.IfExp):
+            test = ast.unparse(parent.test)
+            is_condition = child is parent.test and "hasattr" not in test
+            is_main_guard = isinstance(parent, ast.If) and test.startswith("__name__")
+            if not is_condition and not is_main_guard:
+                return True
+        elif isinstance(parent, ast.Try):
             return True
         child = parent
     return False
-
-
-def is_main(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test).startswith("__name__")

@@ -5,13 +5,13 @@
     -os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
     +os.environ["ASCEND_RT_VISIBLE_DEVICES"] = "0,1"
 
-Where the environment is read or set, where a child process gets one, and in commands for a shell. The NPU's variable
-takes numbers in strictly ascending order, else no device is seen: a list such as `1,0` stays and is reported. A list
-that is composed at run time is carried over with an advice. Shell scripts of a project are treated in the same
-way.
+The variable is renamed where the environment is read or set, where a child process gets one, and in commands for a
+shell. The NPU's variable takes numbers in strictly ascending order, else no device is visible: a list such as `1,0`
+stays and is reported. A list that is composed at run time is kept, with an advice. Shell scripts of a project are
+treated in the same way.
 
 With `--to any` each card's own variable is set; a variable of another card does no harm. Where the variable is only
-read, or set otherwise than by an assignment, the others are mentioned:
+read, or set otherwise than by an assignment, the others are advised:
 
      from os import environ
      import torch
@@ -25,7 +25,7 @@ import ast
 import re
 
 from viaduct.cards import CARDS, NPU
-from viaduct.cards.environment import VISIBLE, can_be_carried, why_not
+from viaduct.cards.environment import VISIBLE, can_be_kept, explain_refusal
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
@@ -39,6 +39,7 @@ ASSIGNED = re.compile(rf"\b{VISIBLE}=([\w,-]*)")
 
 @rule.node(ast.Constant, words=(VISIBLE,))
 def name_variable(site: Site) -> None:
+    """Rename the variable in Python code that reads or sets it; with `--to any` set those of all cards."""
     if site.node.value != VISIBLE or not is_in_torch_program(site):
         return
     if site.target.is_any:
@@ -46,30 +47,30 @@ def name_variable(site: Site) -> None:
         return
     if not variables.is_variable(site, site.node) or not site.editable or VISIBLE not in site.text(site.node):
         return
-    value = variables.value_of(site, site.node)
-    if isinstance(value, ast.Constant) and not can_be_carried(str(value.value), card(site.options)):
-        leave(site, str(value.value))
+    value, target = variables.value_set(site, site.node), card(site.options)
+    if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), target):
+        report_list(site, str(value.value))
         return
-    site.edit.node(site.node, site.text(site.node).replace(VISIBLE, card(site.options).visible))
+    site.edit.node(site.node, site.text(site.node).replace(VISIBLE, target.visible))
     report_renamed(site)
-    if value is not None and not isinstance(value, ast.Constant):
-        warn(site)
+    if target is NPU and value is not None and not isinstance(value, ast.Constant):
+        site.advice(
+            "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
+            zh="请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
+        )
 
 
 @rule.node(ast.keyword, words=(VISIBLE,))
 def name_keyword(site: Site) -> None:
-    """`dict(os.environ, CUDA_VISIBLE_DEVICES="0")`."""
+    """Rename the variable in `dict(os.environ, CUDA_VISIBLE_DEVICES="0")` and `os.environ.update(…)`."""
     if site.node.arg != VISIBLE or site.target.is_any or not is_in_torch_program(site):
         return
     call, value = site.source.parents[site.node], site.node.value
-    made = isinstance(call, ast.Call) and (
-        site.qualified(call.func) == "os.environ.update"
-        or any(site.qualified(argument) == "os.environ" for argument in call.args)
-    )
-    if not made or site.source.in_f_string(site.node):
+    sources = [call.func, *call.args] if isinstance(call, ast.Call) else []
+    if site.source.in_f_string(site.node) or not {*map(site.qualified, sources)} & {"os.environ", "os.environ.update"}:
         return
-    if isinstance(value, ast.Constant) and not can_be_carried(str(value.value), card(site.options)):
-        leave(site, str(value.value))
+    if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), card(site.options)):
+        report_list(site, str(value.value))
         return
     start = site.source.span(site.node)[0]
     site.edit.replace(start, start + len(VISIBLE), card(site.options).visible)
@@ -78,15 +79,16 @@ def name_keyword(site: Site) -> None:
 
 @rule.node(ast.Constant, ast.JoinedStr, words=(VISIBLE,))
 def name_in_command(site: Site) -> None:
-    """`os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
+    """Rename the variable in `os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
     if site.target.is_any or not site.editable or not is_in_torch_program(site) or not is_command(site):
         return
     start, end = site.source.span(site.node)
     target = card(site.options)
     for match in ASSIGNED.finditer(site.source.text, start, end):
-        remainder = site.source.text[match.end() : match.end() + 1]
-        if remainder not in ("{", "%", "$") and not can_be_carried(match[1], target):
-            leave(site, match[1])
+        following = site.source.text[match.end() : match.end() + 1]
+        is_composed = following in ("{", "%", "$")  # at run time; [1] is only a part of the value then
+        if not is_composed and not can_be_kept(match[1], target):
+            report_list(site, match[1])
         else:
             site.edit.replace(match.start(), match.start() + len(VISIBLE), target.visible)
             report_renamed(site)
@@ -106,13 +108,13 @@ def name_every_variable(site: Site) -> None:
 
 
 def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscript) -> None:
+    """Assign the value of the script's variable to those of all cards; report one that the NPU does not take."""
     written = [site.text(node) for node in statement.targets]
     if site.qualified(target.value) != "os.environ" or any("ASCEND" in text or "MLU" in text for text in written):
         return
     value = statement.value
-    if isinstance(value, ast.Constant) and not can_be_carried(str(value.value), NPU):
-        english, chinese = why_not(str(value.value), NPU)
-        site.manual(english, zh=chinese)
+    if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), NPU):
+        site.manual(*explain_refusal(str(value.value), NPU))
         return
     names = [site.text(site.node).replace(VISIBLE, card.visible) for card in CARDS.values()]
     others = [f"{site.text(target.value)}[{name}] = " for name in names]
@@ -126,6 +128,7 @@ def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscri
 
 
 def is_command(site: Site) -> bool:
+    """Return True for a text that a function for shell commands gets and that sets the variable, or may set it."""
     if isinstance(site.node, ast.Constant) and f"{VISIBLE}=" not in str(site.node.value):
         return False
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
@@ -133,18 +136,11 @@ def is_command(site: Site) -> bool:
 
 
 def report_renamed(site: Site) -> None:
+    """Report that the variable was renamed."""
     new = card(site.options).visible
     site.changed(f"{VISIBLE} becomes {new}", zh=f"{VISIBLE} 改为 {new}")
 
 
-def leave(site: Site, value: str) -> None:
-    english, chinese = why_not(value, card(site.options))
-    site.manual(english, zh=chinese, risk="high")
-
-
-def warn(site: Site) -> None:
-    if card(site.options).name == "npu":
-        site.advice(
-            "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
-            zh="请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
-        )
+def report_list(site: Site, value: str) -> None:
+    """Report a list of devices that the card does not take."""
+    site.manual(*explain_refusal(value, card(site.options)), risk="high")

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 
 def map_and_batch(*args: Any, **kwargs: Any) -> Any:
-    """Call tf.data.experimental's function, looked up late: the stand-in is installed before it."""
+    """Call tf.data.experimental's function, looked up at the call, because `inputs.install` wraps it later."""
     return tf.data.experimental.map_and_batch(*args, **kwargs)
 
 
@@ -17,20 +17,8 @@ def batch_and_drop_remainder(batch_size: Any) -> Callable[[Any], Any]:
     return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
 
 
-def parallel_interleave(*args: Any, **kwargs: Any) -> Any:
-    return tf.data.experimental.parallel_interleave(*args, **kwargs)
-
-
-def shuffle_and_repeat(*args: Any, **kwargs: Any) -> Any:
-    return tf.data.experimental.shuffle_and_repeat(*args, **kwargs)
-
-
 def prefetch_to_device(device: str, buffer_size: int | None = None) -> Callable[[Any], Any]:
     return lambda dataset: dataset.prefetch(buffer_size or 1)
-
-
-def ignore_errors() -> Any:
-    return tf.data.experimental.ignore_errors()
 
 
 def unbatch() -> Callable[[Any], Any]:
@@ -38,3 +26,6 @@ def unbatch() -> Callable[[Any], Any]:
 
 
 AUTOTUNE = tf.data.experimental.AUTOTUNE
+ignore_errors = tf.data.experimental.ignore_errors
+parallel_interleave = tf.data.experimental.parallel_interleave
+shuffle_and_repeat = tf.data.experimental.shuffle_and_repeat

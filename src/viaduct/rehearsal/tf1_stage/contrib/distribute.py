@@ -1,4 +1,4 @@
-"""tf.contrib.distribute: strategies under their old home, with the argument that only it had."""
+"""tf.contrib.distribute: strategies of tf.distribute under their former names; MirroredStrategy takes num_gpus."""
 
 from __future__ import annotations
 

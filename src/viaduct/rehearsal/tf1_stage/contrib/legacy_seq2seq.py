@@ -1,4 +1,4 @@
-"""tf.contrib.legacy_seq2seq: what character models use, the unrolled decoder and the losses of sequences."""
+"""tf.contrib.legacy_seq2seq: the unrolled decoder and the losses of sequences."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def rnn_decoder(
     """Unroll a cell over a list of inputs; with a loop function each output makes the next input."""
     with tf.variable_scope(scope or "rnn_decoder"):
         state, outputs, previous = initial_state, [], None
-        for number, given in enumerate(decoder_inputs):
+        for number, step_input in enumerate(decoder_inputs):
             if loop_function is not None and previous is not None:
                 with tf.variable_scope("loop_function", reuse=True):
-                    given = loop_function(previous, number)
+                    step_input = loop_function(previous, number)
             if number:
                 tf.get_variable_scope().reuse_variables()
-            output, state = cell(given, state)
+            output, state = cell(step_input, state)
             outputs.append(output)
             if loop_function is not None:
                 previous = output

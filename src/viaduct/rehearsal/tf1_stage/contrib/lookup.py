@@ -1,4 +1,4 @@
-"""tf.contrib.lookup: tables that say `init` where TensorFlow 2 says `initializer`."""
+"""tf.contrib.lookup: tables of tf.lookup, whose HashTable has `init` beside `initializer`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ def index_table_from_tensor(
 ) -> Any:
     keys = tf.convert_to_tensor(mapping, dtype=dtype)
     values = tf.range(tf.size(keys, out_type=tf.int64), dtype=tf.int64)
-    given = KeyValueTensorInitializer(keys, values)
-    if num_oov_buckets:
-        return tf.lookup.StaticVocabularyTable(given, num_oov_buckets, name=name)
-    return HashTable(given, default_value, name=name)
+    return make_table(KeyValueTensorInitializer(keys, values), num_oov_buckets, default_value, name)
 
 
 def index_table_from_file(
@@ -36,10 +33,15 @@ def index_table_from_file(
     default_value: int = -1,
     name: str | None = None,
 ) -> Any:
-    """A word is the number of its line."""
-    given = TextFileInitializer(
+    """Return a table from the lines of a file to their numbers, counted from 0."""
+    line_numbers = TextFileInitializer(
         vocabulary_file, tf.string, TextFileIndex.WHOLE_LINE, tf.int64, TextFileIndex.LINE_NUMBER, vocab_size=vocab_size
     )
+    return make_table(line_numbers, num_oov_buckets, default_value, name)
+
+
+def make_table(initializer: Any, num_oov_buckets: int, default_value: int, name: str | None) -> Any:
+    """Return a table; unknown keys get a bucket behind the known ones, or without buckets the default value."""
     if num_oov_buckets:
-        return tf.lookup.StaticVocabularyTable(given, num_oov_buckets, name=name)
-    return HashTable(given, default_value, name=name)
+        return tf.lookup.StaticVocabularyTable(initializer, num_oov_buckets, name=name)
+    return HashTable(initializer, default_value, name=name)

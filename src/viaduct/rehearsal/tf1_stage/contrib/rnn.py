@@ -1,4 +1,4 @@
-"""tf.contrib.rnn: the cells of tf.nn.rnn_cell under their old home."""
+"""tf.contrib.rnn: the cells of tf.nn.rnn_cell under their former names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def stack_bidirectional_dynamic_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """Layers of two directions each; a layer reads both outputs of the one below."""
+    """Stack bidirectional layers, each over the concatenated outputs of the one below.
+
+    Return the last layer's outputs, and the final states of all layers forward and backward.
+    """
     forward, backward = [], []
     with tf.variable_scope(scope or "stack_bidirectional_rnn"):
         for number, (cell_fw, cell_bw) in enumerate(zip(cells_fw, cells_bw, strict=True)):

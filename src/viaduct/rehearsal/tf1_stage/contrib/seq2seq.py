@@ -16,7 +16,7 @@ def sequence_loss(
     softmax_loss_function: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Cross entropy of [batch, time, classes] against [batch, time], each place with its weight."""
+    """Return the cross entropy of logits [batch, time, classes] and targets [batch, time], weighted by position."""
     with tf.name_scope(name or "sequence_loss"):
         if softmax_loss_function is None:
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits)

@@ -1,4 +1,4 @@
-"""tf.contrib.tpu: the Estimator's part. The CPU plays a TPU of one core where the script asks for a TPU.
+"""tf.contrib.tpu: the classes for Estimators. The CPU stands in for a TPU of one core.
 
 With use_tpu=True the Estimator trains as with use_tpu=False, and CrossShardOptimizer has one shard to average over, so
 that it changes nothing. The batch is the whole one, whatever num_shards says.

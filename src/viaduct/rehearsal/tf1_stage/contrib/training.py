@@ -1,15 +1,17 @@
-"""tf.contrib.training: hyper parameters, and the training loop around a monitored session."""
+"""tf.contrib.training: hyperparameters, and the training loop around a monitored session."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import tensorflow.compat.v1 as tf
+from tensorflow.python.training.evaluation import _get_or_create_eval_step as get_or_create_eval_step  # noqa: F401
 
 
 class HParams:
-    """Named values, as attributes."""
+    """Hyperparameters, as attributes."""
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **values: Any) -> None:
         self._names: dict[str, None] = {}
@@ -36,7 +38,7 @@ class HParams:
         return self
 
     def parse(self, text: str) -> HParams:
-        """`name=value,name=[1,2]`; a value takes the kind of the one before it."""
+        """Set hyperparameters from text such as `rate=0.5,layers=[3,4]`; each value keeps the type of the old one."""
         for name, value in split_assignments(text):
             old = getattr(self, name) if name in self._names else None
             self.set_hparam(name, convert_value(value, old))
@@ -47,15 +49,12 @@ class HParams:
         return self.override_from_dict(json.loads(text))
 
     def values(self) -> dict[str, Any]:
-        """Return the hyperparameters as a dict."""
         return {name: getattr(self, name) for name in self._names}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a hyperparameter, or the default."""
         return getattr(self, key) if key in self._names else default
 
     def to_json(self, **kwargs: Any) -> str:
-        """Return the hyperparameters as JSON."""
         return json.dumps(self.values(), **kwargs)
 
     def __contains__(self, key: str) -> bool:
@@ -63,19 +62,14 @@ class HParams:
 
 
 def split_assignments(text: str) -> list[tuple[str, str]]:
-    """At commas that stand in no brackets."""
-    parts, depth, start = [], 0, 0
-    for index, letter in enumerate(text + ","):
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
+    """Return (name, value) pairs of `name=value,name=[1,2]`, split at the commas outside of brackets."""
+    parts = re.split(r",(?![^\[\]]*\])", text)
     pairs = [part.partition("=") for part in parts if part.strip()]
     return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
 def convert_value(text: str, old: Any) -> Any:
-    """Convert a text to the type of the old value."""
+    """Convert text to the type of the old value; `[…]` becomes a list with the type of the old list's first element."""
     if text.startswith("["):
         first = old[0] if isinstance(old, list) and old else None
         return [convert_value(part.strip(), first) for part in text[1:-1].split(",")]
@@ -98,8 +92,8 @@ def train(
     max_wait_secs: int = 7200,
     run_metadata: Any = None,
 ) -> Any:
-    """Runs the training operator until a hook stops it; its last value."""
-    last = None
+    """Run the training operator until a hook stops it, and return its last value."""
+    result = None
     with tf.train.MonitoredTrainingSession(
         master=master,
         is_chief=is_chief,
@@ -112,11 +106,5 @@ def train(
         config=config,
     ) as session:
         while not session.should_stop():
-            last = session.run(train_op, run_metadata=run_metadata)
-    return last
-
-
-def get_or_create_eval_step() -> Any:
-    from tensorflow.python.training.evaluation import _get_or_create_eval_step
-
-    return _get_or_create_eval_step()
+            result = session.run(train_op, run_metadata=run_metadata)
+    return result

@@ -1,1 +1,1 @@
-"""Horovod as scripts for GPUs see it, between local ranks on the CPU. This folder goes on sys.path."""
+"""A stand-in for Horovod with its public names, between local ranks on the CPU. This folder is put on sys.path."""

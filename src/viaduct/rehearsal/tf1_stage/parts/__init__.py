@@ -1,1 +1,1 @@
-"""Parts of TensorFlow 1.15 that went with TensorFlow 2 and were no part of tf.contrib; found as `tensorflow.NAME`."""
+"""Packages of TensorFlow 1.15 outside of tf.contrib that TensorFlow 2 removed; imported as `tensorflow.NAME`."""

@@ -1,1 +1,1 @@
-"""npu_bridge and hccl as seen from outside, on the CPU. This folder goes on sys.path; none of it is the adapter's."""
+"""Stand-ins for npu_bridge and hccl with their public names, on the CPU. This folder is put on sys.path."""

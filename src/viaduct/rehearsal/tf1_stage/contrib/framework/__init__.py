@@ -51,35 +51,31 @@ def variable(
 
 @add_arg_scope
 def model_variable(name: str, shape: Any = None, collections: Any = None, **kwargs: Any) -> Any:
-    """A variable that is part of the model: it is saved with it."""
-    kept = [*(collections or [tf.GraphKeys.GLOBAL_VARIABLES]), tf.GraphKeys.MODEL_VARIABLES]
-    return variable(name, shape, collections=list(dict.fromkeys([tf.GraphKeys.GLOBAL_VARIABLES, *kept])), **kwargs)
+    """Return a variable that is also in the collection of the model's variables."""
+    names = [tf.GraphKeys.GLOBAL_VARIABLES, *(collections or ()), tf.GraphKeys.MODEL_VARIABLES]
+    return variable(name, shape, collections=list(dict.fromkeys(names)), **kwargs)
 
 
 def get_variables(
     scope: Any = None, suffix: str | None = None, collection: str = tf.GraphKeys.GLOBAL_VARIABLES
 ) -> list[Any]:
-    """Return the variables of a scope, by suffix and collection."""
-    prefix = getattr(scope, "name", scope)
-    found = tf.get_collection(collection, prefix)
-    return [v for v in found if suffix is None or v.op.name.endswith(suffix)]
+    variables = tf.get_collection(collection, getattr(scope, "name", scope))
+    return [v for v in variables if suffix is None or v.op.name.endswith(suffix)]
 
 
 def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """Return the model variables of a scope."""
     return get_variables(scope, suffix, tf.GraphKeys.MODEL_VARIABLES)
 
 
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """Return the trainable variables of a scope."""
     return get_variables(scope, suffix, tf.GraphKeys.TRAINABLE_VARIABLES)
 
 
 def get_variables_to_restore(include: Any = None, exclude: Any = None) -> list[Any]:
     """Return the variables of the included scopes without the excluded ones."""
-    chosen = get_variables() if include is None else [v for scope in include for v in get_variables(scope)]
-    without = {v.op.name for scope in exclude or [] for v in get_variables(scope)}
-    return [v for v in chosen if v.op.name not in without]
+    included = get_variables() if include is None else [v for scope in include for v in get_variables(scope)]
+    excluded = {v.op.name for scope in exclude or [] for v in get_variables(scope)}
+    return [v for v in included if v.op.name not in excluded]
 
 
 def assign_from_checkpoint_fn(
@@ -87,21 +83,24 @@ def assign_from_checkpoint_fn(
 ) -> Any:
     """Return a function that restores variables from a checkpoint into a session."""
     if ignore_missing_vars:
-        there = dict(tf.train.list_variables(model_path))
-        given = var_list if isinstance(var_list, dict) else {v.op.name: v for v in var_list}
-        var_list = {name: v for name, v in given.items() if name in there}
+        saved = dict(tf.train.list_variables(model_path))
+        var_list = {name: v for name, v in by_name(var_list).items() if name in saved}
     saver = tf.train.Saver(var_list, reshape=reshape_variables)
     return lambda session: saver.restore(session, model_path)
+
+
+def by_name(var_list: Any) -> dict[str, Any]:
+    """Return variables by their names in a checkpoint; a list is keyed by the variables' own names."""
+    return var_list if isinstance(var_list, dict) else {v.op.name: v for v in var_list}
 
 
 def assign_from_checkpoint(
     model_path: str, var_list: Any, ignore_missing_vars: bool = False
 ) -> tuple[Any, dict[Any, Any]]:
-    """An operator, and what to feed it."""
+    """Return the operator that restores variables from a checkpoint, and the feed_dict to run it with."""
     reader = tf.train.load_checkpoint(model_path)
-    given = var_list if isinstance(var_list, dict) else {v.op.name: v for v in var_list}
     feeds, assigns = {}, []
-    for name, v in given.items():
+    for name, v in by_name(var_list).items():
         if not reader.has_tensor(name):
             if ignore_missing_vars:
                 continue

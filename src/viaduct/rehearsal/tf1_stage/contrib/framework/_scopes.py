@@ -1,4 +1,4 @@
-"""arg_scope: default arguments for functions that were made for it."""
+"""arg_scope: default arguments for functions that are decorated with add_arg_scope."""
 
 from __future__ import annotations
 
@@ -8,29 +8,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-Scope = dict[str, dict[str, Any]]
+Scope = dict[str, dict[str, Any]]  # by the key of a function: its default arguments by name
 Function = TypeVar("Function", bound=Callable[..., Any])
-_stack: list[Scope] = [{}]
-
-
-def key_of(function: Any) -> str:
-    """Return the name under which arg_scope knows a function."""
-    return str(getattr(function, "_key_op", f"{function.__module__}.{function.__name__}"))
+_stack: list[Scope] = [{}]  # the scopes that are entered, the innermost last; each holds the outer ones' defaults too
 
 
 def add_arg_scope(function: Function) -> Function:
-    """Makes a function take its defaults from the scopes that it is called in."""
+    """Make a function take default arguments from the scopes in which it is called."""
     key = f"{function.__module__}.{function.__name__}"
 
     @functools.wraps(function)
-    def within(*args: Any, **kwargs: Any) -> Any:
-        defaults = dict(_stack[-1].get(key, {}))
-        taken = list(inspect.signature(function).parameters)[: len(args)]
-        chosen = {name: value for name, value in defaults.items() if name not in taken}
-        return function(*args, **{**chosen, **kwargs})
+    def call_with_defaults(*args: Any, **kwargs: Any) -> Any:
+        positional = list(inspect.signature(function).parameters)[: len(args)]
+        defaults = {name: value for name, value in _stack[-1].get(key, {}).items() if name not in positional}
+        return function(*args, **{**defaults, **kwargs})
 
-    within._key_op = key  # type: ignore[attr-defined]
-    return within  # type: ignore[return-value]
+    call_with_defaults._key_op = key  # type: ignore[attr-defined]
+    return call_with_defaults  # type: ignore[return-value]
 
 
 def has_arg_scope(function: Any) -> bool:
@@ -40,7 +34,7 @@ def has_arg_scope(function: Any) -> bool:
 
 @contextmanager
 def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
-    """Defaults for some functions, or a scope that was kept."""
+    """Enter a scope with defaults for a list of functions, or one that `arg_scope(…) as scope` gave before."""
     if isinstance(list_ops_or_scope, dict):
         if kwargs:
             raise ValueError("When attempting to re-use a scope by suppling a dictionary, kwargs must be empty.")
@@ -50,7 +44,7 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
         for function in list_ops_or_scope:
             if not has_arg_scope(function):
                 raise ValueError(f"{function} is not decorated with @add_arg_scope")
-            scope.setdefault(key_of(function), {}).update(kwargs)
+            scope.setdefault(function._key_op, {}).update(kwargs)
     _stack.append(scope)
     try:
         yield scope
@@ -59,10 +53,10 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
 
 
 def current_arg_scope() -> Scope:
-    """Return the arguments that are in force."""
+    """Return the innermost scope."""
     return _stack[-1]
 
 
 def arg_scoped_arguments(function: Any) -> tuple[str, ...]:
-    """Return the names of a function's arguments."""
-    return tuple(inspect.signature(inspect.unwrap(function)).parameters)
+    """Return the names of a function's parameters."""
+    return tuple(inspect.signature(function).parameters)

@@ -1,7 +1,12 @@
-"""Layers as functions. Variables are `weights`, `biases`, `BatchNorm/beta` … in a scope named after the layer."""
+"""Layers as functions. Variables are `weights`, `biases`, `BatchNorm/beta` … in a scope named after the layer.
+
+`variables_collections`, `batch_weights` and `zero_debias_moving_mean` are taken and ignored.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -17,72 +22,36 @@ relu_, zeros_, ones_ = tf.nn.relu, tf.zeros_initializer(), tf.ones_initializer()
 
 def pair(size: Any) -> list[int]:
     """Return a size as two numbers: height and width."""
-    return [int(part) for part in size] if isinstance(size, (list, tuple)) else [int(size), int(size)]
+    return [int(length) for length in size] if isinstance(size, (list, tuple)) else [int(size), int(size)]
 
 
-def spatial(values: list[int], data_format: str) -> list[int]:
-    """Strides or windows of all four dimensions."""
-    return [1, 1, *values] if data_format == "NCHW" else [1, *values, 1]
+def add_unit_axes(height_and_width: list[int], data_format: str) -> list[int]:
+    """Return strides, dilations or a window for all four axes: 1 for the batch and the channels."""
+    return [1, 1, *height_and_width] if data_format == "NCHW" else [1, *height_and_width, 1]
 
 
 def channels(inputs: Any, data_format: str) -> int:
-    """Return the number of channels of a tensor."""
     return int(inputs.shape[1 if data_format == "NCHW" else -1])
 
 
-def weights_of(
-    shape: list[int], inputs: Any, initializer: Any, regularizer: Any, trainable: bool, name: str = "weights"
+def make_variable(
+    name: str, shape: list[int], inputs: Any, initializer: Any, regularizer: Any, trainable: bool = True
 ) -> Any:
     """Return a model variable for a layer, in the dtype of its inputs."""
+    dtype = inputs.dtype.base_dtype
     return model_variable(
-        name,
-        shape,
-        dtype=inputs.dtype.base_dtype,
-        initializer=initializer,
-        regularizer=regularizer,
-        trainable=trainable,
+        name, shape, dtype=dtype, initializer=initializer, regularizer=regularizer, trainable=trainable
     )
 
 
-def finish_layer(
-    outputs: Any,
-    inputs: Any,
-    count: int,
-    normalizer_fn: Any,
-    normalizer_params: Any,
-    activation_fn: Any,
-    biases_initializer: Any,
-    biases_regularizer: Any,
-    trainable: bool,
-    data_format: str = "NHWC",
-) -> Any:
-    """Apply normalizer or bias, then the activation."""
-    if normalizer_fn is not None:
-        outputs = normalizer_fn(outputs, **(normalizer_params or {}))
-    elif biases_initializer is not None:
-        biases = weights_of([count], inputs, biases_initializer, biases_regularizer, trainable, "biases")
-        outputs = (
-            tf.nn.bias_add(outputs, biases, data_format=data_format) if outputs.shape.rank == 4 else outputs + biases
-        )
-    return outputs if activation_fn is None else activation_fn(outputs)
-
-
-def add_to_collections(outputs: Any, outputs_collections: Any, scope: Any) -> Any:
-    """Add outputs to the named collections."""
+def add_to_collections(outputs: Any, outputs_collections: Any) -> Any:
+    """Add outputs to the named collections, and return them."""
     for collection in [outputs_collections] if isinstance(outputs_collections, str) else outputs_collections or []:
         tf.add_to_collection(collection, outputs)
     return outputs
 
 
-@add_arg_scope
-def conv2d(
-    inputs: Any,
-    num_outputs: int,
-    kernel_size: Any,
-    stride: Any = 1,
-    padding: str = "SAME",
-    data_format: str | None = None,
-    rate: Any = 1,
+def _shared(
     activation_fn: Any = relu_,
     normalizer_fn: Any = None,
     normalizer_params: Any = None,
@@ -95,26 +64,83 @@ def conv2d(
     outputs_collections: Any = None,
     trainable: bool = True,
     scope: Any = None,
+) -> None:
+    """Has the parameters that convolutions and dense layers share, in TensorFlow's order; is never called."""
+
+
+SHARED = list(inspect.signature(_shared).parameters.values())
+AFTER_INITIALIZER = 4  # position in SHARED after weights_initializer
+
+
+def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Layer]:
+    """Return a decorator that adds normalizer or bias, activation, scope and collections to a product with weights.
+
+    The decorated function is called with `weight`, a function (shape, name, initializer) that makes a variable, and
+    with its own arguments. Its parameters after `weight` come first in the layer's signature, then SHARED.
+    Keyword-only ones come after weights_initializer.
+    """
+
+    def decorate(multiply: Callable[..., Any]) -> Layer:
+        own = list(inspect.signature(multiply).parameters.values())[1:]
+        first = [parameter for parameter in own if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+        inserted = [parameter.replace(kind=first[0].kind) for parameter in own if parameter not in first]
+        signature = inspect.Signature([*first, *SHARED[:AFTER_INITIALIZER], *inserted, *SHARED[AFTER_INITIALIZER:]])
+
+        @functools.wraps(multiply)
+        def layer(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            arguments = bound.arguments
+            inputs, trainable = arguments["inputs"], arguments["trainable"]
+
+            def weight(shape: list[int], name: str = "weights", initializer: Any = None) -> Any:
+                initializer = initializer or arguments["weights_initializer"] or xavier_initializer()
+                return make_variable(name, shape, inputs, initializer, arguments["weights_regularizer"], trainable)
+
+            with tf.variable_scope(arguments["scope"], default_scope, [inputs], reuse=arguments["reuse"]):
+                outputs = multiply(weight, **{parameter.name: arguments[parameter.name] for parameter in own})
+                if arguments["normalizer_fn"] is not None:
+                    outputs = arguments["normalizer_fn"](outputs, **(arguments["normalizer_params"] or {}))
+                elif arguments["biases_initializer"] is not None:
+                    layout = arguments.get("data_format") or "NHWC"
+                    shape, start = [channels(outputs, layout)], arguments["biases_initializer"]
+                    biases = make_variable("biases", shape, inputs, start, arguments["biases_regularizer"], trainable)
+                    is_image = outputs.shape.rank == 4
+                    outputs = tf.nn.bias_add(outputs, biases, data_format=layout) if is_image else outputs + biases
+                if arguments["activation_fn"] is not None:
+                    outputs = arguments["activation_fn"](outputs)
+                return add_to_collections(outputs, arguments["outputs_collections"])
+
+        layer.__signature__ = signature  # type: ignore[attr-defined]
+        return add_arg_scope(layer)
+
+    return decorate
+
+
+@layer_with_weights("Conv")
+def conv2d(
+    weight: Layer,
+    inputs: Any,
+    num_outputs: int,
+    kernel_size: Any,
+    stride: Any = 1,
+    padding: str = "SAME",
+    data_format: str | None = None,
+    rate: Any = 1,
 ) -> Any:
-    """Add a 2-D convolution with its normalizer or bias and its activation."""
+    """Add a 2-D convolution."""
     layout = data_format or "NHWC"
-    with tf.variable_scope(scope, "Conv", [inputs], reuse=reuse) as home:
-        shape = [*pair(kernel_size), channels(inputs, layout), num_outputs]
-        weights = weights_of(shape, inputs, weights_initializer or xavier_initializer(), weights_regularizer, trainable)
-        strides, rates = spatial(pair(stride), layout), spatial(pair(rate), layout)
-        outputs = tf.nn.conv2d(inputs, weights, strides, padding.upper(), data_format=layout, dilations=rates)
-        outputs = finish_layer(
-            outputs, inputs, num_outputs, normalizer_fn, normalizer_params, activation_fn,
-            biases_initializer, biases_regularizer, trainable, layout,
-        )  # fmt: skip
-        return add_to_collections(outputs, outputs_collections, home)
+    weights = weight([*pair(kernel_size), channels(inputs, layout), num_outputs])
+    strides, rates = add_unit_axes(pair(stride), layout), add_unit_axes(pair(rate), layout)
+    return tf.nn.conv2d(inputs, weights, strides, padding.upper(), data_format=layout, dilations=rates)
 
 
 convolution2d = conv2d
 
 
-@add_arg_scope
+@layer_with_weights("SeparableConv2d")
 def separable_conv2d(
+    weight: Layer,
     inputs: Any,
     num_outputs: int | None,
     kernel_size: Any,
@@ -123,116 +149,56 @@ def separable_conv2d(
     padding: str = "SAME",
     data_format: str = "NHWC",
     rate: Any = 1,
-    activation_fn: Any = relu_,
-    normalizer_fn: Any = None,
-    normalizer_params: Any = None,
-    weights_initializer: Any = None,
+    *,
     pointwise_initializer: Any = None,
-    weights_regularizer: Any = None,
-    biases_initializer: Any = zeros_,
-    biases_regularizer: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
 ) -> Any:
-    """Each channel by itself; with num_outputs then a mixture of them."""
-    first = weights_initializer or xavier_initializer()
-    with tf.variable_scope(scope, "SeparableConv2d", [inputs], reuse=reuse) as home:
-        depth = channels(inputs, data_format)
-        shape = [*pair(kernel_size), depth, depth_multiplier]
-        filters = weights_of(shape, inputs, first, weights_regularizer, trainable, "depthwise_weights")
-        strides = spatial(pair(stride), data_format)
-        outputs = tf.nn.depthwise_conv2d(
-            inputs, filters, strides, padding.upper(), rate=pair(rate), data_format=data_format
-        )
-        if num_outputs is not None:
-            mixing = [1, 1, depth * depth_multiplier, num_outputs]
-            point = weights_of(
-                mixing, inputs, pointwise_initializer or first, weights_regularizer, trainable, "pointwise_weights"
-            )
-            outputs = tf.nn.conv2d(outputs, point, [1, 1, 1, 1], "VALID", data_format=data_format)
-        outputs = finish_layer(
-            outputs, inputs, num_outputs or depth * depth_multiplier, normalizer_fn, normalizer_params, activation_fn,
-            biases_initializer, biases_regularizer, trainable, data_format,
-        )  # fmt: skip
-        return add_to_collections(outputs, outputs_collections, home)
+    """Add a depthwise convolution and, if num_outputs is given, a pointwise one behind it."""
+    depth = channels(inputs, data_format)
+    filters = weight([*pair(kernel_size), depth, depth_multiplier], "depthwise_weights")
+    strides = add_unit_axes(pair(stride), data_format)
+    outputs = tf.nn.depthwise_conv2d(
+        inputs, filters, strides, padding.upper(), rate=pair(rate), data_format=data_format
+    )
+    if num_outputs is None:
+        return outputs
+    shape = [1, 1, depth * depth_multiplier, num_outputs]
+    pointwise = weight(shape, "pointwise_weights", pointwise_initializer)
+    return tf.nn.conv2d(outputs, pointwise, [1, 1, 1, 1], "VALID", data_format=data_format)
 
 
-@add_arg_scope
+@layer_with_weights("Conv2d_transpose")
 def conv2d_transpose(
+    weight: Layer,
     inputs: Any,
     num_outputs: int,
     kernel_size: Any,
     stride: Any = 1,
     padding: str = "SAME",
     data_format: str = "NHWC",
-    activation_fn: Any = relu_,
-    normalizer_fn: Any = None,
-    normalizer_params: Any = None,
-    weights_initializer: Any = None,
-    weights_regularizer: Any = None,
-    biases_initializer: Any = zeros_,
-    biases_regularizer: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
 ) -> Any:
     """Add a transposed 2-D convolution; NHWC only."""
     if data_format != "NHWC":
         raise ValueError("conv2d_transpose: the rehearsal on a CPU has NHWC only")
-    with tf.variable_scope(scope, "Conv2d_transpose", [inputs], reuse=reuse) as home:
-        window, steps = pair(kernel_size), pair(stride)
-        shape = [*window, num_outputs, channels(inputs, data_format)]
-        weights = weights_of(shape, inputs, weights_initializer or xavier_initializer(), weights_regularizer, trainable)
-        grown = [more(inputs, axis, window, steps, padding) for axis in (1, 2)]
-        size = tf.stack([tf.shape(inputs)[0], *grown, num_outputs])
-        outputs = tf.nn.conv2d_transpose(inputs, weights, size, [1, *steps, 1], padding.upper())
-        outputs = finish_layer(
-            outputs, inputs, num_outputs, normalizer_fn, normalizer_params, activation_fn,
-            biases_initializer, biases_regularizer, trainable,
-        )  # fmt: skip
-        return add_to_collections(outputs, outputs_collections, home)
+    window, strides = pair(kernel_size), pair(stride)
+    weights = weight([*window, num_outputs, channels(inputs, data_format)])
+    lengths = [transposed_length(inputs, axis, window, strides, padding) for axis in (1, 2)]
+    size = tf.stack([tf.shape(inputs)[0], *lengths, num_outputs])
+    return tf.nn.conv2d_transpose(inputs, weights, size, [1, *strides, 1], padding.upper())
 
 
-def more(inputs: Any, axis: int, window: list[int], steps: list[int], padding: str) -> Any:
-    """Return the size of one output axis of a transposed convolution."""
+def transposed_length(inputs: Any, axis: int, window: list[int], strides: list[int], padding: str) -> Any:
+    """Return the length of axis 1 or 2 of a transposed convolution's output, a number or a tensor."""
     known = inputs.shape[axis].value if hasattr(inputs.shape[axis], "value") else inputs.shape[axis]
-    size = known if known is not None else tf.shape(inputs)[axis]
-    wider = max(window[axis - 1] - steps[axis - 1], 0) if padding.upper() == "VALID" else 0
-    return size * steps[axis - 1] + wider
+    length = known if known is not None else tf.shape(inputs)[axis]
+    wider = max(window[axis - 1] - strides[axis - 1], 0) if padding.upper() == "VALID" else 0
+    return length * strides[axis - 1] + wider
 
 
-@add_arg_scope
-def fully_connected(
-    inputs: Any,
-    num_outputs: int,
-    activation_fn: Any = relu_,
-    normalizer_fn: Any = None,
-    normalizer_params: Any = None,
-    weights_initializer: Any = None,
-    weights_regularizer: Any = None,
-    biases_initializer: Any = zeros_,
-    biases_regularizer: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
-) -> Any:
-    """Add a dense layer with its normalizer or bias and its activation."""
-    with tf.variable_scope(scope, "fully_connected", [inputs], reuse=reuse) as home:
-        shape = [int(inputs.shape[-1]), num_outputs]
-        weights = weights_of(shape, inputs, weights_initializer or xavier_initializer(), weights_regularizer, trainable)
-        outputs = tf.tensordot(inputs, weights, [[-1], [0]]) if inputs.shape.rank > 2 else tf.matmul(inputs, weights)
-        outputs = finish_layer(
-            outputs, inputs, num_outputs, normalizer_fn, normalizer_params, activation_fn,
-            biases_initializer, biases_regularizer, trainable,
-        )  # fmt: skip
-        return add_to_collections(outputs, outputs_collections, home)
+@layer_with_weights("fully_connected")
+def fully_connected(weight: Layer, inputs: Any, num_outputs: int) -> Any:
+    """Add a dense layer over the last axis."""
+    weights = weight([int(inputs.shape[-1]), num_outputs])
+    return tf.tensordot(inputs, weights, [[-1], [0]]) if inputs.shape.rank > 2 else tf.matmul(inputs, weights)
 
 
 def linear(inputs: Any, num_outputs: int, **kwargs: Any) -> Any:
@@ -246,9 +212,9 @@ def relu(inputs: Any, num_outputs: int, **kwargs: Any) -> Any:
 
 
 def remove_from_collection(name: str, removed: Any) -> None:
-    """Take out what a layer of tf.layers has put there by itself."""
-    known = {id(update) for update in removed}
-    kept = [update for update in tf.get_collection(name) if id(update) not in known]
+    """Remove update operators from a collection, where a layer of tf.layers has put them itself."""
+    ids = {id(update) for update in removed}
+    kept = [update for update in tf.get_collection(name) if id(update) not in ids]
     tf.get_default_graph().get_collection_ref(name)[:] = kept
 
 
@@ -275,8 +241,11 @@ def batch_norm(
     scope: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Normalise a batch; with updates_collections None the averages are updated within the layer."""
-    first = param_initializers or {}
+    """Normalise a batch; with updates_collections None the moving averages are updated within the layer.
+
+    Of param_initializers "beta", "gamma", "moving_mean" and "moving_variance" are used; param_regularizers is ignored.
+    """
+    initializers = param_initializers or {}
     with tf.variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as home:
         layer = tf.layers.BatchNormalization(
             axis=1 if data_format == "NCHW" else -1,
@@ -284,10 +253,10 @@ def batch_norm(
             epsilon=epsilon,
             center=center,
             scale=scale,
-            beta_initializer=first.get("beta", tf.zeros_initializer()),
-            gamma_initializer=first.get("gamma", tf.ones_initializer()),
-            moving_mean_initializer=first.get("moving_mean", tf.zeros_initializer()),
-            moving_variance_initializer=first.get("moving_variance", tf.ones_initializer()),
+            beta_initializer=initializers.get("beta", zeros_),
+            gamma_initializer=initializers.get("gamma", ones_),
+            moving_mean_initializer=initializers.get("moving_mean", zeros_),
+            moving_variance_initializer=initializers.get("moving_variance", ones_),
             trainable=trainable,
             fused=fused,
             name=home.name,
@@ -303,11 +272,11 @@ def batch_norm(
             with tf.control_dependencies(layer.updates):
                 outputs = tf.identity(outputs)
         else:
-            there = tf.get_collection(updates_collections)  # the layer itself has put them among UPDATE_OPS
-            for update in [update for update in layer.updates if not any(update is other for other in there)]:
+            present = {id(update) for update in tf.get_collection(updates_collections)}  # the layer adds to UPDATE_OPS
+            for update in [update for update in layer.updates if id(update) not in present]:
                 tf.add_to_collection(updates_collections, update)
         outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return add_to_collections(outputs, outputs_collections, home)
+        return add_to_collections(outputs, outputs_collections)
 
 
 @add_arg_scope
@@ -325,52 +294,41 @@ def layer_norm(
     scope: Any = None,
 ) -> Any:
     """Normalise over the axes from `begin_norm_axis` on, with centre and scale."""
-    with tf.variable_scope(scope, "LayerNorm", [inputs], reuse=reuse) as home:
+    with tf.variable_scope(scope, "LayerNorm", [inputs], reuse=reuse):
         rank = inputs.shape.rank
         shape = [int(size) for size in inputs.shape[begin_params_axis % rank :]]
-        beta = weights_of(shape, inputs, zeros_, None, trainable, "beta") if center else None
-        gamma = weights_of(shape, inputs, ones_, None, trainable, "gamma") if scale else None
+        beta = make_variable("beta", shape, inputs, zeros_, None, trainable) if center else None
+        gamma = make_variable("gamma", shape, inputs, ones_, None, trainable) if scale else None
         mean, variance = tf.nn.moments(inputs, list(range(begin_norm_axis % rank, rank)), keepdims=True)
         epsilon = 1e-3 if inputs.dtype == tf.float16 else 1e-12
         outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
         outputs = outputs if activation_fn is None else activation_fn(outputs)
-        return add_to_collections(outputs, outputs_collections, home)
+        return add_to_collections(outputs, outputs_collections)
 
 
-@add_arg_scope
-def max_pool2d(
-    inputs: Any,
-    kernel_size: Any,
-    stride: Any = 2,
-    padding: str = "VALID",
-    data_format: str = "NHWC",
-    outputs_collections: Any = None,
-    scope: Any = None,
-) -> Any:
-    """Add 2-D max pooling."""
-    with tf.name_scope(scope or "MaxPool2D"):
-        window, steps = spatial(pair(kernel_size), data_format), spatial(pair(stride), data_format)
-        return add_to_collections(
-            tf.nn.max_pool2d(inputs, window, steps, padding.upper(), data_format), outputs_collections, scope
-        )
+def make_pooling(pool: Callable[..., Any], default_scope: str) -> Layer:
+    """Return a pooling layer that uses tf.nn.max_pool2d or tf.nn.avg_pool2d."""
+
+    def pool2d(
+        inputs: Any,
+        kernel_size: Any,
+        stride: Any = 2,
+        padding: str = "VALID",
+        data_format: str = "NHWC",
+        outputs_collections: Any = None,
+        scope: Any = None,
+    ) -> Any:
+        with tf.name_scope(scope or default_scope):
+            window, strides = add_unit_axes(pair(kernel_size), data_format), add_unit_axes(pair(stride), data_format)
+            outputs = pool(inputs, window, strides, padding.upper(), data_format)
+            return add_to_collections(outputs, outputs_collections)
+
+    pool2d.__name__ = pool.__name__.removesuffix("_v1")
+    return add_arg_scope(pool2d)
 
 
-@add_arg_scope
-def avg_pool2d(
-    inputs: Any,
-    kernel_size: Any,
-    stride: Any = 2,
-    padding: str = "VALID",
-    data_format: str = "NHWC",
-    outputs_collections: Any = None,
-    scope: Any = None,
-) -> Any:
-    """Add 2-D average pooling."""
-    with tf.name_scope(scope or "AvgPool2D"):
-        window, steps = spatial(pair(kernel_size), data_format), spatial(pair(stride), data_format)
-        return add_to_collections(
-            tf.nn.avg_pool2d(inputs, window, steps, padding.upper(), data_format), outputs_collections, scope
-        )
+max_pool2d = make_pooling(tf.nn.max_pool2d, "MaxPool2D")
+avg_pool2d = make_pooling(tf.nn.avg_pool2d, "AvgPool2D")
 
 
 @add_arg_scope
@@ -386,13 +344,13 @@ def dropout(
     """Add dropout, given by the probability of keeping a value."""
     with tf.variable_scope(scope, "Dropout", [inputs]):
         outputs = tf.layers.dropout(inputs, 1 - keep_prob, noise_shape, seed, is_training)
-        return add_to_collections(outputs, outputs_collections, scope)
+        return add_to_collections(outputs, outputs_collections)
 
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
     """Flatten everything but the batch."""
-    return add_to_collections(tf.layers.flatten(inputs), outputs_collections, scope)
+    return add_to_collections(tf.layers.flatten(inputs), outputs_collections)
 
 
 @add_arg_scope
@@ -406,7 +364,7 @@ def bias_add(
 ) -> Any:
     """Add a bias over the last axis, and an activation."""
     with tf.variable_scope(scope, "BiasAdd", [inputs]):
-        biases = weights_of([int(inputs.shape[-1])], inputs, initializer, regularizer, trainable, "biases")
+        biases = make_variable("biases", [int(inputs.shape[-1])], inputs, initializer, regularizer, trainable)
         outputs = tf.nn.bias_add(inputs, biases)
         return outputs if activation_fn is None else activation_fn(outputs)
 
@@ -425,21 +383,20 @@ def one_hot_encoding(
     outputs_collections: Any = None,
     scope: Any = None,
 ) -> Any:
-    """Encode labels as one-hot vectors."""
-    hot = tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value=on_value, off_value=off_value, name=scope)
-    return add_to_collections(hot, outputs_collections, scope)
+    one_hot = tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value=on_value, off_value=off_value, name=scope)
+    return add_to_collections(one_hot, outputs_collections)
 
 
 @add_arg_scope
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
-    """Scale to length 1 along an axis."""
+    """Scale to a norm of 1 along an axis."""
     lengths = tf.sqrt(tf.reduce_sum(tf.square(inputs), dim, keepdims=True) + epsilon)
     return inputs / lengths
 
 
 @add_arg_scope
 def repeat(inputs: Any, repetitions: int, layer: Layer, *args: Any, **kwargs: Any) -> Any:
-    """The same layer again and again: conv/conv_1, conv/conv_2 …"""
+    """Apply the same layer several times, in the scopes conv/conv_1, conv/conv_2 …"""
     scope = kwargs.pop("scope", None)
     with tf.variable_scope(scope, "Repeat", [inputs]):
         base = scope or getattr(layer, "__name__", "repeat")
@@ -455,6 +412,6 @@ def stack(inputs: Any, layer: Layer, stack_args: list[Any], **kwargs: Any) -> An
     with tf.variable_scope(scope, "Stack", [inputs]):
         base = scope or getattr(layer, "__name__", "stack")
         for number, args in enumerate(stack_args):
-            given = args if isinstance(args, (list, tuple)) else [args]
-            inputs = layer(inputs, *given, scope=f"{base}_{number + 1}", **kwargs)
+            positional = args if isinstance(args, (list, tuple)) else [args]
+            inputs = layer(inputs, *positional, scope=f"{base}_{number + 1}", **kwargs)
     return inputs

@@ -21,13 +21,16 @@ xavier_initializer_conv2d = xavier_initializer
 def variance_scaling_initializer(
     factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = tf.float32
 ) -> Any:
-    """The variance is factor / fan; a normal is cut at two deviations, and widened so that its own stays."""
+    """Return an initializer with variance factor / fan, uniform or normal.
+
+    The normal distribution is truncated at two standard deviations, and widened so that its variance stays the same.
+    """
     kind = "uniform" if uniform else "truncated_normal"
     return tf.variance_scaling_initializer(factor, mode.lower(), kind, seed=seed, dtype=dtype)
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """Return a function for the L2 penalty of weights; without a scale it returns None."""
+    """Return a function for the L2 penalty of weights; with a scale of 0 it returns None."""
     if scale == 0.0:
         return lambda weights: None
 
@@ -39,7 +42,7 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 
 
 def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """Return a function for the L1 penalty of weights; without a scale it returns None."""
+    """Return a function for the L1 penalty of weights; with a scale of 0 it returns None."""
     if scale == 0.0:
         return lambda weights: None
 
@@ -51,16 +54,16 @@ def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
 
 
 def sum_regularizer(regularizer_list: list[Any], scope: str | None = None) -> Regularizer | None:
-    """Return a function for the sum of several penalties."""
-    there = [regularizer for regularizer in regularizer_list if regularizer is not None]
-    if not there:
+    """Return a function for the sum of several penalties; None if all regularizers are None."""
+    regularizers = [regularizer for regularizer in regularizer_list if regularizer is not None]
+    if not regularizers:
         return None
 
-    def total(weights: Any) -> Any:
-        found = [tensor for regularizer in there if (tensor := regularizer(weights)) is not None]
-        return tf.add_n(found) if found else None
+    def add_penalties(weights: Any) -> Any:
+        penalties = [penalty for regularizer in regularizers if (penalty := regularizer(weights)) is not None]
+        return tf.add_n(penalties) if penalties else None
 
-    return total
+    return add_penalties
 
 
 def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Regularizer | None:
@@ -71,7 +74,7 @@ def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str |
 def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> Any:
     """Return the sum of the penalties of all weights, and add each penalty to the losses."""
     weights = weights_list or tf.get_collection(tf.GraphKeys.WEIGHTS)
-    penalties = [tensor for weight in weights if (tensor := regularizer(weight)) is not None]
+    penalties = [penalty for weight in weights if (penalty := regularizer(weight)) is not None]
     for penalty in penalties:
         tf.add_to_collection(tf.GraphKeys.REGULARIZATION_LOSSES, penalty)
     return tf.add_n(penalties) if penalties else tf.constant(0.0)

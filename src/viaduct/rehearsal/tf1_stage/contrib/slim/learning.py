@@ -21,7 +21,7 @@ def create_train_op(
     gradient_multipliers: Any = None,
     check_numerics: bool = True,
 ) -> Any:
-    """A tensor: the loss, after the step."""
+    """Return a tensor with the loss whose evaluation takes a training step, after UPDATE_OPS have run."""
     step = tf.train.get_or_create_global_step() if global_step is None else global_step
     updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS) if update_ops is None else update_ops
     with tf.control_dependencies(updates):
@@ -52,15 +52,18 @@ def train(
     is_chief: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Runs the operator number_of_steps times; the last loss."""
+    """Run the training operator up to global step number_of_steps, and return the last loss.
+
+    train_step_fn, log_every_n_steps and further keyword arguments are ignored.
+    """
     hooks: list[Any] = [tf.train.StopAtStepHook(last_step=number_of_steps)] if number_of_steps else []
-    init = (lambda scaffold, session: init_fn(session)) if init_fn is not None else None
+    initialize = (lambda scaffold, session: init_fn(session)) if init_fn is not None else None
     loss = None
     with tf.train.MonitoredTrainingSession(
         master=master,
         is_chief=is_chief,
         checkpoint_dir=logdir,
-        scaffold=tf.train.Scaffold(init_fn=init, saver=saver),
+        scaffold=tf.train.Scaffold(init_fn=initialize, saver=saver),
         hooks=hooks,
         save_checkpoint_secs=save_interval_secs,
         config=session_config,

@@ -1,4 +1,4 @@
-"""slim.model_analyzer: prints what a graph holds, and returns its size in elements and bytes."""
+"""slim.model_analyzer: prints a graph's variables or operators, and returns their sizes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def tensor_description(var: Any) -> str:
-    """Return type and shape of a tensor, such as `float32 [3, 3, 64]`."""
+    """Return dtype and shape of a tensor, such as `(float32 [3, 3, 64])`."""
     return f"({var.dtype.name} {list(var.get_shape().as_list())})"
 
 
 def analyze_vars(variables: Iterable[Any], print_info: bool = False) -> tuple[int, int]:
-    """Return how many elements variables have, and how many bytes."""
+    """Return the number of elements of all variables, and of their bytes."""
     if print_info:
         print("---------\nVariables: name (type shape) [size]\n---------")
     total = size = 0
@@ -29,7 +29,7 @@ def analyze_vars(variables: Iterable[Any], print_info: bool = False) -> tuple[in
 
 
 def analyze_ops(graph: Any, print_info: bool = False) -> int:
-    """Return the elements of all outputs of a graph's operators."""
+    """Return the number of elements of all outputs of a graph's operators; unknown shapes count as 0."""
     if print_info:
         print("---------\nOperations: name -> (type shapes) [size]\n---------")
     total = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from viaduct.rehearsal.tf1_stage import averaging, collectives, state
+from viaduct.rehearsal.tf1_stage import collectives, data_parallel, state
 
 from . import tensorflow as hvd
 
@@ -20,9 +20,11 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """The same object, whose gradients are means over the ranks."""
+    """Change a Keras optimizer, so that its gradients are means over the ranks, and return it."""
     plain = optimizer.get_gradients
-    optimizer.get_gradients = lambda loss, params: averaging.average_gradients(plain(loss, params), "HorovodAllreduce")
+    optimizer.get_gradients = lambda loss, params: data_parallel.average_gradients(
+        plain(loss, params), "HorovodAllreduce"
+    )
     return optimizer
 
 
@@ -40,34 +42,27 @@ def load_model(
     return model
 
 
-class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """All ranks start from the root's weights; after the first batch, when the optimizer's variables are there too."""
+class BroadcastGlobalVariablesCallback(data_parallel.BroadcastCallback):
+    """Starts all ranks from the root's weights."""
+
+    kind = "HorovodBroadcast"
 
     def __init__(self, root_rank: int, device: str = "") -> None:
-        super().__init__()
-        self.root_rank, self.broadcast_done = root_rank, False
-
-    def on_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if not self.broadcast_done:
-            self.broadcast_done = True
-            session = tf.keras.backend.get_session()
-            with session.graph.as_default():
-                session.run(hvd.broadcast_global_variables(self.root_rank))
+        super().__init__(root_rank)
 
 
 class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """An epoch's figures become means over the ranks, in the order of their names."""
+    """Replaces an epoch's metrics by their means over the ranks."""
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
-        self._epochs = 0
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if not logs or state.size() == 1:
             return
         import numpy as np
 
-        names = sorted(logs)
+        names = sorted(logs)  # in the same order on every rank
         values = np.array([float(logs[name]) for name in names])
         (total,) = collectives.reduce_arrays(
             f"{collectives.WORLD}|metrics", collectives.members(collectives.WORLD), [values], "sum"
@@ -76,7 +71,7 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """The rate is the initial one times a multiplier of the epoch."""
+    """Sets the learning rate to the initial one times a multiplier, a number or a function of the epoch."""
 
     def __init__(
         self,
@@ -111,7 +106,7 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
-    """Raises the rate from one rank's share to the full rate within the first epochs."""
+    """Raises the learning rate from 1 / size of the initial one to all of it within the first epochs."""
 
     def __init__(
         self,

@@ -1,90 +1,48 @@
-"""Ranks and sizes; asking before init() is an error as in Horovod."""
+"""Ranks and sizes, which raise before init() as Horovod's do, and the libraries that Horovod was built with."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from viaduct.rehearsal.tf1_stage import state
 
-_up = False
+_initialized = False
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
     """Mark Horovod as initialised; ranks come from the environment."""
-    global _up
-    _up = True
+    global _initialized
+    _initialized = True
 
 
 def shutdown() -> None:
     """Mark Horovod as ended."""
-    global _up
-    _up = False
+    global _initialized
+    _initialized = False
 
 
 def is_initialized() -> bool:
-    return _up
+    return _initialized
 
 
-def require_init(value: int) -> int:
-    """Return the value; raise before init(), as Horovod does."""
-    if not _up:
-        raise ValueError("Horovod has not been initialized; use hvd.init().")
-    return value
+def require_init(answer: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function with the same result, which raises ValueError before init()."""
+
+    def checked() -> Any:
+        if not _initialized:
+            raise ValueError("Horovod has not been initialized; use hvd.init().")
+        return answer()
+
+    return checked
 
 
-def rank() -> int:
-    """Return this process's rank."""
-    return require_init(state.rank())
-
-
-def size() -> int:
-    """Return the number of ranks."""
-    return require_init(state.size())
-
-
-def local_rank() -> int:
-    """Return this process's rank on its machine."""
-    return require_init(state.local_rank())
-
-
-def local_size() -> int:
-    """Return the number of ranks on this machine."""
-    return require_init(state.local_size())
-
-
-def cross_rank() -> int:
-    """Return the number of this machine."""
-    return require_init(state.rank() // state.local_size())
-
-
-def cross_size() -> int:
-    """Return the number of machines."""
-    return require_init(state.size() // state.local_size())
-
-
-def is_homogeneous() -> bool:
-    """Return True: every machine has the same number of ranks."""
-    return bool(require_init(1))
-
-
-def mpi_threads_supported() -> bool:
-    """Return False: there is no MPI."""
-    return bool(require_init(0))
-
-
-def mpi_enabled() -> bool:
-    """Return False: there is no MPI."""
-    return False
-
-
-def mpi_built() -> bool:
-    """Return False: there is no MPI."""
-    return False
-
-
-def gloo_enabled() -> bool:
-    """Return True: collectives go through gloo."""
-    return True
+rank, size = require_init(state.rank), require_init(state.size)
+local_rank, local_size = require_init(state.local_rank), require_init(state.local_size)
+cross_rank = require_init(lambda: state.rank() // state.local_size())  # the number of this machine
+cross_size = require_init(lambda: state.size() // state.local_size())  # the number of machines
+is_homogeneous = require_init(lambda: True)  # every machine has the same number of ranks
+mpi_threads_supported = require_init(lambda: False)
 
 
 def gloo_built() -> bool:
@@ -92,26 +50,10 @@ def gloo_built() -> bool:
     return True
 
 
-def nccl_built() -> bool:
-    """Return False: there is no NCCL."""
+def mpi_built() -> bool:
+    """Return False: gloo is the only library."""
     return False
 
 
-def cuda_built() -> bool:
-    """Return False: there is no CUDA."""
-    return False
-
-
-def rocm_built() -> bool:
-    """Return False: there is no ROCm."""
-    return False
-
-
-def ddl_built() -> bool:
-    """Return False: there is no DDL."""
-    return False
-
-
-def ccl_built() -> bool:
-    """Return False: there is no oneCCL."""
-    return False
+gloo_enabled = gloo_built
+mpi_enabled = nccl_built = cuda_built = rocm_built = ddl_built = ccl_built = mpi_built

@@ -1,1 +1,1 @@
-"""tensorflow.examples: what TensorFlow 1.15 installs of its tutorials."""
+"""tensorflow.examples: the part that is installed with TensorFlow 1.15."""

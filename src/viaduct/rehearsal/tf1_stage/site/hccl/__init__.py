@@ -1,1 +1,1 @@
-"""A stand-in for HCCL's Python interface: ranks of this machine, carried by gloo."""
+"""A stand-in for HCCL's Python interface: ranks of this machine, which exchange data through gloo."""

@@ -1,6 +1,6 @@
-"""Names that the star import binds: nearly everything, and functions that put the NPU into configs.
+"""Names for `from npu_bridge.npu_init import *`, and functions that put the NPU into configs.
 
-As in the real one since April 2022, importing this gives every session the NPU's config.
+As in the adapter since April 2022, importing this module gives every session the NPU's config.
 """
 
 # ruff: noqa: F401 - names that scripts import from here
@@ -80,15 +80,16 @@ experimental_options: dict[str, Any] = {
     "remapping": False,
     "memory_optimization": False,
 }
+# What get_npu_rank_id and its like return; init_resource replaces the values.
 _ranks = {"rank_id": 0, "local_rank_id": 0, "rank_size": 1, "local_rank_size": 1}
 
 
 class NpuEmptyHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Keeps a place in a list of hooks."""
+    """Hook without effect, as a placeholder in a list of hooks."""
 
 
 def npu_hooks_append(hooks_list: Any = ()) -> list[Any]:
-    """The broadcast in front of other hooks; what is no list is dropped, as the real one does."""
+    """Return the hooks and the broadcast behind them. Hooks that are not in a list are dropped, as the adapter does."""
     hooks = list(hooks_list) if isinstance(hooks_list, list) else []
     return [*hooks, NPUBroadcastGlobalVariablesHook(0, int(os.getenv("RANK_ID", "0")))]
 
@@ -99,11 +100,11 @@ def npu_callbacks_append(callbacks_list: Any = ()) -> list[Any]:
 
 
 def npu_config_proto(config_proto: Any = None) -> Any:
-    """The config with the NPU in it: the one that was given is changed, and returned."""
-    made = npu_common.npu_session_config(config_proto)
+    """Return a config with the NPU's options; a given config is changed and returned."""
+    npu_config = npu_common.npu_session_config(config_proto)
     if config_proto is None:
-        return made
-    config_proto.CopyFrom(made)
+        return npu_config
+    config_proto.CopyFrom(npu_config)
     return config_proto
 
 
@@ -122,25 +123,25 @@ def npu_optimizer_options(optimizer_options: Any = None) -> Any:
 
 def npu_run_config_init(run_config: Any = None) -> Any:
     """Return a RunConfig with the NPU's session config, for canned Estimators."""
-    given = run_config if run_config is not None else tf.estimator.RunConfig()
-    return given.replace(session_config=npu_common.npu_session_config(given.session_config))
+    run_config = run_config if run_config is not None else tf.estimator.RunConfig()
+    return run_config.replace(session_config=npu_common.npu_session_config(run_config.session_config))
 
 
 def set_keras_session_npu_config(config: Any = None) -> Any:
-    made = session.Session(config=npu_common.npu_session_config(config))
-    backend.set_session(made)
-    return made
+    npu_session = session.Session(config=npu_common.npu_session_config(config))
+    backend.set_session(npu_session)
+    return npu_session
 
 
 def init_resource(config: Any = None) -> tuple[Any, Any]:
-    """A session in which communication is initialised, and the operator that ends it."""
-    made = session.Session(config=npu_common.npu_session_config(config))
-    with made.graph.as_default():
+    """Return a session in which communication is started, and the operator that ends it."""
+    npu_session = session.Session(config=npu_common.npu_session_config(config))
+    with npu_session.graph.as_default():
         start, stop = npu_ops.initialize_system(), npu_ops.shutdown_system()
-    made.run(start)
+    npu_session.run(start)
     _ranks.update(rank_id=get_rank_id(), local_rank_id=get_local_rank_id())
     _ranks.update(rank_size=get_rank_size(), local_rank_size=get_local_rank_size())
-    return made, stop
+    return npu_session, stop
 
 
 def shutdown_resource(sess: Any, npu_shutdown: Any) -> None:
@@ -176,7 +177,7 @@ def npu_tf_optimizer(opt: Any) -> Any:
 
 
 def npu_clear_session(config: Any = None) -> None:
-    """Keras' clear_session ends the NPU's session too; a new one takes its place."""
+    """Clear Keras' session and set a new one with the NPU's config."""
     backend.clear_session()
     set_keras_session_npu_config(config)
 

@@ -1,1 +1,1 @@
-"""Internal paths that scripts import from."""
+"""Package path of TensorFlow 1.15 from which scripts import."""

@@ -1,8 +1,4 @@
-"""horovod.keras"""
+"""horovod.keras, the same functions as horovod.tensorflow.keras."""
 
-# ruff: noqa: F401 - names that scripts import from here
-
-from .._keras import DistributedOptimizer, broadcast_global_variables, load_model
-from .._ranks import init, is_initialized, local_rank, local_size, rank, shutdown, size
-from ..tensorflow import Adasum, Average, Compression, Sum, allgather, allreduce, broadcast
-from . import callbacks
+from ..tensorflow.keras import *  # noqa: F403
+from . import callbacks  # noqa: F401

@@ -1,10 +1,3 @@
 """Callbacks of fit."""
 
-# ruff: noqa: F401 - names that scripts import from here
-
-from .._keras import (
-    BroadcastGlobalVariablesCallback,
-    LearningRateScheduleCallback,
-    LearningRateWarmupCallback,
-    MetricAverageCallback,
-)
+from ..tensorflow.keras.callbacks import *  # noqa: F403

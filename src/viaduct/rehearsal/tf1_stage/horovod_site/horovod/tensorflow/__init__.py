@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from viaduct.rehearsal.tf1_stage import averaging, collectives, state
+from viaduct.rehearsal.tf1_stage import collectives, data_parallel
 
 from .._ranks import (
     ccl_built,
@@ -36,7 +36,7 @@ from .._ranks import (
 from .compression import Compression as Compression
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
-_NAMES = {Sum: "sum", Min: "min", Max: "max", Product: "prod"}
+_NAMES = {Sum: "sum", Min: "min", Max: "max", Product: "prod"}  # of reductions; the others are sums, divided here
 
 
 def allreduce(
@@ -50,108 +50,78 @@ def allreduce(
     postscale_factor: float = 1.0,
     name: str | None = None,
 ) -> Any:
-    """A mean over the ranks unless something else is asked for."""
-    chosen = (Sum if average is False else Average) if op is None else op
+    """Return the mean over the ranks, or what `average` or `op` asks for. Adasum is computed as the mean."""
+    reduction = (Sum if average is False else Average) if op is None else op
     if hasattr(tensor, "indices"):
-        mean = averaging.sparse_mean(tensor) if size() > 1 else tensor
-        factor = 1 if chosen == Average else size()
+        mean = data_parallel.sparse_mean(tensor) if size() > 1 else tensor
+        factor = 1 if reduction == Average else size()
         return tf.IndexedSlices(mean.values * factor, mean.indices, mean.dense_shape)
-    small, context = compression.compress(tf.convert_to_tensor(tensor))
-    small = small if prescale_factor == 1.0 else small * prescale_factor
-    (total,) = collectives.allreduce([small], _NAMES.get(chosen, "sum"), kind="HorovodAllreduce")
+    compressed, context = compression.compress(tf.convert_to_tensor(tensor))
+    compressed = compressed if prescale_factor == 1.0 else compressed * prescale_factor
+    (total,) = collectives.allreduce([compressed], _NAMES.get(reduction, "sum"), kind="HorovodAllreduce")
     result = compression.decompress(total, context)
-    result = result / size() if chosen in (Average, Adasum) and size() > 1 else result
+    result = result / size() if reduction in (Average, Adasum) and size() > 1 else result
     return result if postscale_factor == 1.0 else result * postscale_factor
 
 
 def allgather(tensor: Any, name: str | None = None) -> Any:
-    """First dimensions may differ between ranks."""
-    asked = size()
-    return collectives.allgather(tf.convert_to_tensor(tensor), kind="HorovodAllgather") if asked > 1 else tensor
+    """Return the tensors of all ranks, concatenated; their first dimensions may differ."""
+    return collectives.allgather(tf.convert_to_tensor(tensor), kind="HorovodAllgather") if size() > 1 else tensor
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
-    """Return the tensor of the root rank on every rank."""
     return collectives.broadcast([tf.convert_to_tensor(tensor)], root_rank, kind="HorovodBroadcast")[0]
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
     """Return an operator that assigns the root rank's values to variables."""
-    variables = list(variables)
-    values = collectives.broadcast([tf.convert_to_tensor(v) for v in variables], root_rank, kind="HorovodBroadcast")
-    return tf.group(*[tf.assign(variable, value) for variable, value in zip(variables, values, strict=True)])
+    return data_parallel.broadcast_variables(variables, root_rank, "HorovodBroadcast")
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
-    """Return an operator that assigns the root rank's values to all variables."""
     return broadcast_variables(tf.global_variables(), root_rank)
 
 
-class BroadcastGlobalVariablesHook(tf.train.SessionRunHook):  # type: ignore[misc]
+class BroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
     """Hook that broadcasts all variables when a session is created."""
 
+    kind = "HorovodBroadcast"
+
     def __init__(self, root_rank: int, device: str = "") -> None:
-        self.root_rank, self.bcast_op = root_rank, None
-
-    def begin(self) -> None:
-        """Build the broadcast, unless there is one rank."""
-        if state.size() > 1:
-            self.bcast_op = broadcast_global_variables(self.root_rank)
-
-    def after_create_session(self, session: Any, coord: Any) -> None:
-        """Run the broadcast."""
-        if self.bcast_op is not None:
-            session.run(self.bcast_op)
+        super().__init__(root_rank)
 
 
-class _Distributed(tf.train.Optimizer):  # type: ignore[misc]
-    """The inner optimizer, with gradients that are means over the ranks."""
+class _Distributed(data_parallel.WrappingOptimizer):
+    """The inner optimizer, with gradients that are means or sums over the ranks."""
 
     def __init__(self, optimizer: Any, name: str | None, compression: Any, sparse_as_dense: bool, op: int) -> None:
-        self._optimizer, self._compression = optimizer, compression
-        self._sparse_as_dense, self._op = sparse_as_dense, op
-        super().__init__(name=name or f"Distributed{type(optimizer).__name__}", use_locking=False)
+        self._compression, self._sparse_as_dense, self._op = compression, sparse_as_dense, op
+        super().__init__(optimizer, name or f"Distributed{type(optimizer).__name__}")
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
-        """Compute gradients and average them over the ranks."""
-        pairs = self._optimizer.compute_gradients(*args, **kwargs)
+        """Compute gradients and reduce them over the ranks."""
+        pairs = super().compute_gradients(*args, **kwargs)
         if size() == 1:
             return list(pairs)
-        dense = [self._travelling(gradient) for gradient, _ in pairs]
-        means = averaging.average_gradients([small for small, _ in dense], "HorovodAllreduce")
-        factor = size() if self._op == Sum else 1
-        decompressed = [
-            self._decompress(mean, context, factor) for mean, (_, context) in zip(means, dense, strict=True)
+        compressed = [self._compress(gradient) for gradient, _ in pairs]
+        means = data_parallel.average_gradients([gradient for gradient, _ in compressed], "HorovodAllreduce")
+        return [
+            (self._decompress(mean, context), variable)
+            for mean, (_, context), (_, variable) in zip(means, compressed, pairs, strict=True)
         ]
-        return [(gradient, variable) for gradient, (_, variable) in zip(decompressed, pairs, strict=True)]
 
-    def _travelling(self, gradient: Any) -> tuple[Any, Any]:
+    def _compress(self, gradient: Any) -> tuple[Any, Any]:
+        """Return a gradient as it is exchanged, and what decompressing it needs; sparse ones are not compressed."""
         if gradient is None or (hasattr(gradient, "indices") and not self._sparse_as_dense):
             return gradient, None
-        small, context = self._compression.compress(tf.convert_to_tensor(gradient))
-        return small, context
+        compressed, context = self._compression.compress(tf.convert_to_tensor(gradient))
+        return compressed, context
 
-    def _decompress(self, mean: Any, context: Any, factor: int) -> Any:
+    def _decompress(self, mean: Any, context: Any) -> Any:
         if mean is None or hasattr(mean, "indices"):
             return mean
         gradient = self._compression.decompress(mean, context)
-        return gradient if factor == 1 else gradient * factor
-
-    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Apply gradients with the inner optimizer."""
-        return self._optimizer.apply_gradients(*args, **kwargs)
-
-    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a slot of the inner optimizer."""
-        return self._optimizer.get_slot(*args, **kwargs)
-
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the slots' names of the inner optimizer."""
-        return self._optimizer.get_slot_names(*args, **kwargs)
-
-    def variables(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the variables of the inner optimizer."""
-        return self._optimizer.variables(*args, **kwargs)
+        return gradient * size() if self._op == Sum else gradient
 
 
 def DistributedOptimizer(

@@ -1,4 +1,4 @@
-"""horovod.tensorflow.compression: what gradients travel as."""
+"""horovod.tensorflow.compression: the dtype in which gradients are exchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 
 class Compressor:
-    """Base class of a script's own compression."""
+    """Base class, also of compressors that a script defines; `ctx` is what decompress needs."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
@@ -20,11 +20,11 @@ class Compressor:
 
 
 class NoneCompressor(Compressor):
-    """Travels as it is."""
+    """Exchanges tensors in their own dtype."""
 
 
 class FP16Compressor(Compressor):
-    """Travels as float16."""
+    """Exchanges floating point tensors as float16."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:

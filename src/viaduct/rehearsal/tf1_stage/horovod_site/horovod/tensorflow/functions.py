@@ -1,4 +1,4 @@
-"""horovod.tensorflow.functions: where scripts also import the broadcast of variables from."""
+"""horovod.tensorflow.functions, from which scripts import the broadcast of variables too."""
 
 # ruff: noqa: F401 - names that scripts import from here
 

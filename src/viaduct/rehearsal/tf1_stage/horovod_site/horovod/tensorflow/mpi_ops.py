@@ -1,4 +1,4 @@
-"""horovod.tensorflow.mpi_ops: where scripts also import ranks and collectives from."""
+"""horovod.tensorflow.mpi_ops, from which scripts import ranks and collectives too."""
 
 # ruff: noqa: F401 - names that scripts import from here
 

@@ -1,4 +1,4 @@
-"""Ranks and sizes. Answers are valid once communication is initialised: asked before, the real ones fail."""
+"""Ranks, sizes and groups. Calls before communication is initialised are reported: HCCL's fail then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def create_group(group: str, rank_num: int, rank_ids: Sequence[int]) -> None:
         raise ValueError(f"create_group: rank_ids {list(rank_ids)} are not all within 0 to {state.size() - 1}")
     if group == WORLD:
         raise ValueError(f"create_group: {WORLD!r} is the group of all ranks, which is always there")
-    collectives.add_group(group, rank_ids)
+    collectives.groups[group] = sorted(rank_ids)
 
 
 def destroy_group(group: str) -> None:
@@ -27,11 +27,10 @@ def destroy_group(group: str) -> None:
     if group == WORLD:
         raise ValueError(f"destroy_group: {WORLD!r} cannot be destroyed")
     collectives.members(group)
-    collectives.drop_group(group)
+    del collectives.groups[group]
 
 
 def get_rank_size(group: str = WORLD) -> int:
-    """Return the number of ranks of a group."""
     need_communication("get_rank_size")
     return len(collectives.members(group))
 
@@ -49,13 +48,12 @@ def get_rank_id(group: str = WORLD) -> int:
 
 
 def get_local_rank_id(group: str = WORLD) -> int:
-    """Return this process's rank on its machine."""
+    """Return this process's rank on its machine; within another group than the world, its rank in the group."""
     need_communication("get_local_rank_id")
     return state.local_rank() if group == WORLD else index_in(group, state.rank())
 
 
 def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
-    """Return the rank among all of a rank of a group."""
     need_communication("get_world_rank_from_group_rank")
     ranks = collectives.members(group)
     if not 0 <= group_rank_id < len(ranks):
@@ -64,7 +62,6 @@ def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
 
 
 def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
-    """Return the rank within a group of a rank among all."""
     need_communication("get_group_rank_from_world_rank")
     return index_in(group, world_rank_id)
 
@@ -78,11 +75,11 @@ def index_in(group: str, rank: int) -> int:
 
 
 def need_communication(name: str) -> None:
-    """Report a question that is asked before communication is initialised."""
-    if not state.communication_is_up():
+    """Report a call of the function `name` before communication is initialised."""
+    if not state.has_communication():
         limits.report_violation(
             "rank-before-init",
-            f"{name} is asked before communication is initialised.",
+            f"{name} is called before communication is initialised.",
             "HCCL is not there yet: the call fails.",
             "Run npu_ops.initialize_system() in an NPU session first, or read RANK_ID and RANK_SIZE.",
         )

@@ -1,5 +1,7 @@
-"""Segments of gradients that are sent while others are still computed. Here they travel together; the
-numbers are checked as the real ones are."""
+"""Segments of gradients, of which HCCL sends one while others are computed.
+
+Here the gradients of an optimizer are exchanged together. The numbers are checked as HCCL does.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from collections.abc import Sequence
 from viaduct.rehearsal.tf1_stage import collectives
 
 WORLD = collectives.WORLD
-SEGMENTS = 8
+SEGMENTS = 8  # at most
 
 
 def set_split_strategy_by_idx(idx_list: Sequence[int], group: str = WORLD) -> None:
-    """Last gradient of each segment, ascending."""
+    """Check the indices of each segment's last gradient, which must ascend."""
     collectives.members(group)
     if not 0 < len(idx_list) <= SEGMENTS:
         raise ValueError(f"set_split_strategy_by_idx: 1 to {SEGMENTS} segments, not {len(idx_list)}")
@@ -22,7 +24,7 @@ def set_split_strategy_by_idx(idx_list: Sequence[int], group: str = WORLD) -> No
 
 
 def set_split_strategy_by_size(percent_list: Sequence[float], group: str = WORLD) -> None:
-    """Share of each segment in percent; together 100."""
+    """Check the sizes of the segments in percent, which must add up to 100."""
     collectives.members(group)
     if not 0 < len(percent_list) <= SEGMENTS:
         raise ValueError(f"set_split_strategy_by_size: 1 to {SEGMENTS} segments, not {len(percent_list)}")

@@ -1,4 +1,4 @@
-"""Embedding tables that live on the NPU's hosts; a rehearsal has none, and says so when one is made."""
+"""Embedding services on the NPU's parameter servers: making one raises NotImplementedError in a rehearsal."""
 
 from __future__ import annotations
 

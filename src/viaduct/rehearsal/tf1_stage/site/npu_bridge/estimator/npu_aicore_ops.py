@@ -10,10 +10,13 @@ from . import npu_ops
 
 
 def fast_gelu_v2(x: Any, name: str | None = None) -> Any:
-    """sign(x)·(−0.1444·(min(|0.7071·x|, 1.769) − 1.769)² + 0.5) + 0.5, times x: a parabola for the Gauss integral."""
+    """Return the NPU's approximation of GELU, with a parabola in place of the Gauss integral.
+
+    x · (sign(x) · (−0.1444 · (min(|0.7071 · x|, 1.769) − 1.769)² + 0.5) + 0.5)
+    """
     x = tf.convert_to_tensor(x)
-    bent = tf.minimum(tf.abs(x * 0.7071), 1.769) - 1.769
-    return tf.multiply(x, tf.sign(x) * (-0.1444 * tf.square(bent) + 0.5) + 0.5, name=name)
+    clipped = tf.minimum(tf.abs(x * 0.7071), 1.769) - 1.769
+    return tf.multiply(x, tf.sign(x) * (-0.1444 * tf.square(clipped) + 0.5) + 0.5, name=name)
 
 
 def centralization(x: Any, axes: Any = (-1,), name: str | None = None) -> Any:
@@ -30,10 +33,7 @@ def dropout_v3(
     return npu_ops.dropout(x, keep_prob, noise_shape, seed, name)
 
 
-def dropout_v4(
-    x: Any, keep_prob: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None
-) -> Any:
-    return npu_ops.dropout(x, keep_prob, noise_shape, seed, name)
+dropout_v4 = dropout_v3
 
 
 def nonzero(x: Any, transpose: bool = False, output_type: Any = tf.int64, name: str | None = None) -> Any:
@@ -50,7 +50,7 @@ def layer_norm(
     epsilon: float = 1e-7,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """The normalised tensor, the mean and the variance."""
+    """Return the normalised tensor, the mean and the variance."""
     x = tf.convert_to_tensor(x)
     rank = x.shape.rank
     mean, variance = tf.nn.moments(x, list(range(begin_norm_axis % rank, rank)), keepdims=True)

@@ -17,13 +17,13 @@ from viaduct.rehearsal.tf1_stage import state
 
 
 def NPUInit(name: str | None = None) -> Any:
-    """An operator to be run: communication is up afterwards."""
-    return switch(True, name or "NPUInit")
+    """Return the operator that starts communication."""
+    return set_communication_op(True, name or "NPUInit")
 
 
 def NPUShutdown(name: str | None = None) -> Any:
-    """An operator to be run: communication is gone afterwards."""
-    return switch(False, name or "NPUShutdown")
+    """Return the operator that ends communication."""
+    return set_communication_op(False, name or "NPUShutdown")
 
 
 def initialize_system(name: str | None = None) -> Any:
@@ -38,14 +38,14 @@ def shutdown_system(name: str | None = None) -> Any:
     return NPUShutdown(name)
 
 
-def switch(up: bool, name: str) -> Any:
-    """Return an operator that switches communication on or off."""
+def set_communication_op(up: bool, name: str) -> Any:
+    """Return an operator that starts or ends communication."""
 
-    def work() -> Any:
+    def set_communication() -> Any:
         state.set_communication(up)
         return np.int32(0)
 
-    return tf.numpy_function(work, [], tf.int32, name=name).op
+    return tf.numpy_function(set_communication, [], tf.int32, name=name).op
 
 
 def refuse_eager(name: str) -> None:
@@ -87,19 +87,12 @@ def LARS(
     epsilon: float = 1e-5,
     name: str | None = None,
 ) -> list[Any]:
-    """Each gradient, with decay, scaled by the ratio of its weight's norm to its own."""
+    """Scale each gradient, with decay, by the ratio of its weight's norm to its own."""
     with tf.name_scope(name or "LARS"):
         return [
             scale_gradient(weight, gradient, weight_decay, hyperpara, epsilon)
             for weight, gradient in zip(inputs_w, inputs_g, strict=True)
         ]
-
-
-def scale_gradient(weight: Any, gradient: Any, decay: Any, trust: float, epsilon: float) -> Any:
-    """Return the LARS-scaled gradient."""
-    weight_norm, gradient_norm = tf.norm(weight), tf.norm(gradient)
-    ratio = trust * weight_norm / (gradient_norm + decay * weight_norm + epsilon)
-    return ratio * (gradient + decay * weight)
 
 
 def LARSV2(
@@ -114,11 +107,17 @@ def LARSV2(
 ) -> Any:
     """Scale one weight's gradient as LARS; with use_clip the rate never exceeds learning_rate."""
     with tf.name_scope(name or "LARSV2"):
-        weight_norm, gradient_norm = tf.norm(input_weight), tf.norm(input_grad)
-        ratio = hyperpara * weight_norm / (gradient_norm + weight_decay * weight_norm + epsilon)
-        if use_clip:
-            ratio = tf.clip_by_value(ratio / learning_rate, 0.0, 1.0)
-        return ratio * (input_grad + weight_decay * input_weight)
+        bound = learning_rate if use_clip else None
+        return scale_gradient(input_weight, input_grad, weight_decay, hyperpara, epsilon, bound)
+
+
+def scale_gradient(weight: Any, gradient: Any, decay: Any, trust: float, epsilon: float, bound: Any = None) -> Any:
+    """Return the LARS-scaled gradient. With `bound` the ratio of the norms is divided by it and is at most 1."""
+    weight_norm, gradient_norm = tf.norm(weight), tf.norm(gradient)
+    ratio = trust * weight_norm / (gradient_norm + decay * weight_norm + epsilon)
+    if bound is not None:
+        ratio = tf.clip_by_value(ratio / bound, 0.0, 1.0)
+    return ratio * (gradient + decay * weight)
 
 
 # ---- tensors that leave the graph while it runs
@@ -129,11 +128,11 @@ _channels: dict[str, _queue.Queue[list[Any]]] = _collections.defaultdict(_queue.
 def outfeed_enqueue_op(channel_name: str, inputs: Sequence[Any], name: str | None = None) -> Any:
     """Return the operator that puts tensors into a channel."""
 
-    def work(*arrays: Any) -> Any:
+    def put(*arrays: Any) -> Any:
         _channels[channel_name].put([np.array(array) for array in arrays])
         return np.int32(0)
 
-    return tf.numpy_function(work, list(inputs), tf.int32, name=name or "OutfeedEnqueueOp").op
+    return tf.numpy_function(put, list(inputs), tf.int32, name=name or "OutfeedEnqueueOp").op
 
 
 def outfeed_dequeue_op(
@@ -141,10 +140,10 @@ def outfeed_dequeue_op(
 ) -> list[Any]:
     """Return the tensors that come next from a channel; it waits for 60 seconds at most."""
 
-    def work() -> list[Any]:
+    def get() -> list[Any]:
         return _channels[channel_name].get(timeout=60)
 
-    outputs = tf.numpy_function(work, [], list(output_types), name=name or "OutfeedDequeueOp")
+    outputs = tf.numpy_function(get, [], list(output_types), name=name or "OutfeedDequeueOp")
     for output, shape in zip(outputs, output_shapes, strict=True):
         output.set_shape(shape)
     return list(outputs)
@@ -153,14 +152,14 @@ def outfeed_dequeue_op(
 def stop_outfeed_dequeue_op(channel_name: str, name: str | None = None) -> Any:
     """Return the operator that closes a channel."""
 
-    def work() -> Any:
+    def close() -> Any:
         _channels.pop(channel_name, None)
         return np.int32(0)
 
-    return tf.numpy_function(work, [], tf.int32, name=name or "StopOutfeedDequeueOp").op
+    return tf.numpy_function(close, [], tf.int32, name=name or "StopOutfeedDequeueOp").op
 
 
-# ---- fused operators, written out
+# ---- fused operators, composed of TensorFlow's
 
 
 def basic_lstm_cell(
@@ -175,7 +174,7 @@ def basic_lstm_cell(
     activation: str = "tanh",
     name: str | None = None,
 ) -> tuple[Any, ...]:
-    """One step: the new c and h, then the gates i, j, f, o and tanh(c)."""
+    """Return the new c and h after one step of an LSTM, then the gates i, j, f, o and tanh(c)."""
     with tf.name_scope(name or "BasicLSTMCell"):
         i, j, f, o = tf.split(tf.matmul(tf.concat([x, h], 1), w) + b, 4, axis=1)
         i, j, f, o = tf.sigmoid(i), tf.tanh(j), tf.sigmoid(f + forget_bias), tf.sigmoid(o)
@@ -197,8 +196,9 @@ def adam_apply_one_assign(
     add2_y: Any,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Inputs: gradient, second moment, first moment, weight, rate. Outputs: new second moment, first moment, weight."""
-    return adam(input0, input1, input2, input3, input4, mul0_x, mul1_x, mul2_x, mul3_x, add2_y, None)
+    """Take one step of Adam without weight decay."""
+    inputs = (input0, input1, input2, input3, input4, mul0_x, mul1_x, mul2_x, mul3_x)
+    return adam_apply_one_with_decay_assign(*inputs, None, add2_y)
 
 
 def adam_apply_one_with_decay_assign(
@@ -215,35 +215,27 @@ def adam_apply_one_with_decay_assign(
     add2_y: Any,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Return the results of one Adam step with weight decay, by the adapter's order of inputs."""
-    return adam(input0, input1, input2, input3, input4, mul0_x, mul1_x, mul2_x, mul3_x, add2_y, mul4_x)
+    """Take one step of Adam with weight decay; return the new second moment, first moment and weight.
 
-
-def adam(
-    gradient: Any,
-    second: Any,
-    first: Any,
-    weight: Any,
-    rate: Any,
-    b1: Any,
-    a1: Any,
-    b2: Any,
-    a2: Any,
-    epsilon: Any,
-    decay: Any,
-) -> tuple[Any, Any, Any]:
-    """Return the moments and the weight after one step of Adam."""
-    new_first = first * b1 + gradient * a1
-    new_second = second * b2 + tf.square(gradient) * a2
-    step = new_first / (tf.sqrt(new_second) + epsilon)
-    if decay is not None:
-        step = step + weight * decay
+    The inputs are gradient, second moment, first moment, weight and learning rate. mul0_x and mul1_x are the factors of
+    the old first moment and the gradient, mul2_x and mul3_x those of the old second moment and the squared gradient.
+    mul4_x is the decay, add2_y epsilon.
+    """
+    gradient, second, first, weight, rate = input0, input1, input2, input3, input4
+    new_first = first * mul0_x + gradient * mul1_x
+    new_second = second * mul2_x + tf.square(gradient) * mul3_x
+    step = new_first / (tf.sqrt(new_second) + add2_y)
+    if mul4_x is not None:
+        step = step + weight * mul4_x
     moments = tf.assign(second, new_second), tf.assign(first, new_first)
     return (*moments, tf.assign(weight, weight - rate * step))
 
 
 def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, name: str | None = None) -> Any:
-    """data with updates put where indices say along an axis, the others being their own place."""
+    """Return `data` with `updates` written to the positions that `indices` gives along an axis.
+
+    Along the other axes an update keeps its own position.
+    """
     data, indices = tf.convert_to_tensor(data), tf.convert_to_tensor(indices)
     positions = tf.meshgrid(*[tf.range(size) for size in tf.unstack(tf.shape(indices))], indexing="ij")
     positions[axis] = tf.cast(indices, tf.int32)
@@ -253,12 +245,12 @@ def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, name:
 def k_means_centroids(
     x: Any, y: Any, sum_square_y: Any, sum_square_x: Any, use_actual_distance: bool = False, name: str | None = None
 ) -> tuple[Any, Any, Any]:
-    """Sums and counts of the points nearest to each centre, and the sum of their distances."""
+    """Return the sums and the counts of the points nearest to each centre, and the sum of their distances."""
     distance = sum_square_y - 2 * tf.matmul(x, y, transpose_b=True) + (sum_square_x if use_actual_distance else 0)
     nearest = tf.argmin(distance, axis=1)
-    chosen = tf.one_hot(nearest, tf.shape(y)[0])
-    counts = tf.reduce_sum(chosen, axis=0)[:, None]
-    return tf.matmul(chosen, x, transpose_a=True), counts, tf.reduce_sum(tf.reduce_min(distance, axis=1))
+    membership = tf.one_hot(nearest, tf.shape(y)[0])
+    counts = tf.reduce_sum(membership, axis=0)[:, None]
+    return tf.matmul(membership, x, transpose_a=True), counts, tf.reduce_sum(tf.reduce_min(distance, axis=1))
 
 
 def npu_onnx_graph_op(inputs: Sequence[Any], tout: Sequence[Any], model_path: str, name: str | None = None) -> Any:

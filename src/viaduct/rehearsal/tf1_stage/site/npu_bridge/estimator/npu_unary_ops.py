@@ -1,4 +1,4 @@
-"""`npu_unary_ops` is an object inside the module of that name."""
+"""The object `npu_unary_ops`, whose methods are operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class NpuUnaryOps:
     """Operators of one input."""
 
     def gelu(self, x: Any) -> Any:
-        """The tanh form, which is what the NPU computes."""
+        """Return GELU in its tanh approximation, which the NPU computes too."""
         x = tf.convert_to_tensor(x)
         return 0.5 * x * (1.0 + tf.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * tf.pow(x, 3))))
 

@@ -15,7 +15,7 @@ WORLD = collectives.WORLD
 
 
 def allreduce(tensor: Any, reduction: str, fusion: int = 1, fusion_id: int = -1, group: str = WORLD) -> Any:
-    check("allreduce", reduction)
+    check_reduction("allreduce", reduction)
     return collectives.allreduce([tf.convert_to_tensor(tensor)], reduction, group)[0]
 
 
@@ -27,7 +27,7 @@ def allgather(tensor: Any, rank_size: int, group: str = WORLD, fusion: int = 0, 
 def broadcast(
     tensor: Sequence[Any], root_rank: int, fusion: int = 2, fusion_id: int = 0, group: str = WORLD
 ) -> list[Any]:
-    """A list of tensors in, a list out."""
+    """Return a list of tensors with the root's values, given a list."""
     if not isinstance(tensor, (list, tuple)):
         raise TypeError(f"Expected list for 'inputs' argument to 'HcomBroadcast' Op, not {tensor!r}.")
     check_root("broadcast", root_rank, group)
@@ -37,20 +37,20 @@ def broadcast(
 def reduce(
     tensor: Any, reduction: str, root_rank: int, fusion: int = 0, fusion_id: int = -1, group: str = WORLD
 ) -> Any:
-    """The reduction on the root; zeros elsewhere."""
-    check("reduce", reduction)
+    """Return the reduction on the root rank, zeros on the others."""
+    check_reduction("reduce", reduction)
     check_root("reduce", root_rank, group)
     (total,) = collectives.allreduce([tf.convert_to_tensor(tensor)], reduction, group, "HcomReduce")
     if state.rank() == collectives.members(group)[root_rank]:
         return total
-    with tf.control_dependencies([total]):  # or it would not be run here, and the root would wait
+    with tf.control_dependencies([total]):  # otherwise this rank would not run it, and the root would wait
         return tf.zeros(tf.shape(tensor), total.dtype)
 
 
 def reduce_scatter(
     tensor: Any, reduction: str, rank_size: int, group: str = WORLD, fusion: int = 0, fusion_id: int = -1
 ) -> Any:
-    check("reduce_scatter", reduction)
+    check_reduction("reduce_scatter", reduction)
     check_size("reduce_scatter", rank_size, group)
     tensor = tf.convert_to_tensor(tensor)
     rows = tensor.shape[0].value if tensor.shape.rank else None
@@ -60,27 +60,27 @@ def reduce_scatter(
 
 
 def send(tensor: Any, sr_tag: int, dest_rank: int, group: str = WORLD) -> Any:
-    """An operator to be run; its partner is a receive of the same tag."""
+    """Return the operator that sends a tensor to the rank that receives with the same tag."""
     check_peer("send", dest_rank, group)
     target = collectives.members(group)[dest_rank]
     key = f"{group}|p2p.{sr_tag}.{state.rank()}-{target}"
 
-    def work(array: Any) -> Any:
+    def send_array(array: Any) -> Any:
         collectives.send_array(key, array, target)
         return np.int32(0)
 
-    return tf.numpy_function(work, [tf.convert_to_tensor(tensor)], tf.int32, name="HcomSend").op
+    return tf.numpy_function(send_array, [tf.convert_to_tensor(tensor)], tf.int32, name="HcomSend").op
 
 
 def receive(shape: Sequence[int], data_type: Any, sr_tag: int, src_rank: int, group: str = WORLD) -> Any:
     check_peer("receive", src_rank, group)
     source = collectives.members(group)[src_rank]
-    key, kind = f"{group}|p2p.{sr_tag}.{source}-{state.rank()}", tf.as_dtype(data_type)
+    key, dtype = f"{group}|p2p.{sr_tag}.{source}-{state.rank()}", tf.as_dtype(data_type)
 
-    def work() -> Any:
-        return collectives.receive_array(key, source, shape, kind.as_numpy_dtype)
+    def receive_array() -> Any:
+        return collectives.receive_array(key, source, shape, dtype.as_numpy_dtype)
 
-    tensor = tf.numpy_function(work, [], kind, name="HcomReceive")
+    tensor = tf.numpy_function(receive_array, [], dtype, name="HcomReceive")
     tensor.set_shape(shape)
     return tensor
 
@@ -93,24 +93,26 @@ def all_to_all_v(
     recv_displacements: Any,
     group: str = WORLD,
 ) -> Any:
-    """Slices of a flat tensor to each rank, and from each; counts and displacements in elements."""
-    ranks = collectives.members(group)
-    key, mine = collectives.key_of("HcomAllToAllV", group), ranks.index(state.rank())
-    kind = tf.convert_to_tensor(send_data).dtype
+    """Send a slice of a flat tensor to each rank, and return the slices received from each, as one flat tensor.
 
-    def work(data: Any, counts: Any, starts: Any, expected: Any, places: Any) -> Any:
+    Counts are the slices' lengths, displacements their starts, in elements, by rank.
+    """
+    ranks = collectives.members(group)
+    key, own_index = collectives.key_of("HcomAllToAllV", group), ranks.index(state.rank())
+    dtype = tf.convert_to_tensor(send_data).dtype
+
+    def exchange(data: Any, counts: Any, starts: Any, recv_counts: Any, recv_starts: Any) -> Any:
         flat = np.asarray(data).reshape(-1)
-        parts = exchange_parts(key, ranks, mine, [flat[a : a + n] for a, n in zip(starts, counts, strict=True)])
-        received = np.zeros(int(max(a + n for a, n in zip(places, expected, strict=True))), flat.dtype)
-        for part, start, count in zip(parts, places, expected, strict=True):
+        slices = [flat[start : start + count] for start, count in zip(starts, counts, strict=True)]
+        received = np.zeros(int((recv_starts + recv_counts).max()), flat.dtype)
+        own_slices = exchange_slices(key, ranks, own_index, slices)
+        for part, start, count in zip(own_slices, recv_starts, recv_counts, strict=True):
             received[start : start + count] = part[:count]
         return received
 
-    given = [
-        send_data,
-        *(tf.cast(x, tf.int64) for x in (send_counts, send_displacements, recv_counts, recv_displacements)),
-    ]
-    return tf.numpy_function(work, given, kind, name="HcomAllToAllV")
+    integers = (send_counts, send_displacements, recv_counts, recv_displacements)
+    inputs = [send_data, *(tf.cast(numbers, tf.int64) for numbers in integers)]
+    return tf.numpy_function(exchange, inputs, dtype, name="HcomAllToAllV")
 
 
 def all_to_all_v_c(
@@ -155,27 +157,27 @@ def raise_remote(name: str) -> Any:
     raise NotImplementedError(f"{name} works on addresses of device memory, which a rehearsal on the CPU does not have")
 
 
-def exchange_parts(key: str, ranks: list[int], mine: int, parts: list[Any]) -> list[Any]:
-    """Return the parts that each rank has for this one; all parts are gathered."""
+def exchange_slices(key: str, ranks: list[int], own_index: int, slices: list[Any]) -> list[Any]:
+    """Return the slice that each rank has for this one; every rank gathers all slices."""
     if len(ranks) == 1:
-        return parts
-    sizes = collectives.gather_arrays(key + "n", ranks, np.array([[len(part) for part in parts]], np.int64))
-    wholes = collectives.gather_arrays(key, ranks, np.concatenate(parts))
-    found = []
-    for counts, gathered in zip(sizes, wholes, strict=True):
-        start = int(counts[0][:mine].sum())
-        found.append(gathered[start : start + int(counts[0][mine])])
-    return found
+        return slices
+    lengths = collectives.gather_arrays(key + "n", ranks, np.array([[len(part) for part in slices]], np.int64))
+    joined = collectives.gather_arrays(key, ranks, np.concatenate(slices))
+    own_slices = []
+    for (counts,), gathered in zip(lengths, joined, strict=True):
+        start = int(counts[:own_index].sum())
+        own_slices.append(gathered[start : start + int(counts[own_index])])
+    return own_slices
 
 
 # ---- checks
 
 
-def check(name: str, reduction: str) -> None:
+def check_reduction(name: str, reduction: str) -> None:
     if reduction not in collectives.REDUCTIONS:
         limits.report_violation(
             "reduction-name",
-            f"{name} is asked for {reduction!r}.",
+            f"{name} is called with the reduction {reduction!r}.",
             "The operator is refused when the graph is built.",
             'Write "sum" and divide by the number of ranks.'
             if reduction in ("mean", "avg", "average")

@@ -1,4 +1,4 @@
-"""`from tensorflow.contrib.framework.python.ops import arg_scope, variables`: modules of the same functions."""
+"""tensorflow.contrib.framework.python.ops: `arg_scope` and `variables` are modules there, here the whole package."""
 
 import tensorflow.contrib.framework as arg_scope  # type: ignore[import-not-found,unused-ignore]
 import tensorflow.contrib.framework as variables  # type: ignore[import-not-found,unused-ignore]

@@ -1,4 +1,7 @@
-"""`tensorflow.contrib.layers.python.layers`: the same functions, and modules that scripts name there."""
+"""tensorflow.contrib.layers.python.layers: `initializers`, `layers` and `regularizers` are modules there.
+
+Here each is the whole package.
+"""
 
 # ruff: noqa: F401 - names that scripts import from here
 

@@ -8,23 +8,24 @@ from __future__ import annotations
 import collections
 import gzip
 import os
-import sys
 from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+
+from viaduct.rehearsal.fake_data import print_note
 
 Datasets = collections.namedtuple("Datasets", ["train", "validation", "test"])
 FILES = {
     "train": ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
     "test": ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
 }
-MADE_UP = {"train": 6000, "test": 1000}
-makes_up_missing = False  # set by --fake-data
+MADE_UP = {"train": 6000, "test": 1000}  # number of images made up for missing files
+makes_up_missing = False  # `stage.py` sets it with --fake-data
 
 
 class DataSet:
-    """Images and labels, in batches; each pass has another order."""
+    """Images and labels, in batches; they are shuffled before each pass. `fake_data` and `one_hot` have no effect."""
 
     def __init__(
         self,
@@ -42,45 +43,33 @@ class DataSet:
             images = images.reshape(images.shape[0], -1)
         if tf.as_dtype(dtype) == tf.float32:
             images = np.multiply(images.astype(np.float32), 1.0 / 255.0)
-        self._images, self._labels = images, labels
-        self._epochs_completed = self._index_in_epoch = 0
-
-    @property
-    def images(self) -> Any:
-        return self._images
-
-    @property
-    def labels(self) -> Any:
-        return self._labels
+        self.images, self.labels = images, labels
+        self.epochs_completed = self._index_in_epoch = 0
 
     @property
     def num_examples(self) -> int:
-        return len(self._images)
-
-    @property
-    def epochs_completed(self) -> int:
-        return self._epochs_completed
+        return len(self.images)
 
     def next_batch(self, batch_size: int, fake_data: bool = False, shuffle: bool = True) -> tuple[Any, Any]:
         """Return the next images and labels; a batch at the end of a pass is filled from the next one."""
         start = self._index_in_epoch
-        if self._epochs_completed == 0 and start == 0 and shuffle:
+        if self.epochs_completed == 0 and start == 0 and shuffle:
             self._shuffle()
         if start + batch_size <= self.num_examples:
             self._index_in_epoch = start + batch_size
-            return self._images[start : start + batch_size], self._labels[start : start + batch_size]
-        self._epochs_completed += 1
-        images, labels = self._images[start:], self._labels[start:]
+            return self.images[start : start + batch_size], self.labels[start : start + batch_size]
+        self.epochs_completed += 1
+        images, labels = self.images[start:], self.labels[start:]
         if shuffle:
             self._shuffle()
         self._index_in_epoch = batch_size - len(images)
-        more_images, more_labels = self._images[: self._index_in_epoch], self._labels[: self._index_in_epoch]
+        more_images, more_labels = self.images[: self._index_in_epoch], self.labels[: self._index_in_epoch]
         return np.concatenate((images, more_images)), np.concatenate((labels, more_labels))
 
     def _shuffle(self) -> None:
         order = np.arange(self.num_examples)
         np.random.shuffle(order)
-        self._images, self._labels = self._images[order], self._labels[order]
+        self.images, self.labels = self.images[order], self.labels[order]
 
 
 def read_data_sets(
@@ -93,7 +82,7 @@ def read_data_sets(
     seed: int | None = None,
     source_url: str = "",
 ) -> Datasets:
-    """Return training, validation and test set, from files or made up where there are none."""
+    """Return the training, validation and test set, from files, or made up if makes_up_missing is set."""
     images, labels = read_part(train_dir, "train", one_hot)
     if not 0 <= validation_size <= len(images):
         raise ValueError(f"Validation size should be between 0 and {len(images)}. Received: {validation_size}.")
@@ -106,7 +95,6 @@ def read_data_sets(
 
 
 def load_mnist(train_dir: str = "MNIST-data") -> Datasets:
-    """Return the data sets with the defaults of read_data_sets."""
     return read_data_sets(train_dir)
 
 
@@ -115,7 +103,7 @@ def read_part(folder: str, part: str, one_hot: bool) -> tuple[Any, Any]:
     paths = [os.path.join(folder, name) for name in FILES[part]]
     missing = [path for path in paths if not os.path.exists(path)]
     if missing and makes_up_missing:
-        print(f"viaduct rehearse: {missing[0]} is missing; {MADE_UP[part]} images are made up.", file=sys.stderr)
+        print_note(f"{missing[0]} is missing; {MADE_UP[part]} images are made up.")
         return make_up(part, one_hot)
     if missing:
         raise FileNotFoundError(
@@ -136,18 +124,20 @@ def make_up(part: str, one_hot: bool) -> tuple[Any, Any]:
 
 def extract_images(f: Any) -> Any:
     """Return the images of an open idx file as [number, rows, columns, 1] bytes."""
-    numbers, shape = read_idx(f, 2051, 4)
-    return numbers.reshape(*shape, 1)
+    pixels, shape = read_idx(f, 2051, 4)
+    return pixels.reshape(*shape, 1)
 
 
 def extract_labels(f: Any, one_hot: bool = False, num_classes: int = 10) -> Any:
-    """Return the labels of an IDX file."""
     labels, _ = read_idx(f, 2049, 2)
     return dense_to_one_hot(labels, num_classes) if one_hot else labels
 
 
 def read_idx(file: Any, magic: int, fields: int) -> tuple[Any, tuple[int, ...]]:
-    """Return the array of a compressed IDX file, after a check of its head."""
+    """Return the values and the shape of a compressed IDX file; `fields` 32-bit numbers precede the values.
+
+    The first is `magic`, which gives the kind of the file; the others are the shape.
+    """
     name = getattr(file, "name", "the stream")
     with gzip.GzipFile(fileobj=file) as stream:
         found, *shape = np.frombuffer(stream.read(4 * fields), ">u4").tolist()
@@ -157,5 +147,4 @@ def read_idx(file: Any, magic: int, fields: int) -> tuple[Any, tuple[int, ...]]:
 
 
 def dense_to_one_hot(labels_dense: Any, num_classes: int) -> Any:
-    """Return labels as one-hot rows."""
     return np.eye(num_classes)[labels_dense]

@@ -1,4 +1,4 @@
-"""Options as they travel: from an NPURunConfig into the custom optimizer of a session's config."""
+"""Copies the options of an NPURunConfig into the custom optimizer NpuOptimizer of a session's config."""
 
 from __future__ import annotations
 
@@ -9,59 +9,58 @@ from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from viaduct.rehearsal.tf1_stage.options import FIELDS
 
-OPTIMIZERS = (
+OPTIMIZERS = (  # Grappler's default passes and the NPU's
     *("pruning", "function", "constfold", "shape", "arithmetic", "loop", "dependency", "layout"),
     "GradFusionOptimizer",
 )
 
 
 def npu_session_config(config: Any = None) -> Any:
-    """A copy that holds NpuOptimizer, soft placement, no remapping and no XLA; what was there already stays."""
-    made = config_pb2.ConfigProto()
+    """Return a copy of a config with NpuOptimizer, soft placement, no remapping and no XLA; other options stay."""
+    npu_config = config_pb2.ConfigProto()
     if config is not None:
-        made.CopyFrom(config)
-    rewrites = made.graph_options.rewrite_options
+        npu_config.CopyFrom(config)
+    rewrites = npu_config.graph_options.rewrite_options
     if not any(entry.name == "NpuOptimizer" for entry in rewrites.custom_optimizers):
         rewrites.custom_optimizers.add().name = "NpuOptimizer"
         rewrites.memory_optimization = RewriterConfig.OFF
-    own = custom_op(made)
-    if "use_off_line" not in own.parameter_map:
-        own.parameter_map["use_off_line"].b = True
+    parameters = parameter_map(npu_config)
+    if "use_off_line" not in parameters:
+        parameters["use_off_line"].b = True
     rewrites.remapping = RewriterConfig.OFF
-    made.allow_soft_placement = True
-    made.graph_options.optimizer_options.global_jit_level = config_pb2.OptimizerOptions.OFF
-    return made
+    npu_config.allow_soft_placement = True
+    npu_config.graph_options.optimizer_options.global_jit_level = config_pb2.OptimizerOptions.OFF
+    return npu_config
 
 
-def custom_op(config: Any) -> Any:
+def parameter_map(config: Any) -> Any:
+    """Return the parameter_map of a config's NpuOptimizer."""
     entries = config.graph_options.rewrite_options.custom_optimizers
-    return next(entry for entry in entries if entry.name == "NpuOptimizer")
+    return next(entry for entry in entries if entry.name == "NpuOptimizer").parameter_map
 
 
-def fill(config: Any, run_config: Any) -> None:
-    """Copy the options of an NPURunConfig into a config."""
-    entries = custom_op(config).parameter_map
-    for key, value in spoken(run_config).items():
-        if value is not None and key in FIELDS and key not in entries:
+def copy_options(run_config: Any, config: Any) -> None:
+    """Copy the options of an NPURunConfig into a config; those that the config has already stay."""
+    parameters = parameter_map(config)
+    for key, value in collect_options(run_config).items():
+        if value is not None and key in FIELDS and key not in parameters:
             field = FIELDS[key]
-            setattr(entries[key], field, str(value).encode() if field == "s" else value)
+            setattr(parameters[key], field, str(value).encode() if field == "s" else value)
 
 
-def spoken(run_config: Any) -> dict[str, Any]:
-    own = {key: value for key, value in vars(run_config).items() if not key.startswith("_")}
-    for part in ("_dump_config", "memory_config", "dynamic_input_config", "experimental_config"):
-        own.update({key[1:]: value for key, value in vars(getattr(run_config, part) or Nothing()).items()})
+def collect_options(run_config: Any) -> dict[str, Any]:
+    """Return the options of an NPURunConfig and of the objects that it holds, by their keys in parameter_map."""
+    options = {key: value for key, value in vars(run_config).items() if not key.startswith("_")}
+    for name in ("_dump_config", "memory_config", "dynamic_input_config", "experimental_config"):
+        if (inner := getattr(run_config, name)) is not None:
+            options |= {key.removeprefix("_"): value for key, value in vars(inner).items()}
     profiling = run_config._profiling_config
     if profiling is not None and profiling._enable_profiling:
-        own.update(profiling_mode=True, profiling_options=profiling._profiling_options)
-    return own
-
-
-class Nothing:
-    """Nothing was given."""
+        options |= {"profiling_mode": True, "profiling_options": profiling._profiling_options}
+    return options
 
 
 def add_optimizers(config: Any) -> None:
-    """A list that is not empty replaces Grappler's own: all of it is written."""
+    """Add the names of OPTIMIZERS to a config: a list that is not empty replaces Grappler's default passes."""
     rewrites = config.graph_options.rewrite_options
     rewrites.optimizers.extend(name for name in OPTIMIZERS if name not in rewrites.optimizers)

@@ -1,4 +1,4 @@
-"""NPURunConfig and the small classes that it takes, with the checks of the real ones."""
+"""NPURunConfig and the classes of its arguments, with the checks of the real ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import tensorflow.compat.v1 as tf
 
 from viaduct.rehearsal import limits
 
-LEGACY = ("auto_tune_mode", "enable_auto_mix_precision")
-CHECKPOINT_STEPS = 100  # where neither steps nor seconds are given; TensorFlow saves every 600 s then
+LEGACY = ("auto_tune_mode", "enable_auto_mix_precision")  # arguments of older releases, ignored with a warning
+CHECKPOINT_STEPS = 100  # between checkpoints without save_checkpoints_steps and _secs; TensorFlow saves every 600 s
 
 
 class NpuExecutePlacement(Enum):
@@ -55,7 +55,7 @@ class CheckedArguments(type):
 
 
 class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type: ignore[misc]
-    """The Estimator's RunConfig with the options of the NPU; everything is kept under its own name."""
+    """The Estimator's RunConfig with the options of the NPU, each in an attribute of its name."""
 
     def __init__(
         self,
@@ -136,11 +136,11 @@ class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type:
         precision_mode_v2: str | None = None,
         ac_parallel_enable: str | None = None,
     ) -> None:
-        given = dict(locals())
-        check_values(given)
+        arguments = dict(locals())
+        check_values(arguments)
         check_cluster(distribute, mix_compile_mode)
         for name in OWN:
-            setattr(self, name, given[name])
+            setattr(self, name, arguments[name])
         self._profiling_config, self._dump_config = profiling_config, dump_config
         if save_checkpoints_steps is None and save_checkpoints_secs is None:
             save_checkpoints_steps = CHECKPOINT_STEPS
@@ -160,34 +160,37 @@ class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type:
 
 
 BASE = inspect.signature(tf.estimator.RunConfig.__init__).parameters
-# What the metaclass asks, and what help() shows: a class's own signature would be that of `__call__` above.
+# For the metaclass and help(); otherwise inspect would give the signature of the metaclass's `__call__`.
 NPURunConfig.__signature__ = inspect.Signature(list(inspect.signature(NPURunConfig.__init__).parameters.values())[1:])
 OWN = [name for name in inspect.signature(NPURunConfig.__init__).parameters if name not in BASE]
 
 
-def check_values(given: dict[str, Any]) -> None:
-    """Refuse what the real class refuses, in its order."""
-    loops, mixed = given["iterations_per_loop"], given["mix_compile_mode"]
+def check_values(arguments: dict[str, Any]) -> None:
+    """Raise ValueError for arguments of NPURunConfig that the real class refuses, in the order of its checks."""
+    loops, mixed = arguments["iterations_per_loop"], arguments["mix_compile_mode"]
     if not isinstance(loops, int) or isinstance(loops, bool) or loops < 1:
         raise ValueError(f"iterations_per_loop must be an positive integer, got {loops!r}")
     if not isinstance(mixed, bool):
         raise ValueError(f'"mix_compile_mode" type must be bool, got {mixed!r}')
     if mixed and loops > 1:
         raise ValueError(f'"iterations_per_loop" must be 1 when "mix_compile_mode" is True, got {loops}')
-    if not isinstance(given["jit_compile"], str):
-        raise ValueError(f'"jit_compile" type must be str, got {given["jit_compile"]!r}')
-    if not isinstance(given["horovod_mode"], bool):
-        raise ValueError(f'"horovod_mode" type must be bool, got {given["horovod_mode"]!r}')
-    if given["graph_run_mode"] not in (0, 1):
-        raise ValueError(f'"graph_run_mode" value must be 0 or 1, got {given["graph_run_mode"]!r}')
+    if not isinstance(arguments["jit_compile"], str):
+        raise ValueError(f'"jit_compile" type must be str, got {arguments["jit_compile"]!r}')
+    if not isinstance(arguments["horovod_mode"], bool):
+        raise ValueError(f'"horovod_mode" type must be bool, got {arguments["horovod_mode"]!r}')
+    if arguments["graph_run_mode"] not in (0, 1):
+        raise ValueError(f'"graph_run_mode" value must be 0 or 1, got {arguments["graph_run_mode"]!r}')
     classes = {"dump_config": DumpConfig, "dynamic_input_config": DynamicInputConfig}
     for name, kind in {**classes, "experimental_config": ExperimentalConfig}.items():
-        if given[name] is not None and not isinstance(given[name], kind):
+        if arguments[name] is not None and not isinstance(arguments[name], kind):
             raise ValueError(f"`{name}` must be provided with type `{kind.__name__}`")
 
 
 def check_cluster(distribute: Any, mixed: bool) -> None:
-    """TF_CONFIG's cluster needs a parameter server strategy, and that a graph which is compiled in parts."""
+    """Raise ValueError if TF_CONFIG has a cluster and the other arguments do not fit it.
+
+    A cluster needs a ParameterServerStrategy, and that needs mix_compile_mode.
+    """
     if not json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster"):
         return
     if type(distribute).__name__ not in ("ParameterServerStrategy", "ParameterServerStrategyV1"):
@@ -196,12 +199,16 @@ def check_cluster(distribute: Any, mixed: bool) -> None:
         raise ValueError('"mix_compile_mode" can only be True when "distribute" is a ParameterServerStrategy')
 
 
+def set_private_attributes(arguments: dict[str, Any]) -> None:
+    """Store the arguments of an `__init__`, given as its locals(), in attributes with a leading underscore."""
+    vars(arguments["self"]).update({f"_{name}": value for name, value in arguments.items() if name != "self"})
+
+
 class ProfilingConfig:
     """Options of CANN's profiler."""
 
     def __init__(self, enable_profiling: bool = False, profiling_options: str | None = None) -> None:
-        self._enable_profiling = enable_profiling
-        self._profiling_options = profiling_options
+        set_private_attributes(locals())
 
 
 class DumpConfig:
@@ -218,14 +225,7 @@ class DumpConfig:
         dump_data: str = "tensor",
         dump_layer: str | None = None,
     ) -> None:
-        self._enable_dump = enable_dump
-        self._dump_path = dump_path
-        self._dump_step = dump_step
-        self._dump_mode = dump_mode
-        self._enable_dump_debug = enable_dump_debug
-        self._dump_debug_mode = dump_debug_mode
-        self._dump_data = dump_data
-        self._dump_layer = dump_layer
+        set_private_attributes(locals())
 
 
 class MemoryConfig:
@@ -234,18 +234,14 @@ class MemoryConfig:
     def __init__(
         self, atomic_clean_policy: int = 0, static_memory_policy: int = 0, memory_optimization_policy: str | None = None
     ) -> None:
-        self._atomic_clean_policy = atomic_clean_policy
-        self._static_memory_policy = static_memory_policy
-        self._memory_optimization_policy = memory_optimization_policy
+        set_private_attributes(locals())
 
 
 class DynamicInputConfig:
     """Shapes that a dynamic input may have."""
 
     def __init__(self, input_shape: str, dynamic_dims: str, dynamic_node_type: int) -> None:
-        self._input_shape = input_shape
-        self._dynamic_dims = dynamic_dims
-        self._dynamic_node_type = dynamic_node_type
+        set_private_attributes(locals())
 
 
 class GraphMemoryOptimizeConfig:
@@ -275,11 +271,11 @@ class ExperimentalConfig:
         resource_config_path: str | None = None,
         accelerate_train_mode: str | None = None,
     ) -> None:
-        self.__dict__.update({f"_{name}": value for name, value in locals().items() if name != "self"})
+        set_private_attributes(locals())
 
 
 def decorator_tf_session(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Sessions made by `func` (an `__init__`) get the NPU's config."""
+    """Wrap a session class's `__init__`, so that its config has the NPU's options."""
 
     @functools.wraps(func)
     def wrapper(self: Any, target: str = "", graph: Any = None, config: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Importing this makes Keras' Dropout the NPU's: the same numbers on the CPU, for it is the same operator."""
+"""Replaces Keras' Dropout by the NPU's operator when it is imported; on the CPU both are TensorFlow's dropout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .. import npu_ops
 
 
 def call(self: Any, inputs: Any, training: Any = None) -> Any:
-    """The NPU's operator in training; outside of it nothing is dropped."""
+    """Drop values in training only; replaces Dropout.call."""
     if training is None:
         training = tf.keras.backend.learning_phase()
     if not 0 < self.rate < 1:

@@ -1,4 +1,7 @@
-"""Recurrent layers that the NPU runs as one operator; here a loop over time, with the same weights and outputs."""
+"""Recurrent layers that the NPU runs as one operator; here a loop over time, with the same weights and outputs.
+
+keep_prob, is_training and, of a GRU, cell_clip are taken and have no effect.
+"""
 
 from __future__ import annotations
 
@@ -8,44 +11,44 @@ import tensorflow.compat.v1 as tf
 
 
 class RecurrentLayer(tf.layers.Layer):  # type: ignore[misc]
-    """Checks what the NPU's operators check, and runs `step` over time."""
+    """Base class: checks what the NPU's operators check, and runs `step` over time.
 
-    def __init__(self, hidden_size: int, dtype: Any, direction: str, cell_clip: float, **only: Any) -> None:
+    `checked` has for each name the argument's value and the values that the NPU supports.
+    """
+
+    def __init__(self, hidden_size: int, dtype: Any, direction: str, cell_clip: float, **checked: Any) -> None:
         super().__init__(dtype=tf.as_dtype(dtype).name)
-        for name, (value, possible) in {**only, "direction": (direction, ("UNIDIRECTIONAL", "REDIRECTIONAL"))}.items():
-            if value not in possible:
-                raise ValueError(f"{name} should be one of {list(possible)}, got {value!r}")
+        checked["direction"] = (direction, ("UNIDIRECTIONAL", "REDIRECTIONAL"))
+        for name, (value, supported) in checked.items():
+            if value not in supported:
+                raise ValueError(f"{name} should be one of {list(supported)}, got {value!r}")
         self._hidden_size, self._direction, self._cell_clip = hidden_size, direction, cell_clip
 
-    def weight(self, name: str, shape: list[int], initializer: Any) -> Any:
-        return self.add_weight(name, shape=shape, initializer=initializer)
+    def run_over_time(self, x: Any, seq_length: Any, *initial_states: Any) -> tuple[Any, ...]:
+        """Return the outputs of all steps, each stacked over time. An initial state that is None is zero.
 
-    def over_time(self, x: Any, seq_length: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
-        """An output, the states and what else `step` shows, stacked over time. Past a sequence's end states stay and
-        outputs are zero."""
+        Past a sequence's end states stay as they are, and the first output is zero.
+        """
+        zeros = tf.zeros([tf.shape(x)[1], self._hidden_size], x.dtype)
+        states = tuple(zeros if h is None else tf.reshape(h, [-1, self._hidden_size]) for h in initial_states)
         reverse = self._direction == "REDIRECTIONAL"
         steps = tf.unstack(x, axis=0)
-        kept: list[tuple[Any, ...]] = []
+        rows: list[tuple[Any, ...]] = []
         for time in reversed(range(len(steps))) if reverse else range(len(steps)):
-            new, shown = self.step(time, steps[time], states)
+            new_states, outputs = self.step(time, steps[time], states)
             if seq_length is not None:
                 alive = tf.cast(tf.less(time, seq_length), x.dtype)[:, None]
-                new = tuple(alive * n + (1 - alive) * old for n, old in zip(new, states, strict=True))
-                shown = (alive * shown[0], *new, *shown[1 + len(new) :])
-            states = new
-            kept.append(shown)
-        ordered = kept[::-1] if reverse else kept
-        return tuple(tf.stack(parts) for parts in zip(*ordered, strict=True))
+                pairs = zip(new_states, states, strict=True)
+                new_states = tuple(alive * new + (1 - alive) * old for new, old in pairs)
+                outputs = (alive * outputs[0], *new_states, *outputs[1 + len(new_states) :])
+            states = new_states
+            rows.append(outputs)
+        ordered = rows[::-1] if reverse else rows
+        return tuple(tf.stack(column) for column in zip(*ordered, strict=True))
 
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Return the outputs and states after one step of time."""
+        """Return the new states and the outputs of one step: first the layer's output, then the states, then others."""
         raise NotImplementedError
-
-    def zeros(self, x: Any, given: Any) -> Any:
-        """Return the given first state, or zeros."""
-        if given is None:
-            return tf.zeros([tf.shape(x)[1], self._hidden_size], x.dtype)
-        return tf.reshape(given, [-1, self._hidden_size])
 
 
 def depth_of(input_shape: Any) -> int:
@@ -89,16 +92,16 @@ class DynamicRNN(RecurrentLayer):
 
     def build(self, input_shape: Any) -> None:
         rows, columns = depth_of(input_shape) + self._hidden_size, 4 * self._hidden_size
-        self._rnn_w = self.weight("dynamicrnn/w", [rows, columns], tf.glorot_uniform_initializer())
-        self._rnn_b = self.weight("dynamicrnn/b", [columns], tf.zeros_initializer())
+        self._rnn_w = self.add_weight(
+            "dynamicrnn/w", shape=[rows, columns], initializer=tf.glorot_uniform_initializer()
+        )
+        self._rnn_b = self.add_weight("dynamicrnn/b", shape=[columns], initializer=tf.zeros_initializer())
         super().build(input_shape)
 
     def call(self, x: Any, seq_length: Any = None, init_h: Any = None, init_c: Any = None) -> tuple[Any, ...]:
-        """Run the LSTM over time, from the given states or zeros."""
-        return self.over_time(x, seq_length, (self.zeros(x, init_h), self.zeros(x, init_c)))
+        return self.run_over_time(x, seq_length, init_h, init_c)
 
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Return output and states of the LSTM after one step."""
         h, c = states
         i, j, f, o = tf.split(tf.matmul(tf.concat([x, h], 1), self._rnn_w) + self._rnn_b, 4, axis=1)
         i, j, f, o = tf.sigmoid(i), tf.tanh(j), tf.sigmoid(f + self._forget_bias), tf.sigmoid(o)
@@ -142,27 +145,28 @@ class DynamicGRUV2(RecurrentLayer):
         self._gate_order, self._reset_after = gate_order, reset_after
 
     def build(self, input_shape: Any) -> None:
-        near = 1.0 / self._hidden_size**0.5
-        columns, start = 3 * self._hidden_size, tf.random_uniform_initializer(-near, near)
-        self._weight_input = self.weight("dynamicgruv2/weight_input", [depth_of(input_shape), columns], start)
-        self._weight_hidden = self.weight("dynamicgruv2/weight_hidden", [self._hidden_size, columns], start)
-        self._bias_input = self.weight("dynamicgruv2/bias_input", [columns], start)
-        self._bias_hidden = self.weight("dynamicgruv2/bias_hidden", [columns], start)
+        bound = 1.0 / self._hidden_size**0.5
+        columns, uniform = 3 * self._hidden_size, tf.random_uniform_initializer(-bound, bound)
+
+        def add(name: str, *shape: int) -> Any:
+            return self.add_weight(f"dynamicgruv2/{name}", shape=shape, initializer=uniform)
+
+        self._weight_input = add("weight_input", depth_of(input_shape), columns)
+        self._weight_hidden = add("weight_hidden", self._hidden_size, columns)
+        self._bias_input, self._bias_hidden = add("bias_input", columns), add("bias_hidden", columns)
         super().build(input_shape)
 
     def call(self, x: Any, seq_length: Any = None, init_h: Any = None) -> tuple[Any, ...]:
-        """Run the GRU over time, from the given state or zeros."""
-        return self.over_time(x, seq_length, (self.zeros(x, init_h),))
+        return self.run_over_time(x, seq_length, init_h)
 
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Return output and state of the GRU after one step."""
         (h,) = states
         update, reset, new, hidden_new = self.gates(x, h)
         new_h = update * h + (1 - update) * new
         return (new_h,), (new_h, new_h, update, reset, new, hidden_new)
 
     def gates(self, x: Any, h: Any) -> tuple[Any, Any, Any, Any]:
-        """Update, reset, the new state and what of the old one is in it."""
+        """Return the update gate, the reset gate, the candidate state, and the part of it that comes from h."""
         size = self._hidden_size
         from_x = tf.split(tf.matmul(x, self._weight_input) + self._bias_input, 3, axis=1)
         from_h = tf.split(tf.matmul(h, self._weight_hidden) + self._bias_hidden, 3, axis=1)
@@ -177,18 +181,19 @@ class DynamicGRUV2(RecurrentLayer):
 
 
 class DynamicAUGRU(DynamicGRUV2):
-    """A GRU whose update gate is weakened by an attention weight of each step, [time, batch]; `update_att` behind
-    `update` is what is left of it."""
+    """A GRU whose update gate is multiplied by 1 - the attention weight of the step.
+
+    Outputs are those of DynamicGRUV2, with update_att, the weakened gate, behind update.
+    """
 
     def call(  # type: ignore[override]
         self, x: Any, weight_att: Any, seq_length: Any = None, init_h: Any = None
     ) -> tuple[Any, ...]:
-        """Run the GRU over time with weights of attention for each step."""
+        """Run the GRU over time; `weight_att` has an attention weight for each step and sequence."""
         self._attention = tf.unstack(tf.reshape(weight_att, [tf.shape(x)[0], -1, 1]), int(x.shape[0]), axis=0)
-        return self.over_time(x, seq_length, (self.zeros(x, init_h),))
+        return self.run_over_time(x, seq_length, init_h)
 
     def step(self, time: int, x: Any, states: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Return output and state after one step, the update weakened by the attention."""
         (h,) = states
         update, reset, new, hidden_new = self.gates(x, h)
         weakened = (1 - self._attention[time]) * update

@@ -20,7 +20,7 @@ from . import npu_common, npu_hook
 from .npu_config import NPURunConfig
 
 CHANNEL = "npu_outfeed"
-NAMES = random.SystemRandom()  # the script's own random numbers are not used up by the name of a folder
+NAMES = random.SystemRandom()  # for the names of folders, so that the script draws the same random numbers as without
 
 
 class NPUEstimatorSpec(EstimatorSpec):  # type: ignore[misc]
@@ -99,19 +99,19 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
     ) -> None:
         check_config(config)
         check_job(job_start_file)
-        model_dir = one_folder(model_dir, config.model_dir)
+        model_dir = choose_model_dir(model_dir, config.model_dir)
         session_config = npu_common.npu_session_config(config.session_config)
         npu_common.add_optimizers(session_config)
-        npu_common.fill(session_config, config)
+        npu_common.copy_options(config, session_config)
         config = config.replace(session_config=session_config, model_dir=model_dir)
         warm_start_from = warm_start_from or os.environ.get("RESTORE_FROM") or os.environ.get("LOCAL_CHECKPOINT_DIR")
         super().__init__(model_fn, model_dir, config, params, warm_start_from)
 
     @staticmethod
     def _assert_members_are_not_overridden(self: Any) -> None:
-        """TensorFlow asks its own subclasses not to do what this one is for."""
+        """Do nothing: TensorFlow would refuse a subclass that overrides its methods."""
 
-    # ---- life cycle: the NPU's resources are gone after each of them
+    # ---- communication ends with each of these calls
 
     def train(
         self,
@@ -121,15 +121,13 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
         max_steps: int | None = None,
         saving_listeners: Any = None,
     ) -> Any:
-        """Train, after a check that steps are multiples of the loop; communication ends with it."""
-        check_multiples(self.config, steps=steps, max_steps=max_steps, **intervals(hooks))
+        check_multiples(self.config, steps=steps, max_steps=max_steps, **hook_intervals(hooks))
         try:
             return super().train(input_fn, hooks, steps, max_steps, saving_listeners)
         finally:
             state.set_communication(False)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Evaluate; communication ends with it."""
         try:
             return super().evaluate(*args, **kwargs)
         finally:
@@ -140,16 +138,17 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
     def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
         spec = super()._call_model_fn(features, labels, mode, config)
         if mode == tf.estimator.ModeKeys.TRAIN:
-            return self._for_training(spec)
+            return self._add_training_hooks(spec)
         if mode == tf.estimator.ModeKeys.EVAL:
-            host_op = called_on_the_host(spec, spec.loss)
+            host_op = make_host_call_op(spec, spec.loss)
             with tf.control_dependencies([host_op] if host_op is not None else []):
                 return spec._replace(loss=tf.identity(spec.loss))
         return spec
 
-    def _for_training(self, spec: Any) -> Any:
+    def _add_training_hooks(self, spec: Any) -> Any:
+        """Return a spec with the NPU's hooks in front of its own, and a training operator that makes the host call."""
         config = self.config
-        host_op = called_on_the_host(spec, spec.train_op)
+        host_op = make_host_call_op(spec, spec.train_op)
         train_op = spec.train_op if host_op is None else tf.group(spec.train_op, host_op)
         first: list[Any] = []
         if state.size() > 1 and not config.horovod_mode:
@@ -161,25 +160,25 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
         return spec._replace(train_op=train_op, training_hooks=[*first, *spec.training_hooks])
 
 
-def called_on_the_host(spec: Any, after: Any) -> Any:
-    """The operator that hands the host call's tensors out when a step is done, and calls its function with them."""
+def make_host_call_op(spec: Any, after: Any) -> Any:
+    """Return the operator that calls the host call's function with its tensors after `after`; None if there is none."""
     call = getattr(spec, "_host_call", None)
     if call is None:
         return None
     function, tensors = call
     with tf.control_dependencies([after]):
-        flat = [as_it_is_now(tensor) for tensor in (tensors.values() if isinstance(tensors, dict) else tensors)]
+        listed = tensors.values() if isinstance(tensors, dict) else tensors
+        # A variable is read in this place of the graph, behind `after`.
+        flat = [
+            tensor.read_value() if isinstance(tensor, tf.Variable) else tf.convert_to_tensor(tensor)
+            for tensor in listed
+        ]
         enqueue = npu_ops.outfeed_enqueue_op(CHANNEL, flat)
     with tf.control_dependencies([enqueue]):
         received = npu_ops.outfeed_dequeue_op(CHANNEL, [t.dtype for t in flat], [t.shape for t in flat])
     result = function(**dict(zip(tensors, received, strict=True))) if isinstance(tensors, dict) else function(*received)
-    stream = list(result.values()) if isinstance(result, dict) else tf.nest.flatten(result)
-    return tf.group(enqueue, *[op for op in stream if op is not None])
-
-
-def as_it_is_now(tensor: Any) -> Any:
-    """A variable is read where this stands, not whenever the graph comes to it."""
-    return tensor.read_value() if isinstance(tensor, tf.Variable) else tf.convert_to_tensor(tensor)
+    ops = list(result.values()) if isinstance(result, dict) else tf.nest.flatten(result)
+    return tf.group(enqueue, *[op for op in ops if op is not None])
 
 
 def check_config(config: Any) -> None:
@@ -206,26 +205,28 @@ def check_job(job_start_file: str) -> None:
     )
 
 
-def one_folder(own: str | None, configured: str | None) -> str:
-    """Return the model's folder; raise ValueError if two are given."""
-    if own and configured and own != configured:
+def choose_model_dir(argument: str | None, configured: str | None) -> str:
+    """Return the model's folder, a new name if there is none; raise ValueError if the two differ."""
+    if argument and configured and argument != configured:
         raise ValueError(
             "`model_dir` are set both in constructor and `NPURunConfig`, but with "
-            f"different values. In constructor: '{own}', in `NPURunConfig`: '{configured}' "
+            f"different values. In constructor: '{argument}', in `NPURunConfig`: '{configured}' "
         )
-    return own or configured or "model_dir_" + "".join(NAMES.choices(string.ascii_letters + string.digits, k=10))
+    return argument or configured or "model_dir_" + "".join(NAMES.choices(string.ascii_letters + string.digits, k=10))
 
 
-def intervals(hooks: Any) -> dict[str, int]:
-    """Return the step intervals of hooks: TensorFlow's own keep them in their timer."""
-    found = {type(hook).__name__: getattr(getattr(hook, "_timer", None), "_every_steps", None) for hook in hooks or []}
-    return {f"{name}'s interval": steps for name, steps in found.items() if steps is not None}
+def hook_intervals(hooks: Any) -> dict[str, int]:
+    """Return the step intervals of hooks; TensorFlow's own hooks keep them in their timer."""
+    intervals = {
+        type(hook).__name__: getattr(getattr(hook, "_timer", None), "_every_steps", None) for hook in hooks or []
+    }
+    return {f"{name}'s interval": steps for name, steps in intervals.items() if steps is not None}
 
 
-def check_multiples(config: Any, **given: int | None) -> None:
-    """Report step counts that are no multiples of the loop length N, at which alone the host acts."""
+def check_multiples(config: Any, **step_counts: int | None) -> None:
+    """Report step counts that are no multiples of iterations_per_loop: the host acts between loops only."""
     times = config.iterations_per_loop
-    for name, steps in {**given, "save_checkpoints_steps": config.save_checkpoints_steps}.items():
+    for name, steps in {**step_counts, "save_checkpoints_steps": config.save_checkpoints_steps}.items():
         if times > 1 and steps is not None and steps % times:
             limits.report_violation(
                 "step-multiples",

@@ -10,13 +10,17 @@ from viaduct.rehearsal.tf1_stage import collectives, loss_scale
 
 
 class NPULossScaleOptimizer(loss_scale.LossScaleOptimizer):
-    """The NPU reads overflow from a status of the device; here gradients are looked at. Ranks decide together."""
+    """Loss scale whose overflow check looks at the gradients; the NPU's reads a status register of the device.
+
+    With `is_distributed` a step is skipped on all ranks if one of them has an overflow.
+    """
 
     def __init__(self, opt: Any, loss_scale_manager: Any, is_distributed: bool = False) -> None:
         super().__init__(opt, loss_scale_manager)
         self._is_distributed = is_distributed
 
     def all_finite(self, gradients: list[Any]) -> Any:
+        """Return a tensor that is True if no gradient of this rank, or of any rank, has an infinity or NaN."""
         finite = super().all_finite(gradients)
         if self._is_distributed:
             (least,) = collectives.allreduce([tf.cast(finite, tf.int32)], "min", kind="HcomOverflow")

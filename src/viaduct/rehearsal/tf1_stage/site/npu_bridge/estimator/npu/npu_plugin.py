@@ -1,4 +1,4 @@
-"""Resources of the device without a session."""
+"""Start and end of the device's resources without a session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from viaduct.rehearsal.tf1_stage import state
 
-_saturates = 1
+_saturation_mode = 1  # as set_device_sat_mode describes it; the CPU always computes inf and nan
 
 
 def npu_resource_init(
@@ -28,12 +28,12 @@ def npu_resource_init(
     aoe_config_file: str | None = None,
     precision_mode_v2: str | None = None,
 ) -> None:
-    """Communication is up afterwards."""
+    """Start communication, after a check of the options that have a fixed set of values; the others are ignored."""
     from viaduct.rehearsal.tf1_stage.options import CHOICES
 
-    given: dict[str, Any] = {"graph_run_mode": graph_run_mode, "precision_mode": precision_mode, "aoe_mode": aoe_mode}
-    given |= {"precision_mode_v2": precision_mode_v2, "enable_exception_dump": enable_exception_dump}
-    for name, value in given.items():
+    checked: dict[str, Any] = {"graph_run_mode": graph_run_mode, "precision_mode": precision_mode, "aoe_mode": aoe_mode}
+    checked |= {"precision_mode_v2": precision_mode_v2, "enable_exception_dump": enable_exception_dump}
+    for name, value in checked.items():
         if value is not None and value not in CHOICES[name]:
             raise ValueError(f"{name} must be one of {list(CHOICES[name])}, got {value!r}")
     if work_path is not None and not os.path.isdir(work_path):
@@ -45,17 +45,16 @@ def npu_resource_shutdown() -> None:
     state.set_communication(False)
 
 
-def npu_close() -> None:
-    state.set_communication(False)
+npu_close = npu_resource_shutdown
 
 
 def set_device_sat_mode(mode: int) -> None:
-    """0: values that overflow saturate; 1: they become inf or nan."""
-    global _saturates
+    """Store the mode: with 0 values that overflow saturate, with 1 they become inf or nan."""
+    global _saturation_mode
     if mode not in (0, 1):
         raise ValueError(f"mode must be 0 or 1, got {mode!r}")
-    _saturates = mode
+    _saturation_mode = mode
 
 
 def is_inf_nan_enabled() -> bool:
-    return _saturates == 1
+    return _saturation_mode == 1

@@ -15,6 +15,6 @@ def npu_dynamic_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[Any, Any]:
-    """Inputs by time first: a tensor [time, batch, depth] or a list of steps; a list of outputs, and the last state."""
+    """Return the list of outputs and the last state, for a tensor [time, batch, depth] or a list of steps."""
     steps = list(inputs) if isinstance(inputs, (list, tuple)) else tf.unstack(inputs, axis=0)
     return tf.nn.static_rnn(cell, steps, initial_state, dtype, sequence_length, scope)  # type: ignore[no-any-return]

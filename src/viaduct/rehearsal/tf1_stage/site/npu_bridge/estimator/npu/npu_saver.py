@@ -1,4 +1,4 @@
-"""NPUSaver is TensorFlow's Saver: variables are on the host here."""
+"""NPUSaver, here TensorFlow's Saver: all variables are on the host."""
 
 from __future__ import annotations
 

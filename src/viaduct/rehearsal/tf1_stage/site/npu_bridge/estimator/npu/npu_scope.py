@@ -14,17 +14,17 @@ from .npu_config import NpuExecutePlacement
 
 @contextmanager
 def attribute_scope(**attributes: Any) -> Iterator[None]:
-    """Operators created in here carry these private attributes."""
-    made = {}
+    """Give operators that are created within the block these private attributes."""
+    messages = {}
     for name, value in attributes.items():
-        kind = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "s"
-        made[name] = attr_value_pb2.AttrValue(**{kind: value.encode() if isinstance(value, str) else value})
-    with tf.get_default_graph()._attr_scope(made):
+        field = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "s"
+        messages[name] = attr_value_pb2.AttrValue(**{field: value.encode() if isinstance(value, str) else value})
+    with tf.get_default_graph()._attr_scope(messages):
         yield
 
 
 def without_npu_compile_scope() -> Any:
-    """These operators stay on the host."""
+    """Mark operators that stay on the host."""
     return attribute_scope(_without_npu_compile=True)
 
 
@@ -34,7 +34,6 @@ def keep_dtype_scope() -> Any:
 
 
 def npu_variable_scope(placement: Any) -> Any:
-    """Mark variables with their placement."""
     return attribute_scope(
         _variable_placement=placement.value if isinstance(placement, NpuExecutePlacement) else str(placement)
     )
@@ -71,7 +70,6 @@ def subgraph_multi_dims_scope(index: int) -> Any:
 
 
 def npu_optimizer_scope() -> Any:
-    """Mark the operators of an optimizer."""
     return attribute_scope(_optimizer=True)
 
 

@@ -11,10 +11,7 @@ from viaduct.rehearsal.tf1_stage import state
 
 
 class NPUExtended(OneDeviceExtended):  # type: ignore[misc]
-    """Knows how many ranks there are, and gives each its share of a data set."""
-
-    def __init__(self, container_strategy: Any, device: str) -> None:
-        super().__init__(container_strategy, device)
+    """Counts the ranks as replicas, and gives each rank its shard of a dataset."""
 
     def _experimental_distribute_dataset(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         return super()._experimental_distribute_dataset(dataset.shard(state.size(), state.rank()), *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Loops on the device, graph options, and small things that scripts import from here."""
+"""Loops on the device, options of one graph, and other functions that scripts import from here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from viaduct.rehearsal.tf1_stage import loops
 
 
 def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 1) -> Any:
-    """The operator whose run is so many steps."""
+    """Return an operator of which one run takes iterations_per_loop training steps."""
     if not isinstance(iterations_per_loop, int) or iterations_per_loop < 1:
         raise ValueError(f"iterations_per_loop must be an positive integer, got {iterations_per_loop!r}")
     loop = IterationPerLoop()
@@ -21,7 +21,7 @@ def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 
 
 
 class IterationPerLoop:
-    """The same in two parts, for graphs that are finalised in between."""
+    """set_iteration_per_loop in two parts, between which the graph may be finalized."""
 
     def create_iteration_per_loop_var(self, train_op: Any) -> Any:
         """Return a group of the training operator whose loop length can be set."""
@@ -45,7 +45,7 @@ def set_graph_exec_config(
     is_train_graph: bool = False,
     experimental_config: Any = None,
 ) -> Any:
-    """Options of one graph; the fetch is returned."""
+    """Return the fetch, after a check of one option; the CPU compiles nothing."""
     if dynamic_graph_execute_mode not in ("lazy_recompile", "dynamic_execute"):
         raise ValueError(
             f"dynamic_graph_execute_mode must be lazy_recompile or dynamic_execute, got {dynamic_graph_execute_mode!r}"
@@ -54,7 +54,7 @@ def set_graph_exec_config(
 
 
 def npu_compile(sess: Any, *fetches: Any) -> None:
-    """Compiles ahead of the first run; here the fetches are looked up, so that a wrong one is told."""
+    """Look the fetches up, so that a wrong one raises an error; the NPU compiles them before their first run."""
     from viaduct.rehearsal.tf1_stage.sessions import make_pass
 
     make_pass(sess, list(fetches), None)
@@ -67,19 +67,18 @@ def keep_tensors_dtypes(graph: Any, tensors: Any) -> None:
 
 
 def get_ranksize() -> str:
-    """Return the rank size as text; only one of the two variables may be set."""
-    given = [os.environ[name] for name in ("RANK_SIZE", "CM_WORKER_SIZE") if os.environ.get(name)]
-    if len(given) > 1:
+    """Return RANK_SIZE or CM_WORKER_SIZE as text; raise ValueError if both are set."""
+    sizes = [os.environ[name] for name in ("RANK_SIZE", "CM_WORKER_SIZE") if os.environ.get(name)]
+    if len(sizes) > 1:
         raise ValueError("RANK_SIZE and CM_WORKER_SIZE cannot be configured at the same time")
-    return given[0] if given else "1"
+    return sizes[0] if sizes else "1"
 
 
 def variable_initializer_in_host(var_list: Any) -> Any:
-    """Return the initializer of variables."""
     return tf.variables_initializer(var_list)
 
 
-_values: dict[Any, Any] = {}
+_values: dict[Any, Any] = {}  # what scripts store with set_value
 
 
 def global_dict_init() -> None:

@@ -1,0 +1,163 @@
+"""Parts of a script that many rules look up: names as they are written, arguments, parameters, bindings, classes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+
+from viaduct.migration.names import Bound, Function
+from viaduct.migration.rule import Site
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+"""A function with a name; `names.Function` includes lambdas."""
+
+
+# ---- one node
+
+
+def last_name(node: ast.AST | None) -> str:
+    """Return the last part of a name as it is written, `Stream` of `torch.cuda.Stream`; "" for anything else."""
+    name: str = getattr(node, "attr", getattr(node, "id", ""))
+    return name
+
+
+def plain_name(node: ast.AST | None) -> str:
+    """Return a name without dots; "" for anything else."""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def dotted_name(node: ast.AST) -> str:
+    """Return a dotted name as it is written, `t.cuda.Stream`; "" for anything else."""
+    if isinstance(node, ast.Attribute):
+        base = dotted_name(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return plain_name(node)
+
+
+def is_self_attribute(node: ast.AST) -> bool:
+    """Return True for `self.name`."""
+    return isinstance(node, ast.Attribute) and plain_name(node.value) == "self"
+
+
+def literal_text(node: ast.AST | None) -> str:
+    """Return the value of a string literal; "" for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def elements(node: ast.expr) -> list[ast.expr]:
+    """Return the elements of a tuple, list or set; the expression itself if it is none of them."""
+    return node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+
+
+def branches(node: ast.expr) -> list[ast.expr]:
+    """Return the values that a conditional expression may have; the expression itself if it is none."""
+    return [*branches(node.body), *branches(node.orelse)] if isinstance(node, ast.IfExp) else [node]
+
+
+def imported_names(statement: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the qualified names that an import statement imports; none for a relative import."""
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    return [] if statement.level else [f"{statement.module}.{alias.name}" for alias in statement.names]
+
+
+def sole_target(statement: ast.AST) -> ast.expr | None:
+    """Return the target of `target = value` or `target: type = value`; None for `a = b = value` and anything else."""
+    if isinstance(statement, ast.Assign):
+        return statement.targets[0] if len(statement.targets) == 1 else None
+    return statement.target if isinstance(statement, ast.AnnAssign) else None
+
+
+def walk_executed(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield the nodes that run when the statement does: not the bodies of functions and lambdas in it."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, Function):
+            pending += node.decorator_list if isinstance(node, FunctionNode) else []
+            pending += [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+        else:
+            pending += ast.iter_child_nodes(node)
+
+
+# ---- arguments and parameters
+
+
+def argument_values(call: ast.Call) -> list[ast.expr]:
+    """Return the values of all arguments, positional ones first."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def keyword_value(call: ast.Call, *names: str) -> ast.expr | None:
+    """Return the value of the first keyword argument with one of these names; None if there is none."""
+    return next((keyword.value for keyword in call.keywords if keyword.arg in names), None)
+
+
+def positional_parameters(function: Function) -> list[str]:
+    """Return the names of the parameters that can be given by position."""
+    return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+
+
+def parameter_default(function: Function, name: str) -> ast.expr | None:
+    """Return the default of a parameter; None if it has none."""
+    arguments = function.args
+    defaults: dict[str, ast.expr | None] = dict(
+        zip(reversed(positional_parameters(function)), reversed(arguments.defaults), strict=False)
+    )
+    keyword_only = [parameter.arg for parameter in arguments.kwonlyargs]
+    return (defaults | dict(zip(keyword_only, arguments.kw_defaults, strict=True))).get(name)
+
+
+def bind_arguments(call: ast.Call, parameters: Iterable[str]) -> dict[str, ast.expr]:
+    """Return what a call passes for each parameter, given the names of the positional ones; * and ** left out."""
+    visible = takewhile(lambda argument: not isinstance(argument, ast.Starred), call.args)
+    by_position = dict(zip(parameters, visible, strict=False))
+    return by_position | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+
+
+# ---- the file of a site
+
+
+def enclosing_class(site: Site, node: ast.AST) -> ast.ClassDef | None:
+    """Return the innermost class around a node; None if there is none."""
+    return next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
+
+
+def assigned_name(site: Site, value: ast.AST) -> ast.Name | None:
+    """Return `name` of the assignment `name = value`; None if the value goes elsewhere."""
+    parent = site.source.parents[value]
+    target = sole_target(parent) if isinstance(parent, ast.Assign) else None
+    return target if isinstance(target, ast.Name) else None
+
+
+def receiving_call(site: Site, value: ast.AST) -> ast.Call | None:
+    """Return the call that gets a value as an argument, by position or by keyword; None if there is none."""
+    parent = site.source.parents[value]
+    call = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
+    return call if isinstance(call, ast.Call) and value is not call.func else None
+
+
+def bindings_of(site: Site, name: ast.Name) -> Bound:
+    """Return all that is bound to a name where it is used: see `names.Scope`; [] if it is bound nowhere."""
+    return site.work.names.lookup(name.id, site.work.names.scope_of(name)) or []
+
+
+def calls_to(site: Site, names: Iterable[str]) -> list[ast.Call]:
+    """Return the calls of functions with these qualified names."""
+    return [call for name in names for call in site.work.index.calls.get(name, [])]
+
+
+def named_node(site: Site) -> ast.expr:
+    """Return the expression that has the site's name: the function of a call, or a reference itself."""
+    node: ast.expr = site.node.func if isinstance(site.node, ast.Call) else site.node
+    return node
+
+
+def mark_once(site: Site, *key: object) -> bool:
+    """Mark something as dealt with in the present text; return False if it was already."""
+    if key in site.work.seen:
+        return False
+    site.work.seen[key] = None
+    return True

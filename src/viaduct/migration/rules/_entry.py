@@ -1,0 +1,82 @@
+"""Entry of a script: its main guard and its main function. Not a rule: the rules of both families share it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from viaduct.migration.lookups import FunctionNode, keyword_value, plain_name, walk_executed
+from viaduct.migration.predicates import is_literal_in
+from viaduct.migration.rule import Site, answer_once
+
+APP_RUN = ("tensorflow.app.run", "absl.app.run")
+
+
+@answer_once
+def main_guard(site: Site) -> ast.If | None:
+    """Return the statement `if __name__ == "__main__":` of this file."""
+    for statement in site.source.tree.body:
+        if isinstance(statement, ast.If) and isinstance(statement.test, ast.Compare):
+            operands = [statement.test.left, *statement.test.comparators]
+            has_name = any(plain_name(operand) == "__name__" for operand in operands)
+            if has_name and any(is_literal_in(operand, "__main__") for operand in operands):
+                return statement
+    return None
+
+
+@answer_once
+def main_function(site: Site) -> FunctionNode | None:
+    """Return the function of this file that the script starts at module level.
+
+    It is the first of these: the argument of `app.run(…)` or of any method called `run`; a function with "main" in its
+    name that is called, `main()` or `sys.exit(main())`.
+    """
+    defined = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode)}
+    for call in module_calls(site):
+        is_runner = site.qualified(call.func) in APP_RUN or getattr(call.func, "attr", "") == "run"
+        name = run_function(call) if is_runner else plain_name(call.func)
+        if name in defined and (is_runner or "main" in name.lower()):
+            return defined[name]
+    return None
+
+
+def run_function(call: ast.Call) -> str:
+    """Return the name of the function that app.run starts: its argument, or `main` without one."""
+    argument = call.args[0] if call.args else keyword_value(call, "main")
+    return "main" if argument is None else plain_name(argument)
+
+
+def module_calls(site: Site) -> Iterator[ast.Call]:
+    """Yield the calls that run when the script does, those within the main guard included."""
+    for statement in site.source.tree.body:
+        if not isinstance(statement, FunctionNode | ast.ClassDef):
+            yield from (node for node in walk_executed(statement) if isinstance(node, ast.Call))
+
+
+def first_reaching(site: Site, block: list[ast.stmt], matches: Callable[[ast.AST], bool]) -> ast.stmt | None:
+    """Return the first statement of a block that holds a matching node, or a name that leads to one."""
+    leading = names_leading_to(site, matches)
+    for statement in block:
+        for node in ast.walk(statement):
+            if matches(node) or plain_name(node) in leading:
+                return statement
+    return None
+
+
+def names_leading_to(site: Site, matches: Callable[[ast.AST], bool]) -> set[str]:
+    """Return the functions and classes of this file that hold a matching node, or mention another that does."""
+    definitions = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
+    mentions = {name: {plain_name(inner) for inner in ast.walk(node)} for name, node in definitions.items()}
+    leading = {name for name, node in definitions.items() if any(matches(inner) for inner in ast.walk(node))}
+    while added := {name for name, mentioned in mentions.items() if mentioned & leading} - leading:
+        leading |= added
+    return leading
+
+
+def first_statement(function: FunctionNode) -> ast.stmt:
+    """Return the first statement behind the docstring and `global`; the last one if there is no other."""
+    for index, statement in enumerate(function.body):
+        is_docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not (isinstance(statement, ast.Global) or is_docstring):
+            return statement
+    return function.body[-1]

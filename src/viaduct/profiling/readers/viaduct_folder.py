@@ -1,0 +1,29 @@
+"""Profiles that viaduct wrote: a folder with profile.json, or with a folder rank_N for each rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from viaduct.profiling.folder import PROFILE, is_profile_folder, merge_ranks, read_profile
+from viaduct.profiling.outputs import RANK
+from viaduct.profiling.record import Profile
+
+LAYOUT = f"a profile of viaduct ({PROFILE}, or rank_0/{PROFILE} …)"
+AFTER: tuple[str, ...] = ()
+
+
+def recognise(path: Path) -> bool:
+    """Return True for a profile folder, its profile.json, or a folder of ranks."""
+    return is_profile_folder(path) or (path.name == PROFILE and path.is_file()) or bool(find_ranks(path))
+
+
+def find_ranks(path: Path) -> list[Path]:
+    """Return the profile folders of ranks, in the order of the ranks."""
+    numbers = {folder: folder.name.removeprefix(RANK) for folder in path.glob(f"{RANK}*") if is_profile_folder(folder)}
+    return sorted((folder for folder in numbers if numbers[folder].isdecimal()), key=lambda path: int(numbers[path]))
+
+
+def read(path: Path) -> Profile:
+    """Return the profile; without profile.json the profiles of the ranks, merged."""
+    folder = path.parent if path.is_file() else path
+    return read_profile(folder) if is_profile_folder(folder) else merge_ranks(find_ranks(folder))

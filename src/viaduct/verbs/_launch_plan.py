@@ -1,0 +1,73 @@
+"""Workload and output of `viaduct launch plan`."""
+
+from __future__ import annotations
+
+from viaduct.cluster.findings import format_count
+from viaduct.cluster.plan import Cluster, Layer, Plan, Workload
+from viaduct.errors import BadValue
+from viaduct.models import check_classes
+from viaduct.models.catalogue import entries
+from viaduct.models.layers import LayerSizes, read_layers
+from viaduct.recipes import load
+
+# fp32 numbers that an optimizer keeps for each parameter; THOR's factors come on top.
+OPTIMIZER_SLOTS = {"Sgd": 1, "Lars": 1, "Thor": 1, "AdamW": 2, "RmsProp": 2}
+
+
+def build_workload(name: str, batch: int | None) -> Workload:
+    """Return the costs of a recipe's training step: of each layer of its network at the recipe's image size."""
+
+    recipe = load(name).recipe
+    if not isinstance(recipe.model, str):
+        raise BadValue(f"{name} builds its own network, whose sizes are not known.", "`viaduct models` lists ours.")
+    network, classes = read_layers(recipe.model), check_classes(recipe.data.classes)
+    area = (recipe.data.size / entries()[recipe.model].input_size) ** 2
+    compute = recipe.precision.compute
+    return Workload(
+        layers=[Layer(*scale_costs(layer, classes, area)) for layer in network],
+        global_batch=batch or recipe.data.global_batch,
+        accumulate=recipe.accumulate,
+        gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
+        compute_bytes=4 if compute in ("fp32", "O0") else 2,
+        optimizer_slots=OPTIMIZER_SLOTS.get(type(recipe.optimizer).__name__, 1),
+        half_copy=compute in ("O2", "O3"),
+        average=recipe.ema is not None,
+        bucket_mb=recipe.parallel.bucket_mb,
+    )
+
+
+def scale_costs(layer: LayerSizes, classes: int, area: float) -> tuple[int, int, int]:
+    """Return parameters, multiplications and outputs of a layer for so many classes.
+
+    Multiplications and outputs of a spatial layer grow with `area`, the image's area relative to the usual one.
+    """
+    scale = area if layer.is_spatial else 1.0
+    return layer.parameters.at(classes), round(layer.macs.at(classes) * scale), round(layer.outputs.at(classes) * scale)
+
+
+def print_plan(name: str, plan: Plan, cluster: Cluster) -> None:
+    """Print a prediction."""
+    measured = cluster.step_ms is not None
+    speed = f"measured, {cluster.step_ms:g} ms" if measured else f"assumed, {cluster.tflops:g} TFLOP/s sustained"
+    rows = [
+        ("devices", f"{plan.ranks} ({format_count(plan.servers, 'server')} of {plan.devices})"),
+        ("images", f"{plan.batch_per_device} a device, in each step"),
+        ("computing", f"{plan.compute_ms:.2f} ms ({speed})"),
+        ("gradients", f"{plan.gradient_bytes / 1e6:.1f} MB in {format_count(len(plan.buckets), 'bucket')}"),
+        (
+            "sent",
+            f"{plan.sent_inner_bytes / 1e6:.1f} MB within the server, {plan.sent_outer_bytes / 1e6:.1f} MB out of it, "
+            "by each device",
+        ),
+        ("all-reduce", f"{plan.communication_ms:.2f} ms, of which {plan.exposed_ms:.2f} ms are not hidden"),
+        ("step", f"{plan.step_ms:.2f} ms, {plan.images_per_second:,.0f} images/s"),
+        ("efficiency", f"{plan.efficiency:.1%}"),
+        (
+            "memory",
+            f"{sum(plan.memory_bytes.values()) / 2**30:.2f} GiB a device: "
+            + ", ".join(f"{what} {size / 2**30:.2f}" for what, size in plan.memory_bytes.items() if size),
+        ),
+    ]
+    print(f"{name}, predicted (links: {cluster.inner_link:g} GB/s within a server, {cluster.link:g} GB/s out of it)")
+    for what, text in rows:
+        print(f"  {what:<11} {text}")

@@ -1,0 +1,92 @@
+"""Recipes changed by flags and by `--set FIELD=VALUE`, for the verbs that take a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from viaduct.errors import BadValue
+
+if TYPE_CHECKING:
+    from viaduct.recipes import Loaded
+
+
+def resolve_recipe(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tuple[Loaded, dict[str, Any]]:
+    """Return the recipe (by name, or else that of the run) with the changes, and what a resumed run has stored."""
+    from viaduct.recipes import load
+    from viaduct.recipes._fields import override
+
+    if not recipe and run is None:
+        raise BadValue("which recipe?", "`viaduct train --list` shows them; `viaduct train --run DIR` continues a run.")
+    loaded, stored = (load(recipe), {}) if recipe else open_run(run or Path())
+    texts = dict(changes)
+    check_flags(texts, loaded)
+    if "epochs" in texts:
+        changes = [*changes, ("steps", "0")]  # else the length of a run that was begun with --steps would not change
+    changed = loaded.recipe
+    for path, text in changes:
+        changed = override(changed, path, text)
+    return apply_source(replace(loaded, recipe=changed), "data.size" in texts), stored
+
+
+def open_run(run: Path) -> tuple[Loaded, dict[str, Any]]:
+    """Return the recipe of a run, and the content of its recipe.json."""
+    from viaduct.training.rundir import RunDir
+
+    return RunDir(run).recipe(), RunDir(run).read_recipe()
+
+
+def apply_source(loaded: Loaded, size_given: bool) -> Loaded:
+    """Replace `data.preprocess="source"` by the preprocessing and image size of the network's source."""
+    if getattr(loaded.recipe.data, "preprocess", "") != "source":
+        return loaded
+    from viaduct.training.networks import apply_source_settings
+
+    keep_size = size_given or loaded.file is not None
+    return replace(loaded, recipe=apply_source_settings(loaded.recipe, keep_size=keep_size))
+
+
+def check_flags(changes: dict[str, str], loaded: Loaded) -> None:
+    """Refuse changes (field -> value) that contradict each other or that the recipe's data cannot use."""
+    for field in ("on_bad_record", "increased_aug", "brightness", "contrast", "saturation", "hue"):
+        if f"data.{field}" in changes and not hasattr(loaded.recipe.data, field):
+            flag = f"--{field.replace('_', '-')}"
+            raise BadValue(
+                f"{flag}: {loaded.name} trains on {loaded.recipe.data.name}, which has no records.",
+                "It is for recipes that train on TFRecord files or folders of images.",
+            )
+    if "steps" in changes and "epochs" in changes:
+        raise BadValue("--steps and --epochs both say how long to train.", "Give one of them.")
+    if (steps := changes.get("steps", "").strip()) == "0" or steps.startswith("-"):
+        raise BadValue(f"steps is {steps}; it must be 1 or more.")
+
+
+def merge_changes(flags: dict[str, tuple[str, str]], settings: list[str] | None) -> list[tuple[str, str]]:
+    """Return (field, value) pairs from flags {name: (field, value)} and `--set`; refuse contradictions."""
+    by_field = {path: (name, text) for name, (path, text) in flags.items()}
+    changes = list(map(split_setting, settings or []))
+    for path, text in changes:
+        name, other = by_field.get(path, ("", text))
+        if not is_same_value(text, other):
+            flag = "--" + name.replace("_", "-")
+            raise BadValue(f"{flag} {other} and --set {path}={text} contradict each other.", "Give one of them.")
+    return [*flags.values(), *changes]
+
+
+def is_same_value(text: str, other: str) -> bool:
+    """Return True for equal numbers (4 and 4.0), and for texts that differ only in case."""
+    if text == other:
+        return True
+    try:
+        return float(text) == float(other)
+    except ValueError:
+        return text.lower() == other.lower()
+
+
+def split_setting(setting: str) -> tuple[str, str]:
+    """Split FIELD=VALUE."""
+    path, equals, text = setting.partition("=")
+    if not equals:
+        raise BadValue(f"--set {setting} has no value.", "Write it as --set optimizer.lr=0.05")
+    return path.strip(), text.strip()

@@ -1,0 +1,244 @@
+"""The command line of `viaduct train`: read, checked and combined with the recipe, without importing torch."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from viaduct.errors import BadValue
+from viaduct.terminal import print_note
+from viaduct.verbs._recipe_changes import merge_changes, resolve_recipe
+from viaduct.verbs._recipe_flags import FLAGS
+
+if TYPE_CHECKING:
+    from viaduct.profiling.options import ProfilingOptions, Window
+    from viaduct.recipes import Init, Loaded
+    from viaduct.training.session import Request
+    from viaduct.tuning.location import Location
+
+# Flag -> the flag whose value it gives for each rank, and the field of the recipe.
+PER_RANK = {"batch_per_rank": ("batch", "data.global_batch"), "lr_per_rank": ("lr", "optimizer.lr")}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The checked command line of `viaduct train`, with its recipe."""
+
+    loaded: Loaded
+    run: Path
+    data: Path | None
+    device: str
+    resume: Literal["auto", "never", "must"]
+    command: str
+    dump: dict[str, Any] | None  # arguments of DumpOptions
+    watch: int | None = None  # port of the live page; 0: any free one; None: no page
+    profile: tuple[Window | None, ProfilingOptions] | None = None
+    bank: Location | None = None
+
+    def request(self) -> Request:
+        """Return the request for the training session; imports torch."""
+        from viaduct.training.dumping import DumpOptions
+        from viaduct.training.profile_callback import ProfileRequest
+        from viaduct.training.rundir import RunDir
+        from viaduct.training.session import Request
+
+        dump = DumpOptions(**self.dump) if self.dump else None
+        run = RunDir(self.run)
+        profile = ProfileRequest(*self.profile, self.loaded.name, self.command) if self.profile else None
+        return Request(
+            self.loaded,
+            run,
+            self.data,
+            self.device,
+            self.resume,
+            self.command,
+            dump,
+            self.watch,
+            profile,
+            self.bank,
+        )
+
+
+def count_ranks(ranks: int | None) -> int:
+    """Return the number of ranks of the job: the launcher's WORLD_SIZE in a rank, else the value of --ranks, or 1."""
+    launched = os.environ.get("WORLD_SIZE", "") if "RANK" in os.environ else ""
+    return int(launched) if launched.isdecimal() else ranks or 1
+
+
+def read_arguments(options: dict[str, Any], ranks: int) -> Arguments:
+    """Check the parameters of `train.main` and combine them with the recipe and with what a resumed run has stored."""
+    options = apply_per_rank(options, ranks)
+    from viaduct.data.synthetic import stored_data
+    from viaduct.recipes._classes import match_classes
+
+    given_flags = {name: options[name] for name in FLAGS if options[name] not in (None, False)}
+    flag_changes = {name: (FLAGS[name].path, format_value(value)) for name, value in given_flags.items()}
+    changes = merge_changes(flag_changes, options["settings"])
+    changed_fields = {path for path, _ in changes}
+    dump = read_dump_options(
+        options["dump_steps"],
+        options["dump_mode"],
+        options["dump_only"],
+        options["dump_level"],
+        options["dump_statistics_only"],
+    )
+    recipe_name = options["recipe"] or choose_recipe(options)
+    loaded, stored = resolve_recipe(recipe_name, options["run"], changes)
+    run, device = options["run"] or Path("runs") / name_run(loaded.name, options["model"]), options["device"]
+    data = options["data"] or stored_data(stored)
+    if not stored:  # the recipe of a resumed run already has its number of classes
+        shifted = "data.label_shift" in changed_fields
+        loaded, note = match_classes(loaded, data, "data.classes" in changed_fields, shift_given=shifted)
+        if note:
+            print_note(note)
+    check_init(loaded.recipe.init, changed_fields, run)
+    return Arguments(
+        loaded=loaded,
+        run=run,
+        data=data,
+        device=stored.get("device", device) if device == "auto" else device,
+        resume=options["resume"],
+        command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),
+        dump=dump,
+        watch=choose_watch_port(options["watch"], options["watch_port"], loaded.recipe.evaluation.eval_only),
+        profile=choose_profile(options["profile"]),
+        bank=choose_bank(options["bank"]),
+    )
+
+
+def apply_per_rank(options: dict[str, Any], ranks: int) -> dict[str, Any]:
+    """Replace --batch-per-rank and --lr-per-rank by --batch and --lr, multiplied by the number of ranks.
+
+    A resumed run keeps the global batch and the learning rate that it began with, whatever the number of ranks.
+    """
+    options = dict(options)
+    stored = read_stored_recipe(options["run"]) if options["resume"] != "never" else {}
+    for flag, (total_flag, path) in PER_RANK.items():
+        value = options.pop(flag)
+        if value is None:
+            continue
+        name = "--" + flag.replace("_", "-")
+        if options[total_flag] is not None:
+            raise BadValue(
+                f"{name} {value:g} and --{total_flag} {options[total_flag]} contradict each other.", "Give one of them."
+            )
+        if not value > 0:
+            raise BadValue(f"{name} is {value:g}; it must be above 0.")
+        part, field = path.split(".")
+        earlier = stored.get(part, {}).get(field)
+        if earlier is not None and earlier != value * ranks:
+            print_note(
+                f"{name} {value:g}: the run was begun with {path} {earlier:g} and keeps it, on {ranks} ranks too."
+            )
+        options[total_flag] = str(value * ranks if earlier is None else earlier)
+    return options
+
+
+def read_stored_recipe(run: Path | None) -> dict[str, Any]:
+    """Return the recipe fields stored in an existing run; empty if there is no run, or if it cannot be read."""
+    from viaduct.errors import ViaductError
+    from viaduct.training.rundir import RunDir
+
+    try:
+        return dict(RunDir(run).read_recipe()["recipe"]) if run is not None and run.is_dir() else {}
+    except (ViaductError, KeyError, TypeError, ValueError):
+        return {}  # opening the run for training reports what is wrong with it
+
+
+def choose_recipe(options: dict[str, Any]) -> str:
+    """Return the default recipe for `--model` without a recipe; empty without --model, or if a run is resumed."""
+    run = options["run"]
+    if not options["model"] or (run is not None and (run / "recipe.json").is_file()):
+        return ""
+    recipe = "finetune" if options["init"] else "imagenet_modern"
+    print_note(f"Training {options['model']} with the recipe {recipe}; `viaduct train RECIPE --model …` takes another.")
+    return recipe
+
+
+def name_run(recipe: str, model: str | None) -> str:
+    """Return the default name of a run's directory: the recipe, and the network if --model was given."""
+    if not model:
+        return recipe
+    return f"{recipe}_{re.sub('[^A-Za-z0-9_.-]', '_', model)}"
+
+
+def choose_bank(bank: Path | None) -> Location | None:
+    """Return the bank given by --bank or TUNE_BANK_PATH, or the user's default bank if it exists; None: use no bank."""
+    from viaduct.tuning.bank import BadBank
+    from viaduct.tuning.location import NONE, locate_bank
+
+    if bank == NONE:
+        return None
+    location = locate_bank(bank)
+    if location.origin == "default" and not location.path.is_dir():
+        return None
+    if location.path.exists() and not location.path.is_dir():
+        raise BadBank(f"the bank {str(location.path)!r} is a file.", "Name its folder: --bank DIR; none uses no bank.")
+    if not location.path.is_dir():
+        raise BadBank(
+            f"there is no bank {str(location.path)!r}.", f"`viaduct tune run RECIPE --bank {location.path}` makes one."
+        )
+    return location
+
+
+def choose_profile(steps: str | None) -> tuple[Window | None, ProfilingOptions] | None:
+    """Return the steps and options of --profile, PROFILING_MODE and PROFILING_OPTIONS; None: do not profile."""
+    from viaduct.profiling.options import ProfilingOptions, parse_window, read_environment
+
+    options = read_environment(os.environ)
+    window = None if steps is None else parse_window(steps)
+    return None if window is None and options is None else (window, options or ProfilingOptions())
+
+
+def choose_watch_port(watch: bool, port: int | None, eval_only: bool) -> int | None:
+    """Return the port of the live page; 0 means any free one, None that there is no page."""
+    if not watch:
+        if port is not None:
+            raise BadValue(f"--watch-port {port} needs --watch.", f"Give both: --watch --watch-port {port}")
+        return None
+    if eval_only:
+        raise BadValue("--watch and --eval-only: an evaluation takes no steps to watch.", "Leave --watch out.")
+    return port or 0
+
+
+def read_dump_options(
+    steps: str | None, mode: str, only: str | None, level: str, statistics_only: bool
+) -> dict[str, Any] | None:
+    """Return the arguments of DumpOptions from the --dump flags, None without --dump-steps; refuse contradictions."""
+    from viaduct.comparison.naming import parse_only, parse_steps
+
+    if steps is None:
+        if only is not None or statistics_only or mode != "all" or level != "module":
+            raise BadValue(
+                "--dump-mode, -only, -level and -statistics-only need --dump-steps.", "Which? --dump-steps 0"
+            )
+        return None
+    parse_steps(steps, "--dump-steps")
+    parse_only(only)
+    return {"steps": steps, "mode": mode, "only": only, "level": level, "statistics_only": statistics_only}
+
+
+def format_value(value: str | bool | Path) -> str:
+    """Return a flag's value as `--set` takes it: 1 for a switch, paths made absolute."""
+    if isinstance(value, Path):
+        return str(value.resolve())
+    return "1" if value is True else str(value)
+
+
+def check_init(init: Init, changed_fields: set[str], run: Path) -> None:
+    """Refuse flags about initial weights that need --init, and a run that would start from its own weights."""
+    for path, flag in (("init.exclude", "--init-exclude"), ("init.schedule", "--init-schedule")):
+        if path in changed_fields and not init.source:
+            raise BadValue(f"{flag} without --init: there are no weights to begin with.", "Say which: --init PATH.")
+    if init.source and Path(init.source).resolve() == run.resolve():
+        raise BadValue(
+            f"--init {init.source} is the run itself.",
+            f"`viaduct train --run {run}` continues a run; one that begins with its weights needs another --run.",
+        )
+    if "init.freeze" in changed_fields and init.freeze.strip() and not init.source:
+        print_note(f"Warning: --freeze {init.freeze!r} without --init: what is frozen keeps its random first values.")

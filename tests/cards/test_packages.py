@@ -1,0 +1,45 @@
+"""Packages made for NVIDIA cards."""
+
+from __future__ import annotations
+
+import pytest
+
+from viaduct.cards import packages
+from viaduct.cards.packages import NOTHING, PACKAGES, describe_package, find_imported, find_installed
+
+
+def test_spellings_of_a_distribution() -> None:
+    assert find_installed("Flash_Attn") is find_imported("flash_attn.bert_padding")
+    assert find_installed("nvidia-cublas-cu12") is not None
+    assert find_installed("nvidia-modelopt") is None
+    assert find_installed("torch") is None
+    assert all(package.npu == NOTHING or package.npu[1] for package in PACKAGES)
+
+
+@pytest.mark.parametrize("name", ["numba", "nvidia", "tritonclient", "numpy.cupy", ""])
+def test_a_module_that_shares_only_a_part_of_its_name_is_no_package_for_nvidia(name: str) -> None:
+    assert find_imported(name) is None
+
+
+def test_a_module_belongs_to_the_package_with_the_longest_prefix_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, package in (("numba.cuda.jit", "numba.cuda"), ("nvidia.dali.fn", "NVIDIA DALI"), ("cuda.nvrtc", "CUDA")):
+        found = find_imported(name)
+        assert found is not None
+        assert found.name.startswith(package)
+    outer, inner = PACKAGES[:2]
+    monkeypatch.setattr(packages, "by_import", lambda: {"a": outer, "a.b": inner})
+    assert find_imported("a.b.c") is inner
+    assert find_imported("a.c") is outer
+
+
+def test_the_sentence_names_what_the_user_wrote_and_only_the_target_card() -> None:
+    package = find_imported("pynvml")
+    assert package is not None
+    english, chinese = describe_package(package, "npu", "GPUtil")
+    assert english == "GPUtil is for NVIDIA cards (asks NVIDIA's driver); on the NPU: the tool `npu-smi info`"
+    assert "GPUtil" in chinese
+    assert "NPU 上" in chinese
+    assert "cnmon" not in english + chinese
+    for text in describe_package(package, "any"):
+        assert "npu-smi" in text
+        assert "cnmon" in text

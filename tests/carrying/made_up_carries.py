@@ -1,0 +1,31 @@
+"""Options, sides and results of a carry, made up without a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from viaduct.carrying.carry import Carried
+from viaduct.carrying.request import Request
+from viaduct.carrying.running import Run
+from viaduct.carrying.sides import Sides, match_lines
+from viaduct.migration.diffing import Row, compare
+from viaduct.migration.options import Options
+
+
+def diff(old: str, new: str) -> list[Row]:
+    return compare(old, new, match_lines(old, new))
+
+
+def make_sides(folder: Path, old: str = "", new: str = "", entry: str = "train.py") -> Sides:
+    """Sides of a project with one script, which is not written to disk."""
+    return Sides(folder, folder / "migrated", entry, files={entry: diff(old, new)})
+
+
+def make_request(folder: Path, **options: Any) -> Request:
+    return Request(folder / "train.py", folder / "out", Options(), command="viaduct carry train.py", **options)
+
+
+def make_carried(folder: Path, run: Run, **result: Any) -> Carried:
+    """A carry whose original and base are one run; by default it could not run."""
+    return Carried(make_request(folder), make_sides(folder), "torch", run, run, **result)

@@ -1,0 +1,71 @@
+"""carry.json: the result of a carry, for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from carrying.failed_runs import run_that_failed
+from carrying.made_up_carries import make_carried
+from viaduct.carrying.agreement import Pair, judge
+from viaduct.carrying.causes import Explanation
+from viaduct.carrying.record import describe_fault, encode_number, list_runs, write
+from viaduct.carrying.suspects import Suspect
+
+
+def test_a_run_that_failed_leaves_a_record_with_its_fault_and_without_numbers_that_json_lacks(tmp_path: Path) -> None:
+    run = run_that_failed(tmp_path, ["OWN"], "FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'")
+    write(make_carried(tmp_path, run), tmp_path / "carry.json")
+    record = json.loads((tmp_path / "carry.json").read_text(), parse_constant=pytest.fail)
+    assert (record["verdict"], record["exit_code"], record["bitwise"]) == ("could not run", 2, False)
+    assert (record["fault"]["side"], record["fault"]["whose"]) == ("original", "file")
+    assert list(record["runs"]) == ["original"], "the base is the original here: one run"
+    assert (record["pairs"], record["first_difference"], record["speed"]) == ([], None, None)
+
+
+def test_a_difference_is_recorded_with_its_pair_and_suspects(tmp_path: Path) -> None:
+    original = replace(run_that_failed(tmp_path, ["OWN"], ""), side="original")
+    migrated = replace(original, side="migrated")
+    pairs = [Pair("loss", "loss", 0, 0, 1.0, math.nan, math.inf), Pair("loss", "loss", 0, 1, 1.0, 1.0, 0.0)]
+    suspect = Suspect("train.py", 3, "lr = 1", "lr = 2", "a number changed", 15)
+    carried = make_carried(
+        tmp_path,
+        original,
+        verdict="differs",
+        migrated=migrated,
+        agreement=judge(pairs),
+        suspects=[suspect],
+        explanation=Explanation("the losses differ", module="layer1"),
+    )
+    path = tmp_path / "carry.json"
+    write(carried, path)
+    record = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert (record["verdict"], record["exit_code"], record["fault"]) == ("differs", 1, None)
+    assert record["module"] == "layer1"
+    assert record["suspects"][0]["place"] == "train.py:3"
+    assert record["first_difference"]["bad"] is True
+    assert [pair["same"] for pair in record["pairs"]] == [False, True]
+    assert list(record["runs"]) == ["original", "migrated"]
+
+
+def test_where_a_limit_was_met_no_run_is_at_fault(tmp_path: Path) -> None:
+    run = run_that_failed(tmp_path, [], "", steps=2)
+    finished = replace(run, summary=replace(run.summary, script_exit_code=0))
+    carried = make_carried(tmp_path, finished, migrated=replace(finished, side="migrated"))
+    assert describe_fault(carried) == {"side": "migrated", "whose": "limit"}
+    assert describe_fault(replace(carried, verdict="agrees")) is None
+
+
+def test_a_run_that_is_named_twice_is_listed_once(tmp_path: Path) -> None:
+    run = run_that_failed(tmp_path, [], "")
+    carried = make_carried(tmp_path, run, migrated=replace(run, side="migrated"))
+    assert [item.side for item in list_runs(carried)] == ["original", "migrated"]
+
+
+def test_nan_and_infinity_become_null_and_other_values_stay() -> None:
+    assert [encode_number(value) for value in (math.nan, -math.inf)] == [None, None]
+    assert [encode_number(value) for value in (1.5, 3, "x", None)] == [1.5, 3, "x", None]

@@ -1,0 +1,102 @@
+"""Addresses and ports of this machine, without a network."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.servers import free_port
+from viaduct.cluster import links
+from viaduct.cluster.links import parse_endpoint, wait_for_port
+from viaduct.errors import BadValue
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with links.open_listening_socket("127.0.0.1") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":29500", "host:", "host:0", "host:65536", "host:x", "host:-1", "host:²", "host:2 9", "::"]
+)
+def test_what_is_no_host_and_port_is_refused_with_the_value(text: str) -> None:
+    with pytest.raises(BadValue) as refused:
+        parse_endpoint(text, 29500 if text else 0)
+    assert repr(text) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [("10.0.0.10:1", ("10.0.0.10", 1)), (" node-3 ", ("node-3", 29500)), ("::1:65535", ("::1", 65535))],
+)
+def test_a_host_without_a_port_has_the_default(text: str, endpoint: tuple[str, int]) -> None:
+    assert parse_endpoint(text, 29500) == endpoint
+
+
+def test_a_port_in_use_is_not_free(listener: socket.socket) -> None:
+    assert not links.is_port_free(listener.getsockname()[1])
+    assert links.is_port_free(free_port())
+
+
+def test_a_socket_listens_at_its_address_and_at_no_other(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    assert links.try_connect("127.0.0.1", port, 5) is None
+    assert links.try_connect("127.0.0.2", port, 5) == "connection refused"
+
+
+def test_a_port_that_is_taken_closes_the_socket_again(listener: socket.socket) -> None:
+    with pytest.raises(OSError, match="in use"):
+        links.open_listening_socket("127.0.0.1", listener.getsockname()[1])
+
+
+def test_a_port_that_answers_is_not_waited_for_and_nothing_is_reported(listener: socket.socket) -> None:
+    messages: list[str] = []
+    wait_for_port("127.0.0.1", listener.getsockname()[1], 60, messages.append)
+    assert messages == []
+
+
+def test_a_port_that_never_answers_is_reported_once_and_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "RETRY_S", 0.05)
+    messages: list[str] = []
+    begin = time.monotonic()
+    with pytest.raises(BadValue, match=r"was not reached within 0\.3 seconds: connection refused"):
+        wait_for_port("127.0.0.1", port := free_port(), 0.3, messages.append)
+    assert time.monotonic() - begin < 30
+    assert messages == [f"waiting for 127.0.0.1:{port} (connection refused)"]
+
+
+def test_another_machine_is_not_this_one_and_is_met_at_its_own_address() -> None:
+    assert not links.is_this_machine("192.0.2.7")  # for documentation: no machine has it
+    assert links.find_meeting_address("192.0.2.7") == "192.0.2.7"
+    assert links.is_this_machine("127.0.0.1")
+    assert links.find_meeting_address("127.0.0.1") == "127.0.0.1"
+
+
+def test_a_name_that_resolves_to_loopback_is_met_at_the_network_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /etc/hosts of many distributions names the machine itself."""
+    monkeypatch.setattr(socket, "gethostbyname", lambda host: "127.0.1.1")
+    monkeypatch.setattr(links, "list_interfaces", lambda: {"lo": "127.0.0.1", "eth0": "10.0.0.10"})
+    assert links.find_meeting_address("node-3") == "10.0.0.10"
+    assert links.find_address_towards("node-3", 29500) == "10.0.0.10"
+    assert links.find_meeting_address("localhost") == "127.0.1.1"
+    monkeypatch.setattr(links, "list_interfaces", lambda: {"lo": "127.0.0.1"})
+    assert links.find_meeting_address("node-3") == "127.0.1.1"
+
+
+def test_a_name_that_nobody_knows_is_an_error_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(host: str) -> str:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "gethostbyname", refuse)
+    assert not links.is_this_machine("node-3")
+    with pytest.raises(BadValue, match="no machine called 'node-3' is known"):
+        links.find_address_towards("node-3", 29500)
+
+
+def test_loopback_is_an_interface_and_no_address_of_the_network() -> None:
+    assert links.list_interfaces()["lo"] == "127.0.0.1"
+    assert "127.0.0.1" not in links.list_own_addresses()

@@ -1,0 +1,82 @@
+"""Comparison of two dumps from end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from comparison.made_up_sides import side, tensor
+from comparison.scenes import Story
+from viaduct.comparison.drift import Drift, Options, compare, missing_result, refuse_levels, select_pairs
+from viaduct.comparison.naming import parse_steps
+from viaduct.comparison.rows import Explanation, Row
+from viaduct.comparison.tensors import Pair, Stored
+from viaduct.errors import BadData, BadValue
+
+ONES = np.ones(4, np.float32)
+
+
+def drift_of(*rows: Row) -> Drift:
+    return Drift(side([]), side([]), rows, Explanation("", None), Options())
+
+
+def pair_of(op: str, step: int = 0, **more: str) -> Pair:
+    stored = tensor(op, step=step, **more)
+    return Pair(0, stored, stored, op, op, "name")
+
+
+def test_nothing_that_was_not_compared_counts_as_good() -> None:
+    story = Story()
+    good, bad = story.tell("a", ONES, ONES), story.tell("b", 2 * ONES, ONES)
+    refused = story.tell("c", None, ONES)
+    new = Row(Pair(0, Stored("d"), None, "d", "*", "none"), None, "new")
+    assert drift_of().exit_code == 2
+    assert drift_of(refused, new).exit_code == 2
+    assert drift_of(good, refused).exit_code == 1
+    assert drift_of(good, bad).exit_code == 1
+    assert drift_of(good, new).exit_code == 0
+
+
+def test_operators_are_not_compared_with_modules() -> None:
+    ours, theirs = side([], settings={"level": "op"}), side([], settings={"level": "module"})
+    with pytest.raises(BadValue, match=r"operators \(level op\).*modules \(level module\)"):
+        refuse_levels(ours, theirs)
+    refuse_levels(ours, ours)
+    refuse_levels(ours, side([]))
+
+
+def test_a_selection_without_a_pair_is_refused_with_what_there_is() -> None:
+    pairs = [pair_of("conv1", step=5), pair_of("fc", step=7)]
+    with pytest.raises(BadValue, match=r"no step 3[\s\S]*5, 7"):
+        select_pairs(pairs, Options(steps=parse_steps("3")))
+    with pytest.raises(BadValue, match=r"'bn\*'[\s\S]*'conv1'"):
+        select_pairs(pairs, Options(only="bn*"))
+    with pytest.raises(BadData, match="hold no tensors"):
+        select_pairs([], Options())
+
+
+def test_pairs_are_selected_by_step_name_and_tensor() -> None:
+    pairs = [pair_of("conv1", step=5), pair_of("fc", step=7), pair_of("fc", step=7, role="input")]
+    assert select_pairs(pairs, Options(steps=parse_steps("7"))) == pairs[1:]
+    assert select_pairs(pairs, Options(only="conv*, fc:input:0")) == [pairs[0], pairs[2]]
+    half = Pair(0, None, tensor("conv1", step=6), "*", "conv1", "none")
+    assert select_pairs([*pairs, half], Options(steps=parse_steps("6"))) == [half]
+
+
+def test_a_damaged_tensor_is_refused_though_the_compiler_put_it_in() -> None:
+    assert missing_result(Pair(0, Stored("a"), None, "a", "*", "none")) == "new"
+    assert missing_result(Pair(0, Stored("a", fault="cut short"), None, "a", "*", "none")) == "refused"
+    assert missing_result(Pair(0, Stored("a"), None, "a", "a", "none")) == "refused"
+
+
+def test_a_tensor_that_differs_is_found_in_two_archives(tmp_path: Path) -> None:
+    np.savez(tmp_path / "left.npz", same=ONES, other=2 * ONES)
+    np.savez(tmp_path / "right.npz", same=ONES, other=ONES)
+    seen = []
+    drift = compare(
+        tmp_path / "left.npz", tmp_path / "right.npz", Options(), lambda measured, count: seen.append(count) or measured
+    )
+    assert {row.op: row.result for row in drift.rows} == {"same": "good", "other": "bad"}
+    assert (drift.exit_code, seen) == (1, [2])

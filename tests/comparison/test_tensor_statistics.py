@@ -1,0 +1,42 @@
+"""Statistics of arrays and tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from comparison.networks import dumped, found
+from viaduct.comparison import Dump
+from viaduct.comparison.readers.viaduct import read
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_statistics_alone_agree_with_those_of_tensors(tmp_path: Path) -> None:
+    whole, alone = dumped(tmp_path / "a"), dumped(tmp_path / "b", statistics_only=True)
+    assert not list((tmp_path / "b").rglob("*.npy"))
+    assert len(whole.tensors) == len(alone.tensors)
+    for one, other in zip(whole.tensors, alone.tensors, strict=True):
+        assert other.path is None
+        assert not other.fault
+        assert one.statistics is not None
+        assert other.statistics == pytest.approx(dict(one.statistics), rel=1e-9, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("statistics_only", [False, True])
+def test_nan_and_inf_are_counted_and_survive_the_index(tmp_path: Path, statistics_only: bool) -> None:
+    model = nn.Identity()
+    with Dump(model, tmp_path, statistics_only=statistics_only):
+        model(torch.tensor([1.0, float("nan"), float("inf"), -3.0]))
+        model(torch.tensor([float("nan")]))
+    side = read(tmp_path)
+    some = found(side, "network", "output").statistics
+    assert some is not None
+    assert (some["min"], some["max"], some["nan"], some["inf"]) == (-3, 1, 1, 1)
+    none = found(side, "network", "output", call=1).statistics
+    assert none is not None
+    assert np.isnan(none["min"])

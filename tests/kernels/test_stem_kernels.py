@@ -1,0 +1,25 @@
+"""Kernels of the stem in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from kernels.check_tunable import Key, list_keys
+
+KERNELS = (
+    "stem_convolution",
+    "stem_pool",
+    "stem_weight",
+    "stem_input",
+    "stem_sums",
+)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("key", list_keys(*KERNELS), ids=str)
+def test_every_launch_size_computes_what_pytorch_does(key: Key, assert_sizes_agree: Callable[[Key], None]) -> None:
+    assert_sizes_agree(key)

@@ -1,0 +1,40 @@
+"""Start and end of collective communication."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+from migration.checking import check_noop, migrated
+
+RULE = "lifecycle_init"
+
+
+RANKS = "import tensorflow as tf\nfrom hccl.manage.api import get_rank_size\n"
+
+
+DATA = """
+import tensorflow as tf
+def input_fn(context):
+    data = tf.data.TFRecordDataset(f)
+    return data.shard(context.num_input_pipelines, context.input_pipeline_id)
+"""
+
+
+def test_a_script_that_has_nothing_to_do_with_ranks_is_left_alone() -> None:
+    other = "import tensorflow as tf\ndef main():\n    convert()\nif __name__ == '__main__':\n    main()\n"
+    check_noop(RULE, other, path="convert.py", others={"data.py": DATA}, distributed=True)
+
+
+def test_the_vendors_helpers_and_the_plugin() -> None:
+    text = RANKS + "def main():\n    get_rank_size()\nmain()\n"
+    after = migrated(text, RULE, distributed=True, style="wrapper").after.decode()
+    assert "    npu_sess, npu_shutdown = init_resource()\n    get_rank_size()\n" in after
+    assert "    shutdown_resource(npu_sess, npu_shutdown)\n    close_session(npu_sess)\n" in after
+    after = migrated(text, RULE, distributed=True, resources="plugin").after.decode()
+    assert "    npu_plugin.npu_resource_init()\n    get_rank_size()\n    npu_plugin.npu_resource_shutdown()\n" in after
+
+
+def test_the_session_that_starts_is_not_reported_again() -> None:
+    once = migrated(RANKS + "def main():\n    get_rank_size()\nmain()\n", distributed=True).after.decode()
+    again = migrated(dedent(once), distributed=True)
+    assert not [finding for finding in again.findings if finding.status != "advice"]

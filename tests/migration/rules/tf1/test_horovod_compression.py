@@ -1,0 +1,24 @@
+"""Choices of a gradient compression."""
+
+from __future__ import annotations
+
+from migration.checking import migrated
+
+HEAD = "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
+
+
+def after(source: str, rule: str = "", **options: object) -> str:
+    return migrated(source, rule, **options).after.decode()
+
+
+def test_a_compression_that_nobody_reads_goes_and_one_that_is_read_stays() -> None:
+    choice = "c = hvd.Compression.fp16 if fp16 else hvd.Compression.none\n"
+    source = HEAD + choice + "opt = hvd.DistributedOptimizer(opt, compression=c)\n"
+    assert after(source, distributed=True) == (
+        "import tensorflow as tf\n"
+        "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
+        "opt = NPUDistributedOptimizer(opt)\n"
+    )
+    result = migrated(HEAD + choice + "print(c)\n", distributed=True)
+    assert result.after.decode() == HEAD + choice + "print(c)\n"
+    assert any("Compression" in one.message and one.status == "manual" for one in result.findings)

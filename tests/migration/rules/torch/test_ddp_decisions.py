@@ -1,0 +1,50 @@
+"""Decisions that could leave the ranks apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import migrated
+from migration.rules.torch.data_parallel_script import LOOP, SCRIPT, ddp
+
+
+def test_a_condition_that_could_leave_the_ranks_apart_is_named() -> None:
+    wrap = "model = nn.DataParallel(model, device_ids=[0, 1])"
+    _, said = ddp(SCRIPT.replace(wrap, f"if args.parallel:\n            {wrap}"))
+    assert any("only if args.parallel" in message for _, message in said)
+    _, said = ddp(SCRIPT.replace(wrap, f"if torch.cuda.device_count() > 1:\n            {wrap}"))
+    assert not any("only if" in message for _, message in said)
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        "sched.step(total)",
+        "bad = bad + 1 if total > best else 0\n        if bad > 3:\n            break",
+        "if math.isnan(total):\n            break",
+        "if total < best:\n            torch.save(net.state_dict(), 'best.pt')",
+        "stopper(total, net)\n        if stopper.early_stop:\n            break",
+        "history = []\n        history.append(total)\n        if min(history[-3:]) > best:\n            return",
+        "for group in opt.param_groups:\n            group['lr'] = 0.1 if total > 1 else 0.01",
+    ],
+)
+def test_a_decision_by_what_one_rank_has_seen_is_refused(decision: str) -> None:
+    result = migrated(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp")
+    assert not result.changed
+    assert [one.status for one in result.findings] == ["manual"]
+    assert "one rank alone" in result.findings[0].message
+    assert "all_reduce" in result.findings[0].message
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        "print(total)",
+        "if total < best:\n            best = total\n            print('better', best)",
+        "if not math.isfinite(total):\n            raise ValueError(total)",
+        "accuracy = evaluate(net, test)\n        if accuracy > best:\n            break",
+        "if epoch > 3:\n            break",
+    ],
+)
+def test_what_is_told_or_alike_on_every_rank_decides_nothing(decision: str) -> None:
+    assert migrated(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp").changed

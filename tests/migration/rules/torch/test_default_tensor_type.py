@@ -1,0 +1,43 @@
+"""The default tensor type."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_says, migrated
+
+HEAD = "import torch\n"
+
+
+@pytest.mark.parametrize("given", ["torch.FloatTensor", "'torch.DoubleTensor'", "kind", ""])
+def test_a_default_type_of_the_cpu_is_left_alone(given: str) -> None:
+    check_noop("torch.default_tensor_type", f"{HEAD}torch.set_default_tensor_type({given})\n")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "torch.cuda.HalfTensor",
+        "'torch.cuda.HalfTensor'",
+        "torch.cuda.HalfTensor if ready else torch.FloatTensor",
+        "'torch.cuda.HalfTensor' if ready else 'torch.FloatTensor'",
+    ],
+)
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+def test_a_default_type_of_cudas_is_for_a_person(given: str, to: str) -> None:
+    text = f"{HEAD}torch.set_default_tensor_type({given})\n"
+    check_says("torch.default_tensor_type", text, "manual", "torch.set_default_dtype(torch.float16)", to=to)
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu"])
+def test_a_default_type_of_cudas_is_left_by_all_rules(to: str) -> None:
+    text = f"{HEAD}torch.set_default_tensor_type('torch.cuda.HalfTensor')\n"
+    text += "torch.set_default_tensor_type(torch.cuda.FloatTensor)\n"
+    result = migrated(text, to=to)
+    assert result.after.decode() == text
+    assert [one.risk for one in result.findings] == ["high", "high"]
+
+
+def test_a_default_type_that_has_a_name_is_told_too() -> None:
+    text = f"{HEAD}kind = torch.cuda.HalfTensor\ntorch.set_default_tensor_type(kind)\n"
+    check_says("torch.default_tensor_type", text, "manual", "torch.set_default_dtype(torch.float16)")

@@ -1,0 +1,21 @@
+"""Numbers of devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_says
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x.to(torch.float16)", "x.to(other)", "x.to(device)", "torch.zeros(3, device=device)", "Foo().to(0)"],
+)
+def test_what_is_no_number_stays(line: str) -> None:
+    source = f"import torch\nclass Foo:\n    def to(self, n):\n        return self\n{line}\n"
+    check_noop("any_device_integer", source, to="any")
+
+
+def test_a_number_for_something_unknown_is_left_to_a_person() -> None:
+    source = "import torch\nfrom things import Thing\nThing().to(device=0)\n"
+    check_says("any_device_integer", source, "manual", "if this moves a tensor", to="any")

@@ -1,0 +1,76 @@
+"""Names of PyTorch whose every use is reported in the same words."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_says, migrated
+
+EVERYWHERE = ("npu", "mlu", "any")
+
+
+@pytest.mark.parametrize("to", EVERYWHERE)
+@pytest.mark.parametrize(
+    "written", ["torch.cuda.get_device_capability()[0] >= 8", "f(torch.cuda.get_device_capability)"]
+)
+def test_the_compute_capability_is_for_a_person(to: str, written: str) -> None:
+    check_says("torch.capability", f"import torch\nx = {written}\n", "manual", "is_bf16_supported", to=to)
+
+
+def test_the_compute_capability_stays_reported_where_the_mlu_has_its_own() -> None:
+    result = migrated("import torch\nprint(torch.cuda.get_device_capability())\n", to="mlu")
+    assert "torch.mlu.get_device_capability()" in result.after.decode()
+    assert "torch.capability" in {finding.rule for finding in result.findings if finding.status == "manual"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def get_device_capability(): pass\nget_device_capability()\n",
+    ],
+)
+def test_nothing_is_said_of_capability_without_cause(text: str) -> None:
+    check_noop("torch.capability", text)
+
+
+def said(text: str, rule: str = "", **options: object) -> list[tuple[int, str]]:
+    found = migrated(text, rule, **options).findings
+    return [(finding.line, finding.status) for finding in found if finding.rule == f"torch.{rule}"]
+
+
+def test_channels_last_gets_advice_on_the_npu_alone() -> None:
+    text = "import torch\nm = m.to(memory_format=torch.channels_last)\n"
+    assert said(text, "channels_last") == [(2, "advice")]
+    check_noop("torch.channels_last", text, to="mlu")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nx.contiguous(memory_format=torch.contiguous_format)\nchannels_last = 1\n",
+    ],
+)
+def test_nothing_is_said_of_channels_last_without_cause(text: str) -> None:
+    check_noop("torch.channels_last", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\ntorch.jit.trace(f, x)\ntorch.jit.load('a')\n",
+    ],
+)
+def test_nothing_is_said_of_jit_script_without_cause(text: str) -> None:
+    check_noop("torch.jit_script", text)
+
+
+@pytest.mark.parametrize("to", EVERYWHERE)
+@pytest.mark.parametrize(
+    "written",
+    [
+        "m = torch.jit.script(m)",
+        "@torch.jit.script\ndef f(x): return x",
+    ],
+)
+def test_compiled_code_gets_advice(written: str, to: str) -> None:
+    assert said(f"import torch\n{written}\n", "jit_script", to=to) == [(2, "advice")]

@@ -1,0 +1,124 @@
+"""Journals of writing in place: what they restore, and what they refuse to follow."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migration.interrupted_writing import (
+    NEW,
+    OLD,
+    call_that_removes_the_journal,
+    contents,
+    killed_at,
+    make,
+    results,
+    silent,
+)
+from migration.unprivileged import open_folder
+from viaduct.errors import BadValue
+from viaduct.migration.durable import digest
+from viaduct.migration.inplace import write_files
+from viaduct.migration.journal import recover
+from viaduct.migration.walk import STATE
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with open_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make(tmp_path / "project")
+
+
+@pytest.mark.process
+def test_what_was_edited_after_a_kill_is_left_and_named(project: Path) -> None:
+    kill_before_the_end(project)
+    (project / "a.py").write_text("mine\n")
+    with pytest.raises(BadValue) as caught:
+        recover(project, silent)
+    assert "a.py" in str(caught.value)
+    assert (project / "a.py").read_text() == "mine\n"
+    assert (project / "sub/b.py").read_bytes() == OLD["sub/b.py"]
+    assert any(data == OLD["a.py"] for path, data in contents(project).items() if path.startswith(STATE))
+    with pytest.raises(BadValue):
+        recover(project, silent)
+
+
+def kill_before_the_end(folder: Path) -> None:
+    """Die when the files are written and the journal is still there."""
+    assert killed_at(folder, call_that_removes_the_journal(make(folder.with_name("counted")))) == 9
+    assert (folder / "a.py").read_bytes() == NEW["a.py"]
+
+
+def plant(folder: Path, path: str, way: str = "rename", old: bytes = b"theirs") -> None:
+    state = folder / STATE
+    (state / "old").mkdir(parents=True)
+    (state / "new").mkdir()
+    (state / "old/0").write_bytes(old)
+    change = {"path": path, "way": way, "old": digest(old), "new": digest(b"victim")}
+    (state / "journal").write_text(json.dumps({"version": 1, "changes": [change]}))
+
+
+@pytest.mark.parametrize("path", ["../victim", "/tmp/victim", "sub/../../victim", "", ".", "sub//b.py", "a\0b"])
+@pytest.mark.parametrize("way", ["rename", "rewrite", "create"])
+def test_a_journal_cannot_reach_out_of_its_folder(tmp_path: Path, path: str, way: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"victim")
+    folder = make(tmp_path / "project")
+    plant(folder, path, way)
+    with pytest.raises(BadValue, match="not a journal"):
+        recover(folder, silent)
+    assert victim.read_bytes() == b"victim"
+
+
+def test_a_journal_does_not_follow_links(tmp_path: Path) -> None:
+    (tmp_path / "victim.py").write_bytes(b"victim")
+    folder = make(tmp_path / "project")
+    os.symlink("..", folder / "up")
+    plant(folder, "up/victim.py")
+    with pytest.raises(BadValue, match="somebody has changed since"):
+        recover(folder, silent)
+    assert (tmp_path / "victim.py").read_bytes() == b"victim"
+
+
+@pytest.mark.parametrize("name", ["journal", "lock", "old/0"])
+def test_a_fifo_in_the_journals_folder_is_not_waited_for(project: Path, name: str) -> None:
+    plant(project, "a.py")
+    (project / STATE / name).unlink(missing_ok=True)
+    os.mkfifo(project / STATE / name)
+    with pytest.raises(BadValue):
+        recover(project, silent)
+    assert contents(project)["a.py"] == OLD["a.py"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "changes": [1]}', "[" * 100_000])
+def test_a_journal_that_is_none_is_refused_in_two_lines(project: Path, text: str) -> None:
+    plant(project, "a.py")
+    (project / STATE / "journal").write_text(text)
+    with pytest.raises(BadValue, match="not a journal of this viaduct"):
+        recover(project, silent)
+    assert (project / STATE / "old/0").exists()
+
+
+def test_nothing_of_a_users_own_is_removed_with_the_journal(project: Path) -> None:
+    (project / STATE).mkdir()
+    (project / STATE / "notes.txt").write_text("mine")
+    recover(project, silent)
+    assert (project / STATE / "notes.txt").read_text() == "mine"
+
+
+def test_a_link_instead_of_the_journals_folder_is_not_followed(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    os.symlink(tmp_path / "elsewhere", project / STATE)
+    recover(project, silent)
+    with pytest.raises(BadValue, match="not a folder"):
+        write_files(project, results())
+    assert os.listdir(tmp_path / "elsewhere") == []

@@ -1,0 +1,25 @@
+"""The job of profiling a script, as its processes read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from viaduct.profiling.collector import Plan
+from viaduct.profiling.script_job import VARIABLE, ScriptJob, load_job
+
+
+@pytest.mark.parametrize("path", [None, ""])
+def test_a_process_outside_of_a_profiled_script_has_no_job(path: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    if path is not None:
+        monkeypatch.setenv(VARIABLE, path)
+    assert load_job() is None
+
+
+def test_a_job_is_read_back_by_the_processes_of_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = ScriptJob("train.py", ("--lr", "1"), False, str(tmp_path), "/scripts", 5, 20, 3, "cpu")
+    monkeypatch.setenv(VARIABLE, str(job.save()))
+    assert load_job() == job
+    assert job.plan == Plan(5, 20, 3)

@@ -1,0 +1,13 @@
+"""ResNet-101 v1 with the recipe of ResNet-50."""
+
+from __future__ import annotations
+
+from recipes.checking import check_derived, check_settings
+
+
+def test_nothing_but_these_parts_differs_from_its_parent() -> None:
+    check_derived("resnet101_imagenet", "resnet50_imagenet", {"model", "expects"})
+
+
+def test_its_own_settings() -> None:
+    check_settings("resnet101_imagenet", {"model": "resnet101_v1"})

@@ -1,0 +1,86 @@
+"""What a TensorFlow 1 script's counter writes, from what the sessions' observers have seen."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy
+import pytest
+
+from rehearsal.plans import make_plan
+from viaduct.rehearsal import tf1_stage
+from viaduct.rehearsal.counting_tf1 import GraphCounter
+from viaduct.rehearsal.observe import EVALUATED, folder_of
+from viaduct.rehearsal.progress import read
+
+
+@pytest.fixture
+def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GraphCounter:
+    """Return a counter after two steps, the second without a loss, made without TensorFlow."""
+    collectives = ModuleType("collectives")
+    collectives.has_exchanged = lambda: True  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "viaduct.rehearsal.tf1_stage.collectives", collectives)
+    monkeypatch.setattr(tf1_stage, "collectives", collectives, raising=False)
+    monkeypatch.setattr(tf1_stage, "finish", lambda: (tmp_path / "sessions checked").touch())
+    for name in ("RANK", "RANK_ID"):
+        monkeypatch.delenv(name, raising=False)
+    counter = object.__new__(GraphCounter)
+    counter.plan = make_plan(tmp_path)
+    counter.watched = SimpleNamespace(  # type: ignore[assignment]
+        steps=2,
+        losses=[2.5, None],
+        times=[(1.0, 0.5), (2.0, 1.0)],
+        first_gradients={"w": numpy.ones(2)},
+        last_variables={"w": numpy.zeros(2)},
+        stop_requested_at=None,
+        finish=lambda: None,
+    )
+    counter.inspection = None
+    counter.evaluations = SimpleNamespace(sums=[[1.0, 2.0]])  # type: ignore[assignment]
+    counter.points = SimpleNamespace(write=lambda record: (record / "points").touch())  # type: ignore[assignment]
+    return counter
+
+
+def test_a_script_without_a_step_leaves_nothing(counter: GraphCounter, tmp_path: Path) -> None:
+    counter.watched.steps = 0
+    counter.keep()
+    counter.finish(complete=False)
+    assert list((tmp_path / "record").iterdir()) == []
+
+
+def test_a_script_that_was_stopped_is_not_blamed_for_open_sessions(counter: GraphCounter, tmp_path: Path) -> None:
+    counter.finish(complete=False)
+    assert not (tmp_path / "sessions checked").exists()
+    counter.finish(complete=True)
+    assert (tmp_path / "sessions checked").exists()
+
+
+def test_losses_gradients_and_weights_are_written_as_for_pytorch(counter: GraphCounter, tmp_path: Path) -> None:
+    counter.finish(complete=True)
+    folder = folder_of(tmp_path / "record", 0)
+    steps = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    assert [(step["step"], step["losses"]) for step in steps] == [(0, [2.5]), (1, [])]
+    assert numpy.load(folder / "gradients.npz")["w"].tolist() == [1, 1]
+    assert numpy.load(folder / "weights.npz")["w"].tolist() == [0, 0]
+    assert not (folder / EVALUATED).exists()
+    assert [note["steps"] for note in read(tmp_path / "record", "steps").values()] == [2]
+    assert (tmp_path / "record" / "points").exists()
+
+
+def test_facts_say_if_the_ranks_exchange_values(counter: GraphCounter, tmp_path: Path) -> None:
+    counter.inspection = SimpleNamespace(facts=[])  # type: ignore[assignment]
+    counter.write()
+    folder = folder_of(tmp_path / "record", 0)
+    assert json.loads((folder / "facts.json").read_text())[0]["what"] == {"together": True}
+    assert (folder / EVALUATED).read_text() == "[1.0, 2.0]\n"
+
+
+def test_without_observations_only_the_number_of_steps_is_written(counter: GraphCounter, tmp_path: Path) -> None:
+    counter.plan = replace(counter.plan, observe=False)
+    counter.finish(complete=True)
+    assert not folder_of(tmp_path / "record", 0).exists()
+    assert counter.step_count == 2

@@ -1,0 +1,97 @@
+"""Which paths a view of the user's files covers, and where files that a script wrote are kept."""
+
+from __future__ import annotations
+
+import ast
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from rehearsal.plans import make_plan
+from viaduct.rehearsal import files
+from viaduct.rehearsal.plan import Plan
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Return a plan whose home and temporary folder are below the test's folder."""
+    for name in ("home", "tmp"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    return make_plan(tmp_path / "tmp")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["data/x", "/", "/usr/lib/x", "/etc/passwd", "/no_such_folder_here/x", "/tmp", "/tmp/\0", "/tmp/" + "x" * 2000],
+)
+def test_what_is_no_path_of_the_users_is_not_covered(text: str) -> None:
+    assert not files.is_users_path(text)
+
+
+def test_full_paths_in_a_script_and_links_beside_it_are_covered(tmp_path: Path) -> None:
+    tree = ast.parse("open('/data/a.txt')\nopen('b.txt')\nx = ['~/c', 3]\n")
+    assert list(files.find_path_constants(tree)) == ["/data/a.txt", os.path.expanduser("~/c")]
+    assert files.is_users_path(str(tmp_path / "a.txt"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "link").symlink_to(tmp_path / "data")
+    assert files.find_links(str(tmp_path / "folder")) == [str(tmp_path / "data")]
+    assert files.find_links(str(tmp_path / "nothing")) == []
+
+
+def test_bytecode_temporary_files_and_hidden_entries_of_the_home_folder_are_not_listed(
+    plan: Plan, tmp_path: Path
+) -> None:
+    ignored = [
+        f"{plan.origin}/__pycache__/train.pyc",
+        f"{files.scratch_folder(plan)}/x",
+        f"{plan.record}/summary.json",
+        f"{tmp_path}/home/.cache/torch/x",
+    ]
+    assert [name for name in ignored if files.is_of_interest(name, plan)] == []
+    listed = [f"{plan.origin}/model.pth", f"{tmp_path}/tmp/beside.txt", f"{tmp_path}/home/model.pth", "/data/model.pth"]
+    assert [name for name in listed if not files.is_of_interest(name, plan)] == []
+
+
+def test_written_files_lie_in_the_record_by_their_names(plan: Plan, tmp_path: Path) -> None:
+    written = []
+    for number, name in enumerate([f"{plan.origin}/runs/model.pth", f"{tmp_path}/other/log.txt"]):
+        path = tmp_path / f"layer-{number}"
+        path.write_text(name)
+        written.append((name, path))
+    names = files.keep_written(plan, [*written, (f"{plan.origin}/gone", tmp_path / "gone")])
+    assert names == [f"{tmp_path}/other/log.txt", "runs/model.pth"]
+    assert [files.find_file(plan.record, name).read_text() for name in names] == [written[1][0], written[0][0]]
+    assert files.find_file(plan.record, "runs/model.pth") == Path(plan.record, "work", "runs", "model.pth")
+
+
+def test_the_script_runs_in_the_mirror_or_at_the_originals_path(plan: Plan, tmp_path: Path) -> None:
+    record = tmp_path / "new"
+    overlaid = files.move_record(make_plan(tmp_path / "tmp", view="overlay", replaces="/original"), record)
+    assert (overlaid.record, overlaid.work, overlaid.place) == (str(record), plan.origin, "/original")
+    mirrored = files.move_record(make_plan(tmp_path / "tmp", view="mirror"), record)
+    assert Path(mirrored.work).is_relative_to(record)
+    assert Path(mirrored.place).is_relative_to(record)
+
+
+def test_where_no_overlay_can_be_mounted_the_script_runs_in_a_mirror_and_the_user_is_told(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(files, "find_obstacle", lambda layout, folder: "no user namespaces")
+    assert files.choose_view(plan, told.append).view == "mirror"
+    assert "no user namespaces" in told[0]
+    monkeypatch.setattr(files, "find_obstacle", lambda layout, folder: "")
+    monkeypatch.setattr(files, "find_uncovered", lambda plan: "")
+    assert files.choose_view(plan, told.append).view == "overlay"
+    assert len(told) == 1
+
+
+def test_with_here_nothing_is_moved(plan: Plan) -> None:
+    view = files.open_files(plan)
+    assert view.command(["python", "train.py"]) == ["python", "train.py"]
+    assert view.close() == ([], [])

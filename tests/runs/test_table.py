@@ -1,0 +1,68 @@
+"""The table of runs in a terminal, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runs.made_up_runs import make_run
+from viaduct.runs.finding import Problem
+from viaduct.runs.listing import list_runs
+from viaduct.runs.table import render_problems, render_rows, render_table, to_json, write_age, write_rate
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    assert render_rows([["\x1b[2J"]], ["name"]) == "name\n\\x1b[2J"
+
+
+def test_numbers_stand_on_the_right_and_lines_end_without_blanks() -> None:
+    assert render_rows([["a", "5"], ["long", "1,000"]], ["name", "steps"], {"steps"}).splitlines() == [
+        "name  steps",
+        "a         5",
+        "long  1,000",
+    ]
+    assert render_rows([["a", "b"]], ["name", "recipe"]).splitlines()[1] == "a     b"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"),
+    [(-5, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (172_800, "2 d")],
+)
+def test_an_age_has_the_largest_unit_of_which_two_have_passed(seconds: float, age: str) -> None:
+    assert write_age(1_000_000.0 - seconds, 1_000_000.0) == age
+
+
+def test_a_slow_rate_keeps_its_digits() -> None:
+    assert [write_rate(rate) for rate in (0.123, 9.5, 12_345.6)] == ["0.12", "9.5", "12,346"]
+
+
+def test_a_table_counts_its_runs_by_state_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make_run(tmp_path / name)
+    make_run(tmp_path / "c", done=0, finished=False)
+    runs = list_runs([tmp_path]).runs
+    lines = render_table(runs, most=1).splitlines()
+    assert len(lines) == 3
+    assert lines[0].split()[:4] == ["name", "recipe", "data", "code"]
+    assert lines[-1].startswith("3 runs: ")
+    assert "2 finished" in lines[-1]
+    assert "the first 1 are shown, --all shows every one" in lines[-1]
+    assert render_table([]).splitlines()[-1] == "no run passes the filters"
+
+
+def test_only_the_first_folders_without_a_run_are_named_unless_all_are_asked_for() -> None:
+    problems = [Problem(f"p{number}", "why") for number in range(12)]
+    assert render_problems(problems, every=False).splitlines()[-1] == "  … and 2 more; --all names them"
+    assert render_problems(problems, every=True).splitlines()[-1] == "  p11: why"
+    assert render_problems(problems[:1], every=False) == "1 folder is not listed as runs:\n  p0: why"
+
+
+def test_json_has_results_in_percent_and_the_fields_of_the_recipe(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", top1=0.9)
+    listing = list_runs([tmp_path])
+    (run,) = json.loads(to_json(listing, listing.runs))["runs"]
+    assert (run["path"], run["state"], run["steps"]) == (str(tmp_path / "a"), "finished", 600)
+    assert run["top1"] == pytest.approx(89.78, abs=0.01)
+    assert run["fields"]["optimizer.lr"] == 0.1

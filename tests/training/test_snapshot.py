@@ -1,0 +1,70 @@
+"""State of a run: taken, restored and sent to other ranks."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+
+from training.tiny_runs import (
+    RECIPE,
+    forgetful,
+    normed,
+    plain,
+    trained,
+    training,
+    two_rates,
+    weights,
+)
+from viaduct.errors import BadRun
+from viaduct.recipes import Ema, Sgd
+from viaduct.training.distributed import Group
+from viaduct.training.random_state import read_generator_states
+from viaduct.training.rundir import RunDir
+
+
+def test_another_model_or_optimizer_does_not_continue_a_run(run: RunDir) -> None:
+    saved = trained(replace(RECIPE, steps=2), run).save()
+    with pytest.raises(BadRun, match="is a checkpoint of another model"):
+        training(replace(RECIPE, model=normed), run).restore(saved)
+    everything = replace(RECIPE, optimizer=Sgd(weight_decay=0.1, decay="all"))
+    with pytest.raises(BadRun, match="step-2 was written with another optimizer"):
+        training(replace(RECIPE, model=plain, optimizer=two_rates), run).restore(saved)
+    training(everything, run).restore(saved)
+
+
+def test_a_restored_snapshot_continues_bit_by_bit(run: RunDir) -> None:
+    recipe = replace(RECIPE, model=forgetful, ema=Ema(0.9))
+    state = training(recipe, run)
+    batches = state.prepare()
+    state.advance(batches)
+    snapshot = copy.deepcopy(state.state.take_snapshot())  # its tensors are the run's own
+    random_state = torch.get_rng_state()
+    state.advance(batches)
+    expected, averages = weights(state), copy.deepcopy(state.ema.values) if state.ema else {}
+    torch.manual_seed(7)
+    state.state.restore(snapshot, run.path)
+    assert state.step == 1
+    assert torch.equal(torch.get_rng_state(), random_state)
+    again = state.prepare()
+    state.advance(again)
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(state).items())
+    assert state.ema is not None
+    assert state.ema.updates == 2
+    assert all(torch.equal(tensor, averages[name]) for name, tensor in state.ema.values.items())
+    assert snapshot.state["position"] == {"seed": recipe.seed, "samples": 8}
+
+
+def test_a_rank_that_did_not_exist_before_draws_other_numbers_than_those_that_did(run: RunDir) -> None:
+    state = training(RECIPE, run)
+    others = [read_generator_states(state.device) for _ in range(2)]
+    stored = {"random": read_generator_states(state.device), "random_of_others": others[:1]}
+    before = torch.get_rng_state()
+    drawn = []
+    for rank in range(3):  # ranks 0 and 1 wrote the checkpoint, rank 2 is new
+        state.state.parallel.group = Group(rank, 3)
+        state.state.restore_random_states(stored)
+        drawn.append(torch.equal(torch.get_rng_state(), before))
+    assert drawn == [True, True, False]

@@ -1,0 +1,32 @@
+"""A short run whose batch norms' averages have not settled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import nn
+
+from training.tiny_runs import RECIPE, normed
+from viaduct.recipes import Checkpoint, Loaded, Log, Recipe
+from viaduct.training.rundir import RunDir
+from viaduct.training.session import Request, run_training
+
+
+def slow(classes: int) -> nn.Module:
+    """Averages that begin far away and go a thousandth of the way in a step."""
+    network = normed(classes)
+    norm = network[1]
+    assert isinstance(norm, nn.BatchNorm2d)
+    assert norm.running_mean is not None
+    norm.momentum = 0.001
+    norm.running_mean.fill_(1000.0)
+    return network
+
+
+SLOW = replace(RECIPE, model=slow, epochs=6, log=Log(every_steps=5), checkpoint=Checkpoint(every_minutes=0))
+
+
+def conducted(run: RunDir, recipe: Recipe) -> None:
+    assert run_training(
+        Request(Loaded("tiny", recipe, "Tiny.", None), run, None, "cpu", "auto", "viaduct train")
+    ).finished

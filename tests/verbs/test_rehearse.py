@@ -1,0 +1,30 @@
+"""Mistakes on the command line of `viaduct rehearse`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from command import viaduct
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing.py"], "there is no script 'nothing.py'"),
+        (["plain.py"], "imports neither torch nor tensorflow"),
+        (["torches.py", "--memory", "much"], "--memory 'much' is no size"),
+        (["torches.py", "--limit", "float46=off"], "no limit called 'float46'"),
+        (["torches.py", "--record", "."], "--record . exists already"),
+        (["broken.py"], "invalid syntax (broken.py, line 2)"),
+    ],
+)
+def test_a_persons_mistake_is_answered_in_words(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "plain.py").write_text("print(1)\n")
+    (tmp_path / "torches.py").write_text("import torch\n")
+    (tmp_path / "broken.py").write_text("import torch\nif:\n")
+    answer = viaduct("rehearse", *words, cwd=tmp_path)
+    assert answer.returncode == 2
+    assert said in answer.stderr
+    assert "Traceback" not in answer.stderr

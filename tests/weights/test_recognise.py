@@ -1,0 +1,71 @@
+"""The network that weights belong to, by names and shapes."""
+
+from __future__ import annotations
+
+import pytest
+
+from viaduct.weights import recognise
+from viaduct.weights.maps import layouts_of, list_name_maps, mindspore
+
+
+def test_a_checkpoint_is_recognised_as_the_network_that_computes_the_same() -> None:
+    for name, layout in (("resnet50_book", "zoo"), ("resnet50_v1", "mindcv"), ("resnet32_cifar", "own")):
+        model = recognise.sketch(name, 1)
+        shapes = {link.sources[0]: model.state_dict()[link.target].shape for link in mindspore.layouts(model)[layout]}
+        assert [str(guess) for guess in recognise.in_mindspore(shapes)] == [f"{name} with 1 classes"]
+
+
+@pytest.mark.lengthy
+def test_every_network_with_a_reference_is_recognised_by_its_variables() -> None:
+    for name in [name for names in list_name_maps() for name in recognise.list_networks(names)]:
+        model = recognise.sketch(name, 17)
+        for layout in layouts_of(model):
+            guesses = recognise.in_tensorflow(recognise.expected_variables(model, layout))
+            assert guesses[0].is_certain, name
+            assert guesses[0].classes == 17
+            assert guesses[0].layout == layout
+            assert name in [guess.model for guess in guesses]
+            assert len(guesses) == 1 or {guess.model for guess in guesses} == {"resnet20_cifar", "resnet20_quick"}
+
+
+def test_a_larger_amoebanet_is_recognised_with_its_size() -> None:
+    large = recognise.sketch("amoebanet_d", 11, (("cells", 12), ("image", 299)))
+    (guess,) = recognise.in_tensorflow(recognise.expected_variables(large, ""))
+    assert guess.is_certain
+    assert dict(guess.options) == {"cells": 12, "filters": 256, "stem_filters": 32, "image": 299}
+
+
+@pytest.mark.parametrize("name", ["cell_999/1x1/weights", "cell_3/x"])
+def test_an_absurd_amoebanet_is_not_built(name: str) -> None:
+    shapes = {
+        name: (1, 1, 4, 4),
+        "cell_stem_0/1x1/weights": (1, 1, 1, 1),
+        "cell_0/1x1/weights": (1, 1, 1, 1 << 50),
+        "stem/conv0/weights": (3, 3, 3, 32),
+        "final_layer/FC/biases": (1 << 60,),
+    }
+    assert recognise.in_tensorflow(shapes) == []
+
+
+def test_weights_of_which_less_than_half_fits_are_no_guess() -> None:
+    state = recognise.sketch("resnet20_cifar", 7).state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    names = [name for name in shapes if name != "head.bias"]
+    few = {name: shapes[name] for name in ["head.bias", *names[: len(names) // 3]]}
+    assert recognise.in_torch(few) == []
+    assert recognise.in_torch({}) == []
+    assert recognise.in_torch({"head.bias": ()}) == []
+
+
+def test_an_auxiliary_head_counts_only_where_the_file_has_one() -> None:
+    expected = {"head.bias": (7,), "aux.head.bias": (7,)}
+    assert recognise.compute_share(expected, {"head.bias": (7,)}) == 1
+    assert recognise.compute_share(expected, {"head.bias": (7,), "aux.head.bias": (8,)}) == 0.5
+
+
+def test_of_networks_that_fit_alike_the_largest_is_the_guess() -> None:
+    small, large = recognise.Guess("resnet20_cifar", 7, 0.8), recognise.Guess("resnet32_cifar", 7, 0.8)
+    better = recognise.Guess("resnet20_cifar_v2", 7, 0.9)
+    assert recognise.select_best([small, large]) == [large]
+    assert recognise.select_best([small, large, better]) == [better]
+    assert recognise.select_best([recognise.Guess("resnet20_cifar", 7, 0.4)]) == []
