@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from viaduct.signals import collect_signals, forward_signals, stop_signals
+from viaduct.signals import collect_signals, forward_signals, name_signal, stop_signals
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +45,8 @@ def test_signals_are_passed_on_to_a_process_and_its_end_is_no_error() -> None:
         assert child.wait(30) == -signal.SIGTERM
         os.kill(os.getpid(), signal.SIGTERM)  # the process is gone
     assert received == [signal.SIGTERM, signal.SIGTERM]
+
+
+def test_a_signal_without_a_name_is_named_by_its_number() -> None:
+    assert name_signal(signal.SIGKILL) == "SIGKILL"
+    assert name_signal(40) == "signal 40"

@@ -1,4 +1,4 @@
-"""The signals that ask a command to end."""
+"""Signals that ask a command to end, and the names of signals."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from contextlib import contextmanager, suppress
 
 INHERITED = (signal.SIGINT, signal.SIGHUP)
 """The signals that a shell starts a command with as ignored: Ctrl-C in a background job, SIGHUP under nohup."""
+
+
+def name_signal(number: int) -> str:
+    """Return the name of a signal, as SIGKILL; a text with the number for real-time signals."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from viaduct.profiling.gather import ScriptEnd, gather_ranks, has_all_profiles, read_end
+from viaduct.profiling.gather import ScriptEnd, find_first_end, gather_ranks, has_all_profiles
 from viaduct.profiling.record import Facts, Step
 from viaduct.profiling.script_job import ENDED, FINISHED, STEPS, ScriptJob
 
@@ -63,10 +63,37 @@ def test_a_run_is_complete_only_when_every_process_that_trains_has_written_its_p
     assert has_all_profiles(job)
 
 
+def write_end(job: ScriptJob, process: int, rank: int, code: int, time_s: float) -> None:
+    note = {"code": code, "failure": f"error of {process}", "absence": "", "rank": rank, "time_s": time_s}
+    (write_steps(job, process, rank, 1) / ENDED).write_text(json.dumps(note))
+
+
 def test_the_end_is_that_of_the_process_with_this_exit_code(tmp_path: Path) -> None:
     job = make_job(tmp_path)
-    for process, code in ((7, 0), (8, 3)):
-        note = {"code": code, "failure": f"error of {process}", "absence": "", "rank": process}
-        (write_steps(job, process, 0, 1) / ENDED).write_text(json.dumps(note))
-    assert read_end(job, 3) == ScriptEnd("error of 8", "", 8)
-    assert read_end(job, 9) == ScriptEnd()
+    write_end(job, 7, rank=0, code=0, time_s=1.0)
+    write_end(job, 8, rank=0, code=3, time_s=2.0)
+    assert find_first_end(job, {None: 3}) == ScriptEnd(3, "error of 8", "", 0, 2.0)
+    assert find_first_end(job, {None: 9}) == ScriptEnd(9)
+    assert find_first_end(job, {None: -6}) == ScriptEnd(3, "error of 8", "", 0, 2.0, killed_by=6)
+
+
+def test_of_failed_ranks_the_end_is_the_earliest(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    write_end(job, 7, rank=0, code=1, time_s=2.0)
+    write_end(job, 8, rank=1, code=9, time_s=1.0)
+    assert find_first_end(job, {0: 1, 1: -6}) == ScriptEnd(9, "error of 8", "", 1, 1.0, killed_by=6)
+    assert find_first_end(job, {0: 1}).rank == 0
+
+
+def test_a_rank_that_was_killed_comes_before_one_that_failed_because_of_it(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    write_end(job, 7, rank=0, code=1, time_s=1.0)
+    assert find_first_end(job, {1: -9, 0: 1}) == ScriptEnd(-9, rank=1)
+    assert find_first_end(job, {0: 1, 1: 5}) == ScriptEnd(5, rank=1)
+
+
+def test_a_script_that_succeeded_and_was_aborted_afterwards_has_no_end_of_its_own(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    write_end(job, 7, rank=0, code=0, time_s=1.0)
+    assert find_first_end(job, {None: -6}) == ScriptEnd(-6)
+    assert find_first_end(job, {}).failure == "error of 7"

@@ -15,7 +15,8 @@ from viaduct.carrying.running import FRAME, Run
 from viaduct.extras import is_installed
 from viaduct.rehearsal.limits import StandInFails
 from viaduct.rehearsal.project import FRAMEWORKS, PROVIDED, pip_line
-from viaduct.rehearsal.summary import MISSING, SILENT, has_empty_input, signal_name
+from viaduct.rehearsal.summary import MISSING, SILENT, has_empty_input
+from viaduct.signals import name_signal
 
 Whose = Literal[
     "script", "package", "file", "limit", "bound", "viaduct"
@@ -257,7 +258,7 @@ def is_viaducts_fault(run: Run) -> bool:
 
 
 def describe_ending(code: int) -> str:
-    return f"it was ended by {signal_name(code - 128)}" if code > 128 else f"it ended with exit code {code}"
+    return f"it was ended by {name_signal(code - 128)}" if code > 128 else f"it ended with exit code {code}"
 
 
 def last_line(run: Run) -> str:

@@ -29,7 +29,7 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler
 
 from viaduct.cluster.environment import LAUNCHER
 from viaduct.cluster.rendezvous import JobEnded, ServerRendezvous
-from viaduct.signals import ignored_signals
+from viaduct.signals import ignored_signals, name_signal
 
 MISTAKE = 2  # the exit code of a user's mistake: viaduct's, argparse's, most programs'
 LOST = 75  # the exit code of a rank of `viaduct train` that lost another rank: a consequence, not a cause
@@ -200,10 +200,7 @@ def describe_end(failure: Failure) -> str:
     """Describe how a rank ended."""
     if failure.exit_code >= 0:
         return f"rank {failure.rank} ended with exit code {failure.exit_code}"
-    try:
-        return f"rank {failure.rank} was ended by {signal.Signals(-failure.exit_code).name}"
-    except ValueError:
-        return f"rank {failure.rank} was ended by signal {-failure.exit_code}"
+    return f"rank {failure.rank} was ended by {name_signal(-failure.exit_code)}"
 
 
 def silence_agent_logs() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import subprocess
 import sys
 import traceback
@@ -30,6 +29,7 @@ from viaduct.comparison.passes import Kld
 from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Array, Layout, Pair, Stored
 from viaduct.errors import BadData, ViaductError
+from viaduct.signals import name_signal
 
 BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # of one message to a worker, at most
 CHECKSUM_CHUNK = 1 << 20  # bytes that are read at a time
@@ -274,7 +274,7 @@ class Worker:
         code = self.process.wait()
         if code >= 0:  # nothing that a file can do: our own mistake, and its traceback is on stderr
             raise RuntimeError(f"a measuring process ended with code {code}")
-        name = signal.Signals(-code).name
+        name = name_signal(-code)
         hint = {"SIGKILL": " (out of memory?)", "SIGBUS": " (was the file cut short meanwhile?)"}.get(name, "")
         return f"the process that measured this pair was ended by {name}{hint}"
 

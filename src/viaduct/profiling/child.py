@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 import warnings
 from typing import Any, NoReturn
 
@@ -58,11 +59,12 @@ def end_script(number: int, frame: Any) -> NoReturn:
 
 
 def write_end(session: Session, ended: Ended) -> None:
-    """Write ended.json; its fields are those of `gather.ScriptEnd`, and the exit code."""
+    """Write ended.json, whose fields are those of `gather.ScriptEnd`."""
     note = {
         "code": ended.code,
         "rank": session.collector.rank,
         "failure": ended.failure,
         "absence": "" if session.collector.taken else session.phases.describe_absence(),
+        "time_s": time.time(),
     }
     (session.open_folder() / ENDED).write_text(json.dumps(note), encoding="utf-8")

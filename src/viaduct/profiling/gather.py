@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -30,11 +30,14 @@ class RankProfile:
 
 @dataclass(frozen=True)
 class ScriptEnd:
-    """End of the process that ran the script, as it reported it."""
+    """End of the script in one process, as that process reported it before Python shut down."""
 
+    code: int  # exit code of the script, or of its process where that reported nothing
     failure: str = ""  # the last line of a traceback
     absence: str = ""  # why no step was found
     rank: int | None = None
+    time_s: float = 0.0  # when it ended
+    killed_by: int = 0  # the signal that ended its process while Python shut down
 
 
 def gather_ranks(job: ScriptJob) -> list[RankProfile]:
@@ -110,11 +113,36 @@ def rebuild_profile(job: ScriptJob, lines: Sequence[dict[str, Any]]) -> Profile:
     return clear_constant_interruptions(start_at_zero(profile, convert_to_unix(profile.start_us)))
 
 
-def read_end(job: ScriptJob, code: int) -> ScriptEnd:
-    """Return what the process that ended with this exit code wrote about its end; empty where it wrote nothing."""
-    for folder in list_folders(job):
-        if (folder / ENDED).exists():
-            note = json.loads((folder / ENDED).read_text(encoding="utf-8"))
-            if note.pop("code") == code:
-                return ScriptEnd(**note)
-    return ScriptEnd()
+def find_first_end(job: ScriptJob, failures: Mapping[int | None, int]) -> ScriptEnd:
+    """Return the end of the rank that failed first, or any end where none failed.
+
+    `failures` has the exit code of each failed rank, the most likely cause first; None stands for the only process.
+    A rank that reported no end was killed or left by `os._exit`, and the others failed because of it.
+    """
+    ends = read_ends(job)
+    if not failures:
+        return ends[0] if ends else ScriptEnd(0)
+    found = {rank: match_end(ends, rank, code) for rank, code in failures.items()}
+    for rank, end in found.items():
+        if end is None:
+            return ScriptEnd(failures[rank], rank=rank)
+    return min((end for end in found.values() if end is not None), key=lambda end: end.time_s)
+
+
+def match_end(ends: Sequence[ScriptEnd], rank: int | None, code: int) -> ScriptEnd | None:
+    """Return the end that a rank reported whose process had this exit code; None where it reported none.
+
+    A script that failed may still be ended by a signal while Python shuts down: threads of gloo sometimes abort it.
+    """
+    own = [end for end in ends if rank is None or end.rank == rank]
+    for end in own:
+        if end.code == code:
+            return end
+    return next((replace(end, killed_by=-code) for end in own if end.code != 0 and code < 0), None)
+
+
+def read_ends(job: ScriptJob) -> list[ScriptEnd]:
+    """Return how the script ended in each process that ran it, the first end first."""
+    files = [folder / ENDED for folder in list_folders(job)]
+    ends = [ScriptEnd(**json.loads(file.read_text(encoding="utf-8"))) for file in files if file.exists()]
+    return sorted(ends, key=lambda end: end.time_s)

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import viaduct
-from viaduct.profiling.gather import RankProfile, gather_ranks, has_all_profiles, read_end
+from viaduct.profiling.gather import RankProfile, ScriptEnd, find_first_end, gather_ranks, has_all_profiles
 from viaduct.profiling.script_job import PYTHON, VARIABLE, ScriptJob
-from viaduct.signals import forward_signals
+from viaduct.signals import forward_signals, name_signal
 
 HOOK = Path(__file__).parents[1] / "scripts" / "hook"
 ROOT = Path(viaduct.__file__).parents[1]
@@ -55,12 +55,14 @@ def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, tell: Callabl
     command = [sys.executable, "-c", CODE.format(root=str(ROOT))]
     variables = build_environment(path)
     if ranks > 1:
-        code, interrupted = run_ranks(job, command, variables, ranks, tell)
+        failures, interrupted = run_ranks(job, command, variables, ranks, tell)
     else:
-        code, interrupted = run_alone(job, command, variables, stdout)
+        failures, interrupted = run_alone(job, command, variables, stdout)
     gathered = gather_ranks(job)
-    reason = explain_end(job, code, gathered, interrupted)
-    return ScriptRun(choose_code(code, gathered), reason, gathered, interrupted)
+    end = find_first_end(job, failures)
+    return ScriptRun(
+        choose_code(end.code, gathered), explain_end(job, end, gathered, interrupted), gathered, interrupted
+    )
 
 
 def build_environment(job: Path) -> dict[str, str]:
@@ -76,8 +78,10 @@ def build_environment(job: Path) -> dict[str, str]:
     }
 
 
-def run_alone(job: ScriptJob, command: list[str], variables: dict[str, str], stdout: int | None) -> tuple[int, int]:
-    """Return the exit code of the script's process, and the signal that interrupted viaduct, or 0."""
+def run_alone(
+    job: ScriptJob, command: list[str], variables: dict[str, str], stdout: int | None
+) -> tuple[dict[int | None, int], int]:
+    """Run the script in one process; return its exit code, and a signal to viaduct or 0."""
     process = subprocess.Popen(command, env=variables, stdout=stdout, start_new_session=True)
     with forward_signals(process.pid) as signals:
         try:
@@ -86,7 +90,7 @@ def run_alone(job: ScriptJob, command: list[str], variables: dict[str, str], std
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)  # also processes that the script has left behind
             code = process.wait()
-    return code, signals[0] if signals else 0
+    return {None: code}, signals[0] if signals else 0
 
 
 def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[int]) -> None:
@@ -102,8 +106,11 @@ def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[i
 
 def run_ranks(
     job: ScriptJob, command: list[str], variables: dict[str, str], ranks: int, tell: Callable[[str], None]
-) -> tuple[int, int]:
-    """Start the ranks as `viaduct launch` does; return the exit code of the first failed rank, and a signal or 0."""
+) -> tuple[dict[int | None, int], int]:
+    """Start the ranks as `viaduct launch` does; return exit codes of failed ranks, and a signal to viaduct or 0.
+
+    The ranks are in the order of blame, the most likely cause first.
+    """
     from viaduct.cluster.launch import choose_loopback_variables, limit_threads, quiet_import
 
     with quiet_import():
@@ -125,8 +132,8 @@ def run_ranks(
             report=tell,
         )
     if outcome.signal:
-        return -outcome.signal, 0 if outcome.by_ranks else outcome.signal
-    return (outcome.failures[0].exit_code if outcome.failures else 0), 0
+        return {None: -outcome.signal}, 0 if outcome.by_ranks else outcome.signal
+    return {failure.rank: failure.exit_code for failure in outcome.failures}, 0
 
 
 @contextmanager
@@ -154,17 +161,18 @@ def choose_code(code: int, ranks: list[RankProfile]) -> int:
     return 0 if any(rank.taken for rank in ranks) else 2
 
 
-def explain_end(job: ScriptJob, code: int, ranks: list[RankProfile], interrupted: int = 0) -> str:
+def explain_end(job: ScriptJob, end: ScriptEnd, ranks: list[RankProfile], interrupted: int = 0) -> str:
     """Return why the script ended before all steps were taken; "" where they were."""
     if ranks and all(rank.done for rank in ranks):
         return ""
     taken = min((rank.taken for rank in ranks), default=0)
-    end = read_end(job, code)
-    what = describe_code(code) + (f" ({end.failure})" if end.failure else "")
-    if len(ranks) > 1 and end.rank is not None and code:
+    what = describe_code(end.code) + (f" ({end.failure})" if end.failure else "")
+    if len(ranks) > 1 and end.rank is not None and end.code:
         what = what.replace("the script", f"rank {end.rank}", 1)
+    if end.killed_by:
+        what += f" and its process by {name_signal(end.killed_by)}"
     if interrupted:
-        what = f"the script was interrupted by {signal.Signals(interrupted).name}"
+        what = f"the script was interrupted by {name_signal(interrupted)}"
     if taken:
         return f"{what} after {taken} of {job.plan.total} steps"
     return f"{what}, and no training step was found" + (f": {end.absence}" if end.absence else "")
@@ -176,7 +184,4 @@ def describe_code(code: int) -> str:
         return "the script ended by itself"
     if code > 0:
         return f"the script ended with exit code {code}"
-    try:
-        return f"the script was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"the script was ended by signal {-code}"
+    return f"the script was ended by {name_signal(-code)}"

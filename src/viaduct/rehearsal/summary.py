@@ -11,7 +11,6 @@ import importlib.metadata
 import json
 import platform
 import re
-import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from viaduct.rehearsal.observe import folder_of
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.progress import gather_notes, read
 from viaduct.rehearsal.project import PROVIDED, pip_line
+from viaduct.signals import name_signal
 
 PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")
 MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'")
@@ -133,7 +133,7 @@ def find_silent(plan: Plan, ended: list[Mapping[str, Any]], end: End) -> str:
 def find_blamed(ended: list[Mapping[str, Any]], end: End) -> Mapping[str, Any]:
     """Return the note of the process that failed first; without a failure, the first note there is."""
     if end.rank is not None:
-        how = f"was ended by {signal_name(end.code - 128)}" if end.code > 128 else f"ended with exit code {end.code}"
+        how = f"was ended by {name_signal(end.code - 128)}" if end.code > 128 else f"ended with exit code {end.code}"
         note = next((note for note in ended if note["rank"] == end.rank), {})
         return {**note, "failure": note.get("failure") or ("" if note.get("bound") else f"rank {end.rank} {how}")}
     return next((note for note in ended if note["code"] or note["bound"]), ended[0] if ended else {})
@@ -207,13 +207,6 @@ def format_location(hit: dict[str, Any]) -> str:
     return f"{Path(location['file']).name}:{location['line']}" if location else "somewhere"
 
 
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def has_empty_input(summary: Summary) -> bool:
     """Return True if TensorFlow's input ended before the first step, as where no file matches a pattern."""
     return "OutOfRangeError" in summary.failure and summary.steps == 0
@@ -222,7 +215,7 @@ def has_empty_input(summary: Summary) -> bool:
 def advise(summary: Summary, plan: Plan) -> list[str]:
     """Return what to try next."""
     if summary.interrupted:
-        return [f"It was interrupted by {signal_name(summary.interrupted)}."]
+        return [f"It was interrupted by {name_signal(summary.interrupted)}."]
     match = MISSING.search(summary.failure)
     if match and match[1].partition(".")[0] in PROVIDED:
         return [f"The stand-in has no module {match[1]!r}."]
@@ -233,7 +226,7 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
         return [f"Data is missing: give the script its own after --{more}."]
     if summary.script_exit_code > 128 and not summary.failure:
         return [
-            f"It was ended by {signal_name(summary.script_exit_code - 128)}{KILLED.get(summary.script_exit_code, '')}."
+            f"It was ended by {name_signal(summary.script_exit_code - 128)}{KILLED.get(summary.script_exit_code, '')}."
         ]
     if summary.silent:
         return [f"{summary.silent[0].upper()}{summary.silent[1:]}: {SILENT}"]

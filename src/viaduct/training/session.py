@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
-import signal
 import sys
 import time
 import zlib
@@ -39,6 +38,7 @@ from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
 from viaduct.reporting import Remark
 from viaduct.run_files import ENDING, LABELS
+from viaduct.signals import name_signal
 from viaduct.training import checkpoint
 from viaduct.training.batch_norm import Averages, check_averages, looks_unsettled
 from viaduct.training.callbacks import (
@@ -239,9 +239,11 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
         for line in (line for profile in profiling for line in profile.describe_outcome()):
             training.print_note(line)
         if outcome != FINISHED:
+            number = training.interrupted()
+            stopped_by = name_signal(number) if number else ""
             print_resume_command(training)
-            write_ending(training, "interrupted", name_signal(training.interrupted()))
-            report_stop(request, training, name_signal(training.interrupted()))
+            write_ending(training, "interrupted", stopped_by)
+            report_stop(request, training, stopped_by)
         elif group.is_first and not recipe.evaluation.eval_only:
             write_final_files(request, training)
     signal_number = training.interrupted() or None
@@ -306,11 +308,6 @@ def report_stop(request: Request, training: Training, reason: str) -> None:
         print_note(f"The report could not be written: {error}")
         return
     print_note(f"Report so far: {request.run.report}")
-
-
-def name_signal(number: int) -> str:
-    """Return the name of a signal, empty for 0."""
-    return signal.Signals(number).name if number else ""
 
 
 def fit_and_save(training: Training) -> str:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from viaduct.errors import ViaductError
+from viaduct.signals import name_signal
 
 POLL_S = 0.2  # between two looks at the time limit and at signals
 
@@ -85,8 +86,7 @@ class Worker:
         code = self.process.wait()
         self.close_pipes()
         if code < 0:
-            with suppress(ValueError):
-                return f"killed by {signal.Signals(-code).name}"
+            return f"killed by {name_signal(-code)}"
         return f"ended with exit code {code}"
 
     def stop(self) -> None:
