@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 import subprocess
@@ -41,10 +42,9 @@ def test_the_surface_is_what_is_documented() -> None:
 def test_importing_it_imports_no_torch_and_little_else() -> None:
     code = "import sys; before = set(sys.modules); import viaduct; print(sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    added = done.stdout
-    assert "torch" not in added
-    assert "numpy" not in added
-    assert added.count("viaduct") == 1
+    added = {name.partition(".")[0] for name in ast.literal_eval(done.stdout)}
+    assert added - set(sys.stdlib_module_names) == {"viaduct"}
+    assert done.stdout.count("viaduct") == 1
 
 
 def test_errors_are_exceptions(tmp_path: Path) -> None:
@@ -60,12 +60,6 @@ def test_errors_are_exceptions(tmp_path: Path) -> None:
         viaduct.migrate(b"import torch")  # type: ignore[arg-type]
     with pytest.raises(BadValue):
         viaduct.migrate("def broken(:\n")
-
-
-def test_importing_it_takes_little_time() -> None:
-    code = "import time; began = time.perf_counter(); import viaduct; print(time.perf_counter() - began)"
-    done = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(3)]
-    assert min(float(made.stdout) for made in done) < 0.05
 
 
 def test_a_model_that_cannot_be_fused_is_returned_as_it_is(caplog: pytest.LogCaptureFixture) -> None:

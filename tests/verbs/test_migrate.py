@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -267,16 +265,13 @@ def test_a_name_that_is_close_to_nothing_is_not_answered_with_a_list(project: Pa
     assert len(str(refused.value)) < 200
 
 
-def test_it_starts_quickly(tmp_path: Path) -> None:
-    """Half a second on a quiet machine; processor time, since tests run beside others."""
+def test_it_imports_no_package_that_takes_long(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("import tensorflow as tf\ntf.data.Dataset.range(3).batch(2)\n")
-    code = "import sys, time; from viaduct.cli import main\ntry:\n    main()\nfinally:\n    print(time.process_time())"
-    runs = []
-    for _ in range(3):
-        began = time.perf_counter()
-        answer = subprocess.run(
-            [sys.executable, "-c", code, "migrate", str(tmp_path), "--quiet"], capture_output=True, text=True
-        )
-        assert answer.returncode == 0, answer.stderr
-        runs.append((float(answer.stdout.splitlines()[-1]), time.perf_counter() - began))
-    assert min(runs)[0] < 0.75, f"{runs} on {os.cpu_count()} cores"
+    code = "import sys; from viaduct.cli import main\ntry:\n    main()\nfinally:\n    print(*sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", code, "migrate", str(tmp_path), "--quiet"], capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+    modules = answer.stdout.splitlines()[-1].split()
+    assert "viaduct.migration.run" in modules
+    assert not {"torch", "numpy", "tensorflow", "PIL", "jinja2", "optuna"} & set(modules)
