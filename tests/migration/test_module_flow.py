@@ -79,6 +79,17 @@ ESCAPES = {
     "another thing at times": "script.build(hvd)\nscript.build(fake)\n",
     "getattr": "size = getattr(hvd, name)()\n",
     "an attribute that is something else elsewhere": "args.backend = hvd\n\n\ndef f(x):\n    x.backend = 'gloo'\n",
+    "a name that is something else in a branch": "comm = hvd\nif x:\n    comm = fake\nprint(comm.rank())\n",
+    "a name that a function binds again": "comm = hvd\ndef f():\n    global comm\n    comm = fake\n",
+    "a name that a handler binds again": "comm = hvd\ntry:\n    pass\nexcept E as comm:\n    pass\n",
+    "a local variable": "def f(): comm = hvd; comm = x or comm; return comm.rank()\n",
+    "a conditional expression": "comm = hvd if x else fake\nprint(comm.rank())\n",
+    "a tuple": "comm, n = hvd, 1\nprint(comm.rank())\n",
+    "a lambda's result": "get = lambda: hvd\nprint(get().rank())\n",
+    "an import with a substitute": "try: import horovod.tensorflow as comm\nexcept ImportError: import fake as comm\n",
+    "a member that is replaced": "hvd.rank = lambda: 0\n",
+    "a nested function's default": "def f(): g = lambda c=hvd: c.rank(); return g(fake)\n",
+    "setattr": "setattr(args, 'comm', hvd)\nprint(args.comm.rank())\n",
 }
 
 
@@ -96,6 +107,20 @@ def test_a_program_in_which_horovod_is_not_followed_keeps_all_of_it(way: str) ->
             assert any(one.status == "unresolved" and "main.py:6" in one.message for one in result.findings)
     other = HEAD + "hvd.init()\nprint(hvd.rank())\n"
     assert migrated(other, path="other.py", others=files, distributed=True).changed
+
+
+def test_functions_that_return_the_module_are_followed_or_left_for_manual_review() -> None:
+    ways = {
+        "a property": "class A:\n    @property\n    def comm(self):\n        return hvd\nprint(A().comm.rank())\n",
+        "another object's method": "class A:\n    def get(self):\n        return hvd\nprint(a.get().rank())\n",
+        "a function that is handed on": "def get():\n    return hvd\nregister(get)\n",
+        "a nested function": "def get():\n    return x\ndef f():\n    def get():\n        return hvd\nget().rank()\n",
+    }
+    for way, text in ways.items():
+        source = HEAD + "hvd.init()\n" + text
+        result = migrated(source, distributed=True)
+        assert result.after.decode() == source, way
+        assert any(finding.status == "unresolved" for finding in result.findings)
 
 
 def test_an_attribute_of_the_same_name_in_another_class_is_not_taken_for_horovod() -> None:

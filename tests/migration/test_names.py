@@ -103,6 +103,14 @@ def test_every_spelling_of_tensorflow_is_found(text: str) -> None:
     assert SESSION in called(text)
 
 
+@pytest.mark.parametrize("assignment", ["tf, n = None, 1", "n, tf = 1, None", "tf = keras = None", "keras = tf = None"])
+def test_none_among_several_targets_is_ignored_as_none_alone_is(assignment: str) -> None:
+    text = f"try:\n    import tensorflow as tf\nexcept ImportError:\n    {assignment}\ntf.Session()"
+    assert called(text) == [SESSION]
+    for other in ("other", "[None]", "None, *x", "False"):
+        assert called(text.replace("None", other)) == [None]
+
+
 def test_tensorflow_2_beside_tensorflow_1_is_told_apart() -> None:
     text = """
         import tensorflow.compat.v1 as tf

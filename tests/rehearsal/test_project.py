@@ -59,33 +59,6 @@ def test_the_framework_may_be_imported_by_a_package_of_the_project(tmp_path: Pat
     assert project.stage_of(written(tmp_path, **files)) == "torch"
 
 
-def test_somebody_elses_spawn_is_no_launch(tmp_path: Path) -> None:
-    assert project.launch_line(written(tmp_path, train="import torch\nfrom mylib import spawn\nspawn(f)\n")) == ""
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import torch.multiprocessing as mp\nmp.spawn(f)\n",
-        "import torch\ntorch.multiprocessing.spawn(f)\n",
-        "from torch.multiprocessing import spawn as go\ngo(f)\n",
-    ],
-)
-def test_a_script_that_launches_itself_is_known_by_the_line(tmp_path: Path, source: str) -> None:
-    assert project.launch_line(written(tmp_path, train=source)) == "train.py:2"
-
-
-def test_a_launcher_is_known_with_the_script_that_it_starts(tmp_path: Path) -> None:
-    source = "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'torch.distributed.run', 'ddp.py'])\n"
-    known = written(tmp_path, train=source, ddp="import torch\n")
-    assert project.stage_of(known) == "torch"
-    assert project.launch_line(known) == "train.py:2"
-
-
-def test_words_about_torchrun_are_no_launch(tmp_path: Path) -> None:
-    assert project.launch_line(written(tmp_path, train="import torch\nprint('start me with torchrun')\n")) == ""
-
-
 def test_a_relative_import_above_the_root_is_left_to_python(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"import torch\nfrom {'.' * 60}x import y\n")

@@ -18,6 +18,7 @@ from viaduct.carrying.sides import Sides
 from viaduct.errors import BadValue, ViaductError
 from viaduct.rehearsal import project, tf1_stage
 from viaduct.rehearsal.files import choose_view, move_record
+from viaduct.rehearsal.own_launch import find_launch_line
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.stage import refuse_old_torch
@@ -107,9 +108,7 @@ def make_original_plan(request: Request, sides: Sides, stage: StageName, report:
     """Return the plan of the original; the plans of the other runs are derived from it."""
     record = request.out.resolve() / RUNS / "original"
     starts_ranks = (
-        request.launch == "auto"
-        and request.ranks > 1
-        and bool(project.launch_line(project.read(sides.original_script)))
+        request.launch == "auto" and request.ranks > 1 and bool(find_launch_line(project.read(sides.original_script)))
     )
     plan = Plan(
         on="original",

@@ -7,18 +7,29 @@ leave a program with one as it is.
 
 Aliases are kept by a key -> the module's name. Keys: `module.name`, `module.function(parameter)`,
 `module.Class.method(parameter)`, `module.function()` for a result, `module.Class.attribute`, and `.attribute` for an
-attribute of any other object.
+attribute of any other object. Classes that inheritance relates share their attributes. An alias that gets something
+else, too, is dropped (mixed_aliases.py), and the lines that give it the module are escapes.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from viaduct.migration.names import Names, all_arguments
+from viaduct.migration.mixed_aliases import (
+    Value,
+    drop_mixed,
+    handed_on_function,
+    is_declaration,
+    is_handed_on,
+    is_module_or_false,
+    stored_value,
+)
+from viaduct.migration.names import Names, all_arguments, canonical
 from viaduct.migration.predicates import is_none, is_self
-from viaduct.migration.project import Project
+from viaduct.migration.project import Project, parse_names
+from viaduct.migration.project_calls import METHOD_KINDS, FunctionNode, ProjectCalls, function_name
 from viaduct.migration.source import Source
 
 ROOTS = ("horovod.tensorflow", "horovod.keras", "horovod.tensorflow.keras")
@@ -28,26 +39,29 @@ CONVERTED = {
     *("broadcast_variables", "allreduce", "allgather", "broadcast", "Average", "Sum", "Min", "Max", "Product"),
 }
 """Members of Horovod that rules convert, or remove together with a call that they convert."""
-ROUNDS = 6
-"""Largest number of passes over the concerned files; each uses the aliases that the passes before have found."""
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+MEMBERS = {
+    *CONVERTED,
+    *("Adasum", "Compression", "DistributedGradientTape", "allgather_object", "alltoall", "broadcast_object"),
+    *("cross_rank", "cross_size", "elastic", "gloo_built", "is_initialized", "join", "mpi_built", "nccl_built"),
+    *("reducescatter", "start_timeline", "stop_timeline", "load_model", "mpi_threads_supported"),
+}
+"""Members of Horovod that a program may use."""
 
 
-def note_module_flow(project: Project, files: dict[str, Names]) -> None:
-    """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`."""
+def note_module_flow(project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
+    """Fill `project.aliases`, `alias_files`, `escapes` and `horovod_kept`.
+
+    `plain` are the files without a framework, as path and content: they may assign something else to an attribute.
+    """
     if not any("horovod" in names.source.text for names in files.values()):
         return
-    flow = ModuleFlow(project, files)
-    for _ in range(ROUNDS):
-        before = len(project.aliases)
-        project.escapes.clear()
-        for path, names in flow.concerned_files().items():
-            names.aliases = project.aliases
-            names.resolved.clear()  # what was unknown may be an alias by now
-            flow.follow_file(path, names)
-        if len(project.aliases) == before:
-            break
-    flow.drop_mixed()
+    flow = ModuleFlow(project, files, plain)
+    flow.follow_files()
+    followed = flow.concerned_files()
+    dropped = drop_mixed(flow)
+    for path, names in followed.items():
+        lines = flow.find_escapes(names, dropped)
+        project.escapes |= {path: lines} if lines else {}
     concerned = flow.concerned_files()
     project.alias_files |= {*concerned}
     for path, names in concerned.items():
@@ -66,22 +80,11 @@ def is_unconverted(names: Names, node: ast.AST) -> bool:
 
 
 class ModuleFlow:
-    """Functions and methods of a project, and what is passed to them."""
+    """Aliases of a project, and where each value goes that is Horovod's module."""
 
-    def __init__(self, project: Project, files: dict[str, Names]) -> None:
-        self.project, self.files = project, files
-        self.functions: dict[str, tuple[Names, FunctionNode]] = {}  # qualified name -> file's names, definition
-        self.methods: dict[str, list[str]] = {}  # bare name -> qualified names
-        for names in files.values():
-            for node in names.source.tree.body:
-                if isinstance(node, FunctionNode):
-                    self.functions[f"{names.own}.{node.name}"] = (names, node)
-                elif isinstance(node, ast.ClassDef):
-                    for method in node.body:
-                        if isinstance(method, FunctionNode):
-                            qualified = f"{names.own}.{node.name}.{method.name}"
-                            self.functions[qualified] = (names, method)
-                            self.methods.setdefault(method.name, []).append(qualified)
+    def __init__(self, project: Project, files: dict[str, Names], plain: list[tuple[str, bytes]]) -> None:
+        self.project, self.files, self.plain = project, files, plain
+        self.calls = ProjectCalls(project, files)
 
     def concerned_files(self) -> dict[str, Names]:
         """Return the files whose text contains Horovod's name, or the last name in the key of an alias."""
@@ -89,28 +92,57 @@ class ModuleFlow:
         wanted = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(word)}\b" for word in words)})))
         return {path: names for path, names in self.files.items() if wanted.search(names.source.text)}
 
-    def note_escape(self, path: str, node: ast.AST) -> None:
-        """Record the line of a node at which the module is not followed further."""
-        self.project.escapes.setdefault(path, set()).add(getattr(node, "lineno", 1))
+    def parse_plain_files(self, words: re.Pattern[str]) -> Iterator[Names]:
+        """Yield the names of the files without a framework whose text contains one of some words."""
+        for path, data in self.plain:
+            is_parsed = path in self.files or not words.search(data.decode(errors="replace"))
+            names = None if is_parsed else parse_names(path, data)
+            if names is not None:
+                names.exports, names.aliases = self.project.exports, self.project.aliases
+                yield names
 
-    def follow_file(self, path: str, names: Names) -> None:
+    # ---- following the module
+
+    def follow_files(self) -> None:
+        """Find the aliases: each pass over the concerned files uses those that the passes before have found."""
+        before = -1
+        while before < len(self.project.aliases):
+            before = len(self.project.aliases)
+            for names in self.concerned_files().values():
+                names.aliases = self.project.aliases
+                names.resolved.clear()  # what was unknown may be an alias by now
+                self.follow_file(names)
+
+    def follow_file(self, names: Names) -> None:
         """Follow Horovod's module through one file."""
-        for name, bound in names.scopes[names.source.tree].bound.items():
-            root = names.resolve(bound, name)
-            if root in ROOTS:
-                self.project.aliases[f"{names.own}.{name}"] = str(root)
+        for scope in [*names.scopes.values()]:
+            if isinstance(scope.node, ast.Module | ast.ClassDef):
+                home = names.own if isinstance(scope.node, ast.Module) else f"{names.own}.{scope.node.name}"
+                for name, bound in scope.bound.items():
+                    root = names.resolve(bound, name)
+                    if root in ROOTS:
+                        self.note_alias(f"{home}.{name}", str(root))
         for node in names.source.nodes:
             root = self.root_of(names, node)
-            if root is None:
-                continue
-            key = self.destination(names, node)
-            if key is None:
-                self.note_escape(path, node)
-            elif key:
-                self.project.aliases[key] = root
-                is_attribute = "(" not in key and key.removeprefix(f"{names.own}.").count(".") == 1
-                if key.startswith(f"{names.own}.") and is_attribute:
-                    self.project.aliases.setdefault(f".{key.rpartition('.')[2]}", root)
+            key = self.destination(names, node) if root is not None else None
+            if root is not None and key:
+                self.note_alias(key, root)
+
+    def note_alias(self, key: str, root: str) -> None:
+        """Record what holds the module; an attribute or result of a class also for the classes related to it."""
+        owner, _, name = key.rpartition(".")
+        is_parameter = name.endswith(")") and not name.endswith("()")
+        for home in self.calls.family(owner) if owner in self.calls.classes and not is_parameter else [owner]:
+            self.project.aliases[f"{home}.{name}"] = root
+        if owner in self.calls.classes and not name.endswith(")"):
+            self.project.aliases.setdefault(f".{name}", root)
+
+    def is_module(self, names: Names, value: Value) -> bool:
+        """Return True if a value is surely Horovod's module."""
+        found = names.qualified(value) if isinstance(value, ast.expr) else names.follow(value) if value else None
+        return found in ROOTS
+
+    # ---- where the module goes
 
     def root_of(self, names: Names, node: ast.AST) -> str | None:
         """Return Horovod's module if the node is that module as a value, not the start of a dotted name or a call."""
@@ -136,109 +168,87 @@ class ModuleFlow:
         if isinstance(parent, ast.Assign | ast.AnnAssign):
             return key_of_target(names, parent)
         if isinstance(parent, ast.Return):
-            function = names.source.function(parent)
-            name = function_name(names, function) if function is not None else ""
-            return f"{name}()" if name in self.functions else None
+            return self.key_of_result(names, parent)
         if isinstance(parent, ast.Call):
-            return self.key_of_parameter(names, parent, keyword, node)
-        return key_of_default(names, parent, node) if isinstance(parent, ast.arguments) else None
+            callees = self.calls.callees(names, parent)
+            values = self.calls.passed_values(names, parent, callees[0]) if len(callees) == 1 else {}
+            return self.key_of_parameter(callees[0], values, node) if values else None
+        if isinstance(parent, ast.arguments):
+            function = self.calls.function_at(names, names.source.parents[parent])
+            return self.key_of_parameter(function, self.calls.defaults(function), node) if function else None
+        return None
 
-    def key_of_parameter(self, names: Names, call: ast.Call, keyword: ast.keyword | None, value: ast.AST) -> str | None:
-        """Return the key of the parameter that gets an argument; None if it is not known."""
-        name = self.callee(names, call)
-        if name is None:
+    def key_of_result(self, names: Names, statement: ast.Return) -> str | None:
+        """Return the key of a function's result; None for a nested function, a property and their like."""
+        definition = names.source.function(statement)
+        function = self.calls.function_at(names, definition) if definition is not None else None
+        is_plain = function is not None and self.calls.decorators(function) <= {*METHOD_KINDS}
+        return f"{function}()" if is_plain else None
+
+    def key_of_parameter(self, function: str, values: Mapping[str, ast.expr | None], value: ast.AST) -> str | None:
+        """Return the key of the parameter that gets a value, of values by parameter; None if it is bound again."""
+        parameter = next((name for name in values if values[name] is value), None)
+        if parameter is None or self.calls.is_parameter_rebound(function, parameter):
             return None
-        parameters = self.parameters(name)
-        if keyword is not None:
-            return f"{name}({keyword.arg})" if keyword.arg in {*parameters} else None
-        position = next((index for index, item in enumerate(call.args) if item is value), len(parameters))
-        starred = any(isinstance(argument, ast.Starred) for argument in call.args[: position + 1])
-        return None if starred or position >= len(parameters) else f"{name}({parameters[position]})"
+        return f"{function}({parameter})"
 
-    def parameters(self, name: str) -> list[str]:
-        """Return the names of a function's parameters, without `self`."""
-        names, function = self.functions[name]
-        positional = [parameter.arg for parameter in [*function.args.posonlyargs, *function.args.args]]
-        static = any(getattr(decorator, "id", "") == "staticmethod" for decorator in function.decorator_list)
-        has_self = not static and not isinstance(names.source.parents[function], ast.Module)
-        return [*positional[has_self:], *(parameter.arg for parameter in function.args.kwonlyargs)]
+    # ---- where it is lost
 
-    def callee(self, names: Names, call: ast.Call) -> str | None:
-        """Return the project's function or method that a call goes to."""
-        name = names.qualified(call.func)
-        for candidate in (name, f"{name}.__init__"):
-            if candidate in self.functions:
-                return candidate
-        if name is not None or not isinstance(call.func, ast.Attribute):
-            return None
-        receiver, method = call.func.value, call.func.attr
-        owner = names.source.class_around(call)
-        if is_self(receiver) and owner and f"{names.own}.{owner.name}.{method}" in self.functions:
-            return f"{names.own}.{owner.name}.{method}"
-        if isinstance(receiver, ast.Call) and getattr(receiver.func, "id", "") == "super" and owner:
-            bases = [f"{names.qualified(base)}.{method}" for base in owner.bases]
-            return next((base for base in bases if base in self.functions), None)
-        known = self.methods.get(method, [])
-        return known[0] if len(known) == 1 else None
+    def find_escapes(self, names: Names, dropped: set[str]) -> set[int]:
+        """Return the lines of a file at which the module is not followed further."""
+        results = {key for key in self.project.aliases if key.endswith("()")}
+        escapes = (node for node in names.source.nodes if self.is_escape(names, node, dropped, results))
+        return {getattr(node, "lineno", 1) for node in escapes}
 
-    def drop_mixed(self) -> None:
-        """Drop aliases that elsewhere get another value; lines that give them the module are escapes then."""
-        mixed = {*self.find_mixed_parameters(), *self.find_mixed_attributes()}
-        for key in mixed:
-            self.project.aliases.pop(key, None)
-        concerned = self.concerned_files()
-        for names in concerned.values():
-            names.resolved.clear()
-        if mixed:
-            self.project.escapes.clear()
-            for path, names in concerned.items():
-                for node in names.source.nodes:
-                    if self.root_of(names, node) is not None:
-                        destination = self.destination(names, node)
-                        if destination is None or destination in mixed:
-                            self.note_escape(path, node)
-                    elif is_call_through(names, node, mixed):
-                        self.note_escape(path, node)
+    def is_escape(self, names: Names, node: ast.AST, dropped: set[str], results: set[str]) -> bool:
+        """Return True if a node gives the module to what is not followed, or may be the module without being known.
 
-    def find_mixed_attributes(self) -> Iterator[str]:
-        """Yield the keys `.attribute` of aliases to which something else is assigned too."""
-        attributes = {key for key in self.project.aliases if key.startswith(".")}
-        for names in self.concerned_files().values() if attributes else ():
-            for node in names.source.of_kind(ast.Assign):
-                key = f".{getattr(node.targets[0], 'attr', '')}"
-                is_alias = len(node.targets) == 1 and key in attributes
-                if is_alias and not is_none(node.value) and names.qualified(node.value) not in ROOTS:
-                    yield key
+        `results` are the aliases that are results of functions.
+        """
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            return is_mixed_import(names, node)
+        if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.IfExp):
+            return False
+        if self.root_of(names, node) is not None:
+            key = self.destination(names, node)
+            return key is None or (key != "" and key not in self.project.aliases)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            return not is_declaration(names.source, node) and self.is_overwriting(names, node)
+        if isinstance(node, ast.Attribute) and f".{node.attr}" in dropped and names.qualified(node) is None:
+            return not is_self(node.value) and is_used_as_module(names.source, node)
+        if not results:
+            return False
+        if isinstance(node, ast.Call):
+            callees = self.calls.callees(names, node) if names.qualified(node) is None else []
+            is_result = any(f"{function}()" in results for function in callees)
+            return is_result and is_used_as_module(names.source, node)
+        return is_handed_on(names.source, node) and f"{handed_on_function(names, node)}()" in results
 
-    def find_mixed_parameters(self) -> Iterator[str]:
-        """Yield the keys of aliases that are parameters to which a call passes anything else but a false constant."""
-        wanted = {key.partition("(")[0] for key in self.project.aliases if key.endswith(")") and "()" not in key}
-        if not wanted:
-            return
-        words = re.compile("|".join(sorted(rf"\b{re.escape(word_for_call(name))}\b" for name in wanted)))
-        for names in self.files.values():
-            for call in names.source.of_kind(ast.Call) if words.search(names.source.text) else ():
-                for argument in [*call.args, *call.keywords] if self.callee(names, call) in wanted else ():
-                    keyword = argument if isinstance(argument, ast.keyword) else None
-                    value = keyword.value if keyword is not None else argument
-                    key = self.key_of_parameter(names, call, keyword, value)
-                    is_false = isinstance(value, ast.Constant) and not value.value
-                    if key in self.project.aliases and not is_false and names.qualified(value) not in ROOTS:
-                        yield str(key)
+    def is_overwriting(self, names: Names, target: ast.Attribute) -> bool:
+        """Return True for `main.hvd = other`, where `main.hvd` is the module, and for `hvd.rank = other`."""
+        name = names.qualified(target) or ""
+        is_of_module = any(name == root or name.startswith(f"{root}.") for root in ROOTS)
+        return is_of_module and not is_module_or_false(self, names, stored_value(names.source, target))
 
 
-def is_call_through(names: Names, node: ast.AST, mixed: set[str]) -> bool:
-    """Return True for `trainer.comm.rank`, where `comm` is the module in one class and something else in another."""
-    if not isinstance(node, ast.Attribute) or node.attr not in CONVERTED or not isinstance(node.value, ast.Attribute):
-        return False
-    is_mixed = f".{node.value.attr}" in mixed and not is_self(node.value.value)
-    return is_mixed and names.qualified(node) is None
+def is_mixed_import(names: Names, statement: ast.Import | ast.ImportFrom) -> bool:
+    """Return True if the name by which a statement imports Horovod is bound to something else, too."""
+    base = f"{names.imported_from(statement)}." if isinstance(statement, ast.ImportFrom) else ""
+    imported = [alias for alias in statement.names if canonical(base + alias.name) in ROOTS and (base or alias.asname)]
+    scope = names.scope_of(statement)
+    found = (
+        names.resolve(names.lookup(name, scope) or [], name)
+        for name in (alias.asname or alias.name for alias in imported)
+    )
+    return any(root not in ROOTS for root in found)
 
 
-def word_for_call(function: str) -> str:
-    """Return the word by which a function is called; of `__init__` the class."""
-    parts = function.split(".")
-    return parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
+def is_used_as_module(source: Source, node: ast.AST) -> bool:
+    """Return True if a value is passed on, or a member of Horovod is taken of it."""
+    parent = source.parents[node]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in MEMBERS
+    return not isinstance(parent, ast.Expr) and not is_question(source, node)
 
 
 def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | None:
@@ -248,7 +258,11 @@ def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | 
     if len(targets) != 1 or not isinstance(target, ast.Name | ast.Attribute):
         return None
     if isinstance(target, ast.Name):
+        if names.qualified(target) not in ROOTS:
+            return None  # it is bound to something else, too
         scope = names.scope_of(target)
+        if isinstance(scope.node, ast.ClassDef):
+            return f"{names.own}.{scope.node.name}.{target.id}"
         is_global = isinstance(scope.node, ast.Module) or target.id in scope.elsewhere
         return f"{names.own}.{target.id}" if is_global else ""
     owner = names.source.class_around(target) if is_self(target.value) else None
@@ -289,27 +303,6 @@ def is_dotted(node: ast.AST) -> bool:
     return isinstance(node, ast.Name)
 
 
-def function_name(names: Names, function: FunctionNode) -> str:
-    """Return the qualified name of a function or method."""
-    owner = names.source.parents.get(function)
-    home = f"{names.own}.{owner.name}" if isinstance(owner, ast.ClassDef) else names.own
-    return f"{home}.{function.name}"
-
-
-def key_of_default(names: Names, arguments: ast.arguments, value: ast.AST) -> str | None:
-    """Return the key of the parameter whose default a value is; None for a lambda's."""
-    function = names.source.parents[arguments]
-    if not isinstance(function, FunctionNode):
-        return None
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    parameter = next((pair.arg for pair, default in pairs if default is value), None)
-    return f"{function_name(names, function)}({parameter})" if parameter else None
-
-
 def resolve_alias(names: Names, node: ast.AST) -> str | None:
     """Return the module that a parameter, an attribute, a result or a conditional expression stands for; else None."""
     aliases = names.aliases
@@ -340,4 +333,5 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
     if not isinstance(function, FunctionNode) or len(scope.bound[node.id]) > 1:  # no parameter, or bound again
         return None
     is_parameter = node.id in {parameter.arg for parameter in all_arguments(function.args)}
-    return aliases.get(f"{function_name(names, function)}({node.id})") if is_parameter else None
+    name = function_name(names, function) if is_parameter else None
+    return aliases.get(f"{name}({node.id})") if name else None

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from viaduct.cards import CARDS
 from viaduct.cards.tensorflow_api import INIT, STAR_NAMES
+from viaduct.migration.predicates import is_none
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source
 
@@ -251,7 +252,7 @@ class Names:
             scope.bind(node.target.id, node.value)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
             if not self.is_plain_target(node):
-                scope.bind(node.id, None)
+                scope.bind(node.id, self.none_among(node))
         elif isinstance(node, ast.Global | ast.Nonlocal):
             self.redirect(node, scope)
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
@@ -265,6 +266,19 @@ class Names:
         if isinstance(parent, ast.Assign):
             return len(parent.targets) == 1 and parent.targets[0] is node
         return isinstance(parent, ast.AnnAssign | ast.NamedExpr) and parent.target is node
+
+    def none_among(self, target: ast.Name) -> ast.expr | None:
+        """Return the literal None that one of several targets gets: `hvd, n = None, 1`, `hvd = mpi = None`."""
+        outer = self.source.parents[target]
+        statement = self.source.parents[outer] if isinstance(outer, ast.Tuple) else outer
+        if not isinstance(statement, ast.Assign):
+            return None
+        targets: list[ast.expr] = outer.elts if isinstance(outer, ast.Tuple) else [target]
+        values = getattr(statement.value, "elts", []) if isinstance(outer, ast.Tuple) else [statement.value]
+        if len(values) != len(targets) or any(isinstance(item, ast.Starred) for item in [*targets, *values]):
+            return None
+        value = values[targets.index(target)]
+        return value if is_none(value) else None
 
     def redirect(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
         """Let `global` and `nonlocal` names be bound in their own scope."""

@@ -167,7 +167,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     for names in parsed.values():
         names.exports = project.exports
     project.parsed, project.surveyed = parsed, {*parsed}
-    note_module_flow(project, parsed)
+    note_module_flow(project, parsed, plain)
     for _ in range(2):
         for path, names in parsed.items():
             note_functions(project, path, names)

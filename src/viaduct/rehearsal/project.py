@@ -1,4 +1,4 @@
-"""Facts about a script before it runs: its files, framework, missing packages and launcher.
+"""Facts about a script before it runs: its files, framework and missing packages.
 
 Files are read as text; nothing is imported. Only imports that surely happen can count as missing: statements at the top
 level of a file that the script reaches, or in a `with` there; not those in a `try`, an `if` or a function.
@@ -44,10 +44,6 @@ PIP = {  # names on PyPI of packages that are imported under another name
     "pycocotools": "pycocotools",
 }
 NOT_ON_PYPI = {"apex": "apex is no package of PyPI (that one is another): use torch.amp, or the card vendor's apex."}
-# Functions that start ranks, and names of functions that run a command, which may be one of LAUNCHER_WORDS.
-LAUNCHERS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.distributed.launcher"}
-STARTERS = {"run", "call", "check_call", "check_output", "Popen", "system"}
-LAUNCHER_WORDS = {"torchrun", "torch.distributed.run", "torch.distributed.launch"}  # as words of a command
 MARKS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")  # entries of a project's top folder
 FILES_LIMIT = 2000  # files of a project that are read
 NAME_LIMIT = 255  # characters of a string that may be a file's name
@@ -341,42 +337,3 @@ def pip_line(names: dict[str, str] | list[str]) -> str:
     on_pypi = [name for name in names if name not in NOT_ON_PYPI]
     packages = {f"'viaduct[{EXTRAS[name]}]'" if name in EXTRAS else PIP.get(name, name) for name in on_pypi}
     return " ".join([*(["pip install " + " ".join(sorted(packages))] if packages else []), *hints])
-
-
-# Ranks that a script launches itself
-
-
-def launch_line(project: Project) -> str:
-    """Return FILE:LINE of the first call with which the project starts its own ranks; "" if there is none."""
-    for source in project.sources:
-        names = bound_names(source.tree)
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and (dotted_name(node.func, names) in LAUNCHERS or is_torchrun(node)):
-                return f"{source.path.name}:{node.lineno}"
-    return ""
-
-
-def is_torchrun(call: ast.Call) -> bool:
-    """Return True for `subprocess.run([…, "-m", "torch.distributed.run", …])` or such a command as one string."""
-    texts = [node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return any(LAUNCHER_WORDS & set(text.split()) for text in texts) and last_name(call.func) in STARTERS
-
-
-def bound_names(tree: ast.Module) -> dict[str, str]:
-    """Return the names that absolute imports bind, and the dotted names that they stand for."""
-    names: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                top = alias.name.partition(".")[0]
-                names[alias.asname or top] = alias.name if alias.asname else top
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    return names
-
-
-def dotted_name(node: ast.expr, names: dict[str, str]) -> str:
-    """Return an expression as a dotted name, by `names` from `bound_names`; of `f().a` only ".a", of `f()` nothing."""
-    if isinstance(node, ast.Name):
-        return names.get(node.id, node.id)
-    return f"{dotted_name(node.value, names)}.{node.attr}" if isinstance(node, ast.Attribute) else ""

@@ -15,6 +15,7 @@ import typer
 
 from viaduct.errors import BadRun, BadValue
 from viaduct.rehearsal import limits, project
+from viaduct.rehearsal.own_launch import find_launch_line
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.stage import refuse_old_torch
 from viaduct.rehearsal.step_at import find_target
@@ -105,7 +106,7 @@ def main(
         refuse_old_torch()
     record_folder = prepare_record(record)
     try:
-        line = project.launch_line(sources) if launch == "auto" and ranks > 1 else ""
+        line = find_launch_line(sources) if launch == "auto" and ranks > 1 else ""
         plan = Plan(
             on=on,
             stage=stage,

@@ -1,0 +1,226 @@
+"""Aliases of Horovod's module that get something else, too: they are dropped, since rewriting them would be a guess.
+
+With `self.comm = hvd` in one branch and `self.comm = fake` in another, `self.comm.rank()` may ask either. The same goes
+for parameters and for results. A false constant (None, False, 0) is no such other value: nothing is called through it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from viaduct.migration.names import Names
+from viaduct.migration.predicates import is_self
+from viaduct.migration.project import returns_of
+from viaduct.migration.source import Source
+
+if TYPE_CHECKING:
+    from viaduct.migration.module_flow import ModuleFlow
+
+Value = str | ast.expr | None
+"""Qualified name, expression, or None for a value that is not known."""
+TYPE_TESTS = ("isinstance", "issubclass", "super")
+"""Built-in functions that never call a function or class that they get."""
+CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.keyword, ast.Return, ast.IfExp, ast.BoolOp, ast.Starred)
+
+
+def drop_mixed(flow: ModuleFlow) -> set[str]:
+    """Drop the aliases that get something else, too, and those that depend on them; return their keys."""
+    dropped: set[str] = set()
+    while mixed := find_mixed(flow):
+        for key in mixed:
+            del flow.project.aliases[key]
+        dropped |= mixed
+        for names in flow.files.values():
+            names.resolved.clear()
+    return dropped
+
+
+def find_mixed(flow: ModuleFlow) -> set[str]:
+    """Return the keys of the aliases that get something else, too."""
+    found = {*find_mixed_attributes(flow), *find_mixed_parameters(flow), *find_mixed_results(flow)}
+    return found & flow.project.aliases.keys()
+
+
+# ---- attributes
+
+
+def find_mixed_attributes(flow: ModuleFlow) -> Iterator[str]:
+    """Yield the keys of attributes to which something else is assigned, too."""
+    attributes = {key[1:] for key in flow.project.aliases if key.startswith(".")}
+    if not attributes:
+        return
+    words = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in sorted(attributes)))
+    files = [names for names in flow.files.values() if words.search(names.source.text)]
+    for names in [*files, *flow.parse_plain_files(words)]:
+        for owner, attribute, value in find_assignments(flow, names, attributes):
+            if attribute in {*attributes, ""} and not is_module_or_false(flow, names, value):
+                found = [attribute] if attribute else sorted(attributes)
+                yield from (f".{name}" for name in found)
+                owners = flow.calls.family(owner) if owner else flow.calls.classes if attribute else ()
+                yield from (f"{relative}.{name}" for relative in owners for name in found)
+
+
+def find_assignments(flow: ModuleFlow, names: Names, attributes: set[str]) -> Iterator[tuple[str, str, Value]]:
+    """Yield the assignments to attributes in a file as (class, attribute, value).
+
+    The class is empty for an object that may be of any class; the attribute is empty for a computed name.
+    """
+    for attribute in sorted(attributes):
+        for target in names.source.attributes.get(attribute, ()):
+            if isinstance(target.ctx, ast.Store) and not is_declaration(names.source, target):
+                yield owner_of(names, target.value), attribute, stored_value(names.source, target)
+    for node in names.source.of_kind(ast.ClassDef):
+        bound = names.scopes[node].bound
+        for attribute in sorted(attributes & bound.keys()):
+            yield from ((f"{names.own}.{node.name}", attribute, value) for value in bound[attribute])
+    for item in names.source.of_kind(ast.Subscript):
+        if isinstance(item.ctx, ast.Store) and isinstance(item.value, ast.Attribute) and item.value.attr == "__dict__":
+            yield owner_of(names, item.value.value), constant_text(item.slice), stored_value(names.source, item)
+    for call in names.source.of_kind(ast.Call):
+        yield from find_assignments_by_call(flow, names, call, attributes)
+
+
+def find_assignments_by_call(
+    flow: ModuleFlow, names: Names, call: ast.Call, attributes: set[str]
+) -> Iterator[tuple[str, str, Value]]:
+    """Yield what `setattr`, `__dict__.update` and `Namespace(comm=value)` assign."""
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+    called = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    if called in ("setattr", "__setattr__") and len(call.args) > 1:
+        receiver = call.args[0] if len(call.args) > 2 or receiver is None else receiver  # object.__setattr__(self, …)
+        yield owner_of(names, receiver), constant_text(call.args[-2]), call.args[-1]
+    elif called == "update" and isinstance(receiver, ast.Attribute) and receiver.attr == "__dict__" and call.args:
+        yield owner_of(names, receiver.value), "", None
+    keywords = [keyword for keyword in call.keywords if keyword.arg in attributes]
+    callees = flow.calls.callees(names, call) if keywords else []
+    taken = {parameter for function in callees for parameter in flow.calls.parameters(function)}
+    for keyword in keywords:
+        if keyword.arg is not None and keyword.arg not in taken and not isinstance(keyword.value, ast.Constant):
+            yield "", keyword.arg, keyword.value
+
+
+def owner_of(names: Names, receiver: ast.AST) -> str:
+    """Return the class whose object `self` or `super()` is; empty for any other object."""
+    is_super = isinstance(receiver, ast.Call) and getattr(receiver.func, "id", "") == "super"
+    owner = names.source.class_around(receiver) if is_super or is_self(receiver) else None
+    return f"{names.own}.{owner.name}" if owner is not None else ""
+
+
+def constant_text(node: ast.AST) -> str:
+    """Return the text of a string constant; empty for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def is_declaration(source: Source, target: ast.Attribute) -> bool:
+    """Return True for `self.comm: Module` without a value."""
+    parent = source.parents[target]
+    return isinstance(parent, ast.AnnAssign) and parent.value is None
+
+
+def stored_value(source: Source, target: ast.expr) -> ast.expr | None:
+    """Return the value that an assignment gives a target; None for loops, `with`, tuples and augmented assignments."""
+    parent = source.parents[target]
+    if isinstance(parent, ast.Assign):
+        return parent.value
+    return parent.value if isinstance(parent, ast.AnnAssign) else None
+
+
+def is_module_or_false(flow: ModuleFlow, names: Names, value: Value) -> bool:
+    """Return True if a value is surely Horovod's module or a false constant."""
+    return (isinstance(value, ast.Constant) and not value.value) or flow.is_module(names, value)
+
+
+# ---- parameters
+
+
+def find_mixed_parameters(flow: ModuleFlow) -> Iterator[str]:
+    """Yield the keys of parameters that a call or a default gives something else, or whose function is handed on."""
+    keys = [key for key in flow.project.aliases if key.endswith(")") and not key.endswith("()")]
+    wanted = {key.partition("(")[0] for key in keys}
+    if not wanted:
+        return
+    for function in wanted:
+        names = flow.calls.functions[function][0]
+        passed: dict[str, ast.expr | None] = {**flow.calls.defaults(function)}
+        yield from find_other_arguments(flow, names, function, passed)
+    callable_words = {word_for_call(function) for function in wanted}
+    words = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in sorted(callable_words)))
+    for names in flow.files.values():
+        if not words.search(names.source.text):
+            continue
+        for call in names.source.of_kind(ast.Call):
+            for function in wanted.intersection(flow.calls.callees(names, call)):
+                yield from find_other_arguments(flow, names, function, flow.calls.passed_values(names, call, function))
+        handed_on = {function for word in callable_words for function in find_handed_on(names, word)}
+        yield from (key for key in keys if key.partition("(")[0].removesuffix(".__init__") in handed_on)
+
+
+def find_other_arguments(
+    flow: ModuleFlow, names: Names, function: str, passed: dict[str, ast.expr | None]
+) -> Iterator[str]:
+    """Yield the keys of parameters that get anything but the module or a false constant."""
+    for parameter, value in passed.items():
+        if not is_module_or_false(flow, names, value):
+            yield f"{function}({parameter})"
+
+
+def find_handed_on(names: Names, word: str) -> Iterator[str]:
+    """Yield the functions and classes of a name that a file gives to other code, which may call them."""
+    for node in [*names.source.reads.get(word, ()), *names.source.attributes.get(word, ())]:
+        if is_handed_on(names.source, node):
+            yield handed_on_function(names, node)
+
+
+def handed_on_function(names: Names, node: ast.AST) -> str:
+    """Return the qualified name of a function, class or own method that is used as a value; empty if not known."""
+    owner = names.source.class_around(node)
+    if isinstance(node, ast.Attribute) and is_self(node.value) and owner is not None:
+        return f"{names.own}.{owner.name}.{node.attr}"
+    return names.qualified(node) or ""
+
+
+def is_handed_on(source: Source, node: ast.AST) -> bool:
+    """Return True for an argument, an item of a container and their like; a call of the node itself is none."""
+    child, parent = node, source.parents[node]
+    while isinstance(parent, ast.Tuple):
+        child, parent = parent, source.parents[parent]
+    if isinstance(parent, ast.Call):
+        return parent.func is not child and getattr(parent.func, "id", "") not in TYPE_TESTS
+    return isinstance(parent, CONTAINERS)
+
+
+def word_for_call(function: str) -> str:
+    """Return the word by which a function is called; of `__init__` the class."""
+    parts = function.split(".")
+    return parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
+
+
+# ---- results
+
+
+def find_mixed_results(flow: ModuleFlow) -> Iterator[str]:
+    """Yield the keys of results of functions that return something else, too, or that a related class redefines so."""
+    for key in flow.project.aliases:
+        function = key.removesuffix("()")
+        if function != key and not returns_module(flow, function):
+            yield key
+
+
+def returns_module(flow: ModuleFlow, function: str) -> bool:
+    """Return True if a function, and a method of each related class, returns nothing but the module or None."""
+    owner, _, name = function.rpartition(".")
+    is_method = owner in flow.calls.classes
+    for candidate in [f"{relative}.{name}" for relative in flow.calls.family(owner)] if is_method else [function]:
+        names, definition = flow.calls.functions.get(candidate, (None, None))
+        if names is None or definition is None:
+            bodies = flow.calls.classes.get(candidate.rpartition(".")[0], ())
+            if any(name in scope.bound for _, scope in bodies):
+                return False  # defined in branches, or no function
+            continue
+        values = [statement.value for statement in returns_of(names, definition)]
+        if not all(value is None or is_module_or_false(flow, names, value) for value in values):
+            return False
+    return True

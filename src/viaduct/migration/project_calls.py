@@ -1,0 +1,147 @@
+"""Functions, methods and classes of a project: which of them a call may go to, and what it passes to each parameter.
+
+Functions are named `module.function` and `module.Class.method`, classes `module.Class`; nested classes, too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.classes import class_called
+from viaduct.migration.graphs import find_reachable, link_both_ways
+from viaduct.migration.names import Names, Scope
+from viaduct.migration.predicates import is_self
+from viaduct.migration.project import Project
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+METHOD_KINDS = ("staticmethod", "classmethod")
+"""Decorators that change neither what a function returns nor what its parameters get."""
+
+
+class ProjectCalls:
+    """Functions and classes of a project's files, and the calls that go to them."""
+
+    def __init__(self, project: Project, files: dict[str, Names]) -> None:
+        self.project = project
+        self.functions: dict[str, tuple[Names, FunctionNode]] = {}  # qualified name -> file's names, definition
+        self.methods: dict[str, list[str]] = {}  # bare name -> qualified names
+        self.classes: dict[str, list[tuple[Names, Scope]]] = {}  # several of a name where branches define them
+        for names in files.values():
+            self.note_functions(names, names.source.tree, names.own)
+            for node in names.source.of_kind(ast.ClassDef):
+                self.classes.setdefault(f"{names.own}.{node.name}", []).append((names, names.scopes[node]))
+                if isinstance(names.source.parents[node], ast.Module):
+                    self.note_functions(names, node, f"{names.own}.{node.name}")
+        self.relations = link_both_ways({name: {*self.find_bases(name)} for name in self.classes})
+        self.families: dict[str, set[str]] = {}  # cache of `family`
+
+    def note_functions(self, names: Names, home: ast.Module | ast.ClassDef, prefix: str) -> None:
+        """Record the functions of a module or a class that are defined once, and not in a branch."""
+        for node in home.body:
+            if isinstance(node, FunctionNode) and len(names.scopes[home].bound.get(node.name, ())) == 1:
+                self.functions[f"{prefix}.{node.name}"] = (names, node)
+                if isinstance(home, ast.ClassDef):
+                    self.methods.setdefault(node.name, []).append(f"{prefix}.{node.name}")
+
+    def find_bases(self, name: str) -> Iterator[str]:
+        """Yield a class's bases that the project's files may define, as far as their names resolve."""
+        for names, scope in self.classes[name]:
+            for base in scope.node.bases if isinstance(scope.node, ast.ClassDef) else ():
+                full = names.qualified(base) or f"{names.own}.{ast.unparse(base)}"
+                known = class_called(self.project, full) or full
+                if known in self.classes or (
+                    names.qualified(base) and full.partition(".")[0] in self.project.own_names
+                ):
+                    yield known
+
+    def family(self, name: str) -> set[str]:
+        """Return a class and the project's classes that inheritance relates to it, directly or not."""
+        if name not in self.families:
+            found = {name} | (find_reachable(name, self.relations) & self.classes.keys())
+            self.families |= dict.fromkeys(found, found)
+        return self.families[name]
+
+    def function_at(self, names: Names, node: ast.AST) -> str | None:
+        """Return the qualified name of a function's definition; None for any that `functions` does not have."""
+        if not isinstance(node, FunctionNode):
+            return None
+        name = function_name(names, node)
+        return name if name is not None and name in self.functions else None
+
+    # ---- calls
+
+    def callees(self, names: Names, call: ast.Call) -> list[str]:
+        """Return the functions or methods that a call may go to: several where its object's class decides."""
+        name = names.qualified(call.func)
+        for candidate in (name, f"{name}.__init__"):
+            if candidate in self.functions:
+                return [str(candidate)]
+        if name is not None or not isinstance(call.func, ast.Attribute):
+            return []
+        receiver, method = call.func.value, call.func.attr
+        owner = names.source.class_around(call)
+        known = self.methods.get(method, [])
+        if is_self(receiver) and owner:
+            relatives = self.family(f"{names.own}.{owner.name}")
+            return [function for function in known if function.rpartition(".")[0] in relatives] or known
+        if isinstance(receiver, ast.Call) and getattr(receiver.func, "id", "") == "super" and owner:
+            bases = [f"{names.qualified(base)}.{method}" for base in owner.bases]
+            return [base for base in bases if base in self.functions]
+        return known
+
+    def passed_values(self, names: Names, call: ast.Call, function: str) -> dict[str, ast.expr | None]:
+        """Return what a call of a function passes, by parameter; None for what `*values` or `**values` may pass."""
+        parameters, arguments = self.parameters(function), call.args
+        if self.decorators(function).isdisjoint(METHOD_KINDS) and self.is_method(function):
+            arguments = arguments[names.qualified(call.func) == function :]  # Class.method(self, value)
+        passed: dict[str, ast.expr | None] = {}
+        for index, argument in enumerate(arguments):
+            if isinstance(argument, ast.Starred):
+                passed |= dict.fromkeys(parameters[index:])
+                break
+            passed |= dict.fromkeys(parameters[index : index + 1], argument)
+        passed |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg in parameters}
+        has_mapping = any(keyword.arg is None for keyword in call.keywords)
+        return dict.fromkeys(parameters) | passed if has_mapping else passed
+
+    # ---- functions
+
+    def parameters(self, function: str) -> list[str]:
+        """Return the names of a function's parameters, without `self`."""
+        arguments = self.functions[function][1].args
+        positional = [parameter.arg for parameter in [*arguments.posonlyargs, *arguments.args]]
+        has_self = self.is_method(function) and "staticmethod" not in self.decorators(function)
+        return [*positional[has_self:], *(parameter.arg for parameter in arguments.kwonlyargs)]
+
+    def defaults(self, function: str) -> dict[str, ast.expr]:
+        """Return the defaults of a function's parameters."""
+        arguments = self.functions[function][1].args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        pairs = [
+            *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ]
+        return {parameter.arg: default for parameter, default in pairs if default is not None}
+
+    def decorators(self, function: str) -> set[str]:
+        """Return the names of a function's decorators; "" for any that is not a plain name."""
+        return {getattr(decorator, "id", "") for decorator in self.functions[function][1].decorator_list}
+
+    def is_method(self, function: str) -> bool:
+        """Return True for a function that a class defines."""
+        names, definition = self.functions[function]
+        return isinstance(names.source.parents[definition], ast.ClassDef)
+
+    def is_parameter_rebound(self, function: str, parameter: str) -> bool:
+        """Return True if a function binds one of its parameters again."""
+        names, definition = self.functions[function]
+        return len(names.scopes[definition].bound[parameter]) > 1
+
+
+def function_name(names: Names, function: FunctionNode) -> str | None:
+    """Return the qualified name of a function or method; None for one within a function, a branch or a nested class."""
+    owner = names.source.parents[function]
+    if isinstance(owner, ast.ClassDef) and isinstance(names.source.parents[owner], ast.Module):
+        return f"{names.own}.{owner.name}.{function.name}"
+    return f"{names.own}.{function.name}" if isinstance(owner, ast.Module) else None
