@@ -279,37 +279,55 @@ def register_gradient(kind: str, gradient: Callable[..., Any]) -> str:
     return name
 
 
-def allreduce(tensors: list[Any], reduction: str = "sum", group: str = WORLD, kind: str = "HcomAllReduce") -> list[Any]:
-    """Reduce several tensors in one exchange. The gradient of every reduction is the sum of the ranks' gradients."""
+def allreduce(
+    tensors: list[Any],
+    reduction: str = "sum",
+    group: str = WORLD,
+    kind: str = "HcomAllReduce",
+    gradient_reduction: str = "sum",
+) -> list[Any]:
+    """Reduce several tensors in one exchange.
+
+    The gradient is the sum of the ranks' gradients, also of max, min and prod, or what `gradient_reduction` says.
+    """
     ranks = members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
     key = key_of(kind, group)
 
     def gradient(op: Any, *incoming: Any) -> list[Any]:
-        return allreduce(list(incoming), "sum", group, kind + "Grad")
+        return allreduce(list(incoming), gradient_reduction, group, kind + "Grad", gradient_reduction)
 
     outputs = call_in_graph(kind, tensors, lambda arrays: reduce_arrays(key, ranks, arrays, reduction), gradient)
     return set_shapes(outputs, tensors)
 
 
-def broadcast(tensors: list[Any], root: int, group: str = WORLD, kind: str = "HcomBroadcast") -> list[Any]:
-    """Broadcast tensors in a graph."""
+def broadcast(
+    tensors: list[Any],
+    root: int,
+    group: str = WORLD,
+    kind: str = "HcomBroadcast",
+    gradient: Callable[..., Any] | None = None,
+) -> list[Any]:
+    """Broadcast tensors in a graph. Without `gradient` no gradient flows through them."""
     ranks = members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
     key = key_of(kind, group)
-    return set_shapes(call_in_graph(kind, tensors, lambda arrays: broadcast_arrays(key, ranks, arrays, root)), tensors)
+    outputs = call_in_graph(kind, tensors, lambda arrays: broadcast_arrays(key, ranks, arrays, root), gradient)
+    return set_shapes(outputs, tensors)
 
 
-def allgather(tensor: Any, group: str = WORLD, kind: str = "HcomAllGather") -> Any:
-    """Concatenate a tensor of all ranks in a graph."""
+def allgather(
+    tensor: Any, group: str = WORLD, kind: str = "HcomAllGather", gradient: Callable[..., Any] | None = None
+) -> Any:
+    """Concatenate a tensor of all ranks in a graph. Without `gradient` the gradient is for ranks of equal sizes."""
     ranks = members(group)
     if len(ranks) == 1:
         return tensor
     key = key_of(kind, group)
 
-    def gradient(op: Any, incoming: Any) -> Any:
+    def split_sum(op: Any, incoming: Any) -> Any:
         """Return this rank's rows of the sum of the ranks' gradients."""
         import tensorflow.compat.v1 as tf
 
@@ -317,7 +335,7 @@ def allgather(tensor: Any, group: str = WORLD, kind: str = "HcomAllGather") -> A
         return tf.split(total, len(ranks))[ranks.index(state.rank())]
 
     (gathered,) = call_in_graph(
-        kind, [tensor], lambda arrays: [np.concatenate(gather_arrays(key, ranks, arrays[0]))], gradient
+        kind, [tensor], lambda arrays: [np.concatenate(gather_arrays(key, ranks, arrays[0]))], gradient or split_sum
     )
     gathered.set_shape([None, *tensor.shape[1:]])
     return gathered
