@@ -39,6 +39,35 @@ def broadcast_global_variables(root_rank: int) -> Any:
     return tf.keras.backend.get_session().run(hvd.broadcast_global_variables(root_rank))
 
 
+def allreduce(
+    value: Any,
+    name: str | None = None,
+    average: bool | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: int | None = None,
+    compression: Any = hvd.Compression.none,
+) -> Any:
+    """Return a value reduced over the ranks, as an array: Keras' functions run what TensorFlow's build."""
+    reduced = hvd.allreduce(
+        tf.constant(value),
+        average=average,
+        compression=compression,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+    )
+    return tf.keras.backend.get_session().run(reduced)
+
+
+def allgather(value: Any, name: str | None = None) -> Any:
+    return tf.keras.backend.get_session().run(hvd.allgather(tf.constant(value)))
+
+
+def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
+    return tf.keras.backend.get_session().run(hvd.broadcast(tf.constant(value), root_rank))
+
+
 def load_model(
     filepath: str, custom_optimizers: Any = None, custom_objects: Any = None, compression: Any = hvd.Compression.none
 ) -> Any:
