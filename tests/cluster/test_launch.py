@@ -419,6 +419,18 @@ def test_two_servers_of_a_table_work_as_one(tmp_path: Path) -> None:
     assert answers[1]["MASTER_ADDR"] == "127.0.0.2"
 
 
+def test_machines_meet_at_an_ipv6_address(tmp_path: Path) -> None:
+    try:
+        links.open_listening_socket("::1").close()
+    except OSError:
+        pytest.skip("this machine has no IPv6 loopback")
+    argv = ["python", script(tmp_path, MEET), str(tmp_path)]
+    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"[::1]:{free_port()}")
+    assert [code for code, _ in ends] == [0, 0], ends
+    answers = told(tmp_path)
+    assert [(answers[rank]["sum"], answers[rank]["MASTER_ADDR"]) for rank in (0, 1)] == [(3.0, "::1")] * 2
+
+
 def test_a_failure_on_one_machine_starts_both_again(tmp_path: Path) -> None:
     fails = "import os, sys\nif os.environ['RANK'] + os.environ['TORCHELASTIC_RESTART_COUNT'] == '10': sys.exit(9)\n"
     argv = ["python", script(tmp_path, fails + MEET), str(tmp_path)]

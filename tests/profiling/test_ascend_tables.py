@@ -111,7 +111,7 @@ def test_shapes_and_types_are_written_as_torch_writes_them() -> None:
 def test_memory_is_that_of_one_component(tmp_path: Path) -> None:
     columns = ("Component", "Timestamp(us)", "Total Allocated(MB)", "Total Reserved(MB)")
     rows = [("APP", 0, 900, 900), ("PTA", 0, 1, 4), ("PTA", 5, 3, "N/A"), ("GE", 0, 50, 60), ("PTA", "N/A", 99, 99)]
-    points = read_memory_record(write_rows(tmp_path / "memory.csv", columns, rows), 2, [])
+    points = read_memory_record(read_rows(write_rows(tmp_path / "memory.csv", columns, rows), []), 2)
     assert [(row.allocated, row.reserved, row.rank) for row in points] == [(1 << 20, 4 << 20, 2), (3 << 20, None, 2)]
     assert find_peak(points) == 5.0
     assert find_peak([]) is None
@@ -121,13 +121,13 @@ def test_owners_are_those_alive_at_the_peak(tmp_path: Path) -> None:
     columns = ("Name", "Size(KB)", "Allocation Time(us)", "Duration(us)")
     rows = [("early", 9, 0, 5), ("add", 1, 0, 50), ("add", 2, 10, "N/A"), ("late", 9, 20, 5), ("conv", 4, 9, 2)]
     path = write_rows(tmp_path / "owners.csv", columns, rows)
-    owners = read_memory_owners(path, 1, 10.0, [])
+    owners = read_memory_owners(read_rows(path, []), 1, 10.0)
     assert [(row.name, row.bytes, row.rank) for row in owners] == [("conv", 4096, 1), ("add", 3072, 1)]
-    assert read_memory_owners(path, 1, None, []) == []
+    assert read_memory_owners(read_rows(path, []), 1, None) == []
 
 
-def test_a_statistic_of_another_device_is_left_out(tmp_path: Path) -> None:
+def test_a_statistic_has_a_row_for_each_type_the_longest_first(tmp_path: Path) -> None:
     columns = ("Device_id", "OP Type", "Core Type", "Count", "Total Time(us)")
-    path = write_rows(tmp_path / "statistic.csv", columns, [(0, "Add", "AIV", 4, 8), (1, "Mul", "AIV", 4, 80)])
-    assert [(row.name, row.calls, row.time_us) for row in read_statistics(path, 2, 0, [], device=0)] == [("Add", 2, 4)]
-    assert [row.name for row in read_statistics(path, 2, 0, [])] == ["Mul", "Add"]
+    rows = [(0, "Add", "AIV", 4, 8), (0, "Mul", "AIV", 4, 80), (0, "Sub", "AIV", "N/A", 80)]
+    kernels = read_statistics(read_rows(write_rows(tmp_path / "statistic.csv", columns, rows), []), 2, 0)
+    assert [(kernel.name, kernel.calls, kernel.time_us) for kernel in kernels] == [("Mul", 2, 40), ("Add", 2, 4)]

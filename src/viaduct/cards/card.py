@@ -30,6 +30,8 @@ class Card:
     marks: str = ""  # the module of ranges for the profiler, below torch.npu: mstx
     tensorflow_modules: tuple[str, ...] = ()  # top-level modules of the vendor's TensorFlow 1 adapter
     dtypes: tuple[str, ...] = ()  # the types that its matrix units compute in; some of them on newer models only
+    reduced_dtypes: tuple[str, ...] = ()  # what its collectives reduce; some of them on newer models only
+    exchanged_dtypes: tuple[str, ...] = ()  # what its collectives send without computing: broadcast, allgather, …
     ascending: bool = False  # the list of visible devices must be strictly ascending, else no device is visible
 
     @property

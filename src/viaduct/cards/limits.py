@@ -147,4 +147,9 @@ LIMITS: dict[str, Limit] = {
         f"{NPU.backend} reduces by max, min, prod or sum; a mean is a sum that is divided.",
         f"{NPU.backend} 的归约只有 max、min、prod、sum；求平均要用 sum 再除。",
     ),
+    "collective-dtype": Limit(
+        "tf1",
+        f"{NPU.backend} sends real numbers, not bool, string or complex tensors; it does not reduce uint8, 16 and 32.",
+        f"{NPU.backend} 只传输实数类型，不支持 bool、字符串和复数；归约不支持 uint8、uint16 和 uint32。",
+    ),
 }

@@ -198,11 +198,10 @@ def find_server(table: RankTable) -> Server:
 def choose_interface_variables(address: str) -> dict[str, str]:
     """Return the variables that tie collectives to the interface of an address; without those that are set already."""
     try:
-        numeric_address = socket.gethostbyname(address)
-    except OSError:
+        name = links.find_interface(links.resolve_host(address))
+    except (OSError, UnicodeError):
         return {}
-    names = [name for name, own_address in links.list_interfaces().items() if own_address == numeric_address]
-    return {variable: name for name in names[:1] for variable in IFNAMES if variable not in os.environ}
+    return {variable: name for variable in IFNAMES if name and variable not in os.environ}
 
 
 def choose_loopback_variables() -> dict[str, str]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import ipaddress
 import socket
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from viaduct.errors import BadValue
 
 SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
+IPV6_INTERFACES = Path("/proc/net/if_inet6")  # Linux: address, number, prefix, scope, flags and name of each
+NOT_IN_A_NAME = set("[]/%@#?,;\\\"'")  # and white space
 RETRY_S = 0.5
 BACKLOG = 2048
 CONNECT_S = 3.0
@@ -31,9 +35,43 @@ def list_interfaces() -> dict[str, str]:
     return found
 
 
+def list_ipv6_addresses() -> list[tuple[str, str]]:
+    """Return the IPv6 addresses of this machine with their interfaces, without those that are only link-local."""
+    try:
+        lines = IPV6_INTERFACES.read_text().splitlines()
+    except OSError:  # the machine has no IPv6
+        return []
+    found = [(ipaddress.IPv6Address(bytes.fromhex(line.split()[0])), line.split()[-1]) for line in lines]
+    return [(str(address), name) for address, name in found if not address.is_link_local]
+
+
+def find_interface(address: str) -> str | None:
+    """Return the network interface that has a numeric address; None if none of this machine's has it."""
+    pairs = [(own_address, name) for name, own_address in list_interfaces().items()] + list_ipv6_addresses()
+    return next((name for own_address, name in pairs if own_address == address), None)
+
+
 def list_own_addresses() -> list[str]:
-    """Return the first address of each of this machine's interfaces, without loopback."""
-    return [address for name, address in list_interfaces().items() if name != "lo"]
+    """Return the first address of each of this machine's interfaces, IPv4 before IPv6, without loopback."""
+    addresses = [address for name, address in list_interfaces().items() if name != "lo"]
+    return addresses + [address for address, name in list_ipv6_addresses() if name != "lo"]
+
+
+def resolve_host(host: str) -> str:
+    """Return the numeric address of a name, IPv4 where it has both kinds. Raises OSError and UnicodeError."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    addresses = [str(entry[4][0]) for entry in found]
+    return next((address for address in addresses if ":" not in address), addresses[0])
+
+
+def get_family(address: str) -> socket.AddressFamily:
+    """Return the address family of a numeric address."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def format_endpoint(host: str, port: int) -> str:
+    """Return HOST:PORT, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_this_machine(host: str) -> bool:
@@ -42,10 +80,10 @@ def is_this_machine(host: str) -> bool:
     A name that cannot be resolved is compared with this machine's name.
     """
     try:
-        address = socket.gethostbyname(host)
+        address = resolve_host(host)
     except (OSError, UnicodeError):
         return host == socket.gethostname()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket(get_family(address), socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((address, 0))
         except OSError:
@@ -55,8 +93,7 @@ def is_this_machine(host: str) -> bool:
 
 def open_listening_socket(address: str, port: int = 0) -> socket.socket:
     """Return a socket that listens at one of this machine's addresses, and at no other."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(get_family(address), socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
@@ -75,31 +112,33 @@ def find_meeting_address(host: str) -> str:
     if not is_this_machine(host):
         return host
     try:
-        address = socket.gethostbyname(host)
+        address = resolve_host(host)
     except (OSError, UnicodeError):
         return host
-    if not address.startswith("127.") or is_loopback(host):
+    if not is_loopback(address) or is_loopback(host):
         return address
     return next(iter(list_own_addresses()), address)
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for `localhost` and 127.x: on every machine they mean that machine."""
-    return host == "localhost" or host.startswith("127.")
+    """Return True for `localhost`, 127.x and ::1: on every machine they mean that machine."""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def find_address_towards(host: str, port: int) -> str:
     """Return the address from which this machine would send to another; nothing is sent. Raises BadValue."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    try:
+        target = resolve_host(host)
+    except (socket.gaierror, UnicodeError):
+        raise BadValue(f"no machine called {host!r} is known.", "--rdzv takes a name or an address.") from None
+    with socket.socket(get_family(target), socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((socket.gethostbyname(host), port))
-        except socket.gaierror:
-            raise BadValue(f"no machine called {host!r} is known.", "--rdzv takes a name or an address.") from None
+            probe.connect((target, port))
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise BadValue(f"there is no way from this machine to {host}: {why}.") from error
         address: str = probe.getsockname()[0]
-    if not address.startswith("127.") or is_loopback(host):
+    if not is_loopback(address) or is_loopback(host):
         return address
     # `host` is a name of this machine that resolves to loopback here: other machines need its network address.
     return next(iter(list_own_addresses()), address)
@@ -124,13 +163,61 @@ def is_port_free(port: int) -> bool:
 
 
 def parse_endpoint(text: str, default_port: int) -> tuple[str, int]:
-    """Parse HOST:PORT, or HOST with the default port; raise BadValue."""
-    host, colon, digits = text.strip().rpartition(":")
-    if not colon:
-        host, digits = text.strip(), str(default_port)
-    if not host or not digits.isascii() or not digits.isdecimal() or not 1 <= int(digits) <= 65535:
-        raise BadValue(f"--rdzv {text!r} is not HOST:PORT.", "Write it as 10.0.0.10:29500; ports are 1 to 65535.")
+    """Parse HOST:PORT, [IPV6]:PORT, or either without a port, which is the default one then; raise BadValue."""
+    host, digits = split_endpoint(text.strip())
+    if digits is None:
+        digits = str(default_port)
+    if not is_host_name(host) or not digits.isascii() or not digits.isdecimal() or not 1 <= int(digits) <= 65535:
+        hint = "Write it as 10.0.0.10:29500; ports are 1 to 65535."
+        if text.count(":") > 1:
+            hint = "Write an IPv6 address in brackets: [2001:db8::7]:29500; ports are 1 to 65535."
+        raise BadValue(f"--rdzv {text!r} is not HOST:PORT.", hint)
+    refuse_local_meaning(host, text)
     return host, int(digits)
+
+
+def split_endpoint(text: str) -> tuple[str, str | None]:
+    """Return host and port of an endpoint as text, None for no port; an empty host if it cannot be split."""
+    if is_ipv6(text):
+        return text, None
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or not is_ipv6(host) or (rest and rest[0] != ":"):
+            return "", None
+        return host, rest[1:] if rest else None
+    host, colon, digits = text.partition(":")
+    return host, digits if colon else None
+
+
+def is_ipv6(text: str) -> bool:
+    """Return True for an IPv6 address, with or without a zone (fe80::1%eth0)."""
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_host_name(host: str) -> bool:
+    """Return True for what may be a name or an address; whether a machine has it is not asked."""
+    if is_ipv6(host):
+        return True
+    return bool(host) and not any(letter.isspace() or letter in NOT_IN_A_NAME for letter in host)
+
+
+def refuse_local_meaning(host: str, text: str) -> None:
+    """Raise BadValue for an address that is no machine's, or that means something else on every machine."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:  # a name
+        return
+    if address.is_unspecified or address.is_multicast:
+        raise BadValue(f"--rdzv {text!r} is the address of no machine.", "Give one of a machine of the job.")
+    if address.is_link_local and address.version == 6:
+        raise BadValue(
+            f"--rdzv {text!r} is a link-local address, which other machines cannot use as it is.",
+            "Give a name, an IPv4 address or a global IPv6 address of that machine.",
+        )
 
 
 def wait_for_port(host: str, port: int, timeout: float, report: Callable[[str], None]) -> None:
@@ -146,12 +233,12 @@ def wait_for_port(host: str, port: int, timeout: float, report: Callable[[str], 
             return
         if time.monotonic() + RETRY_S >= end:
             raise BadValue(
-                f"the rendezvous {host}:{port} was not reached within {timeout:g} seconds: {why}.",
+                f"the rendezvous {format_endpoint(host, port)} was not reached within {timeout:g} seconds: {why}.",
                 f"Is `viaduct launch` running on {host}, with this port, and may it be reached through firewalls?",
                 "--timeout SECONDS waits longer.",
             )
         if not has_reported:
-            report(f"waiting for {host}:{port} ({why})")
+            report(f"waiting for {format_endpoint(host, port)} ({why})")
             has_reported = True
         time.sleep(RETRY_S)
 

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import errno
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -74,13 +73,13 @@ def connect_store(host: str, port: int, timeout: float) -> TCPStore:
     why = first_line(call.errors[0]) if call.errors else ""
     if not why or "Ping failed" in why or "response expected" in why:  # no answer, or none that torch understands
         why = "the port is used by something else"
-    raise BadValue(f"what listens on {host}:{port} is no rendezvous: {why}.", OTHER_PORT)
+    raise BadValue(f"what listens on {links.format_endpoint(host, port)} is no rendezvous: {why}.", OTHER_PORT)
 
 
 def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPStore:
     """Return a store that listens at this address only; torch's own listens at all that the machine has."""
     for libuv in (True, False):  # in torch 2.4 the libuv store cannot be given a socket; the older kind can
-        listening = links.open_listening_socket(socket.gethostbyname(address), port)
+        listening = links.open_listening_socket(links.resolve_host(address), port)
         own_address, own_port = listening.getsockname()[:2]
         try:
             store = TCPStore(
@@ -137,7 +136,9 @@ def serve_if_host(share: NodeShare) -> TCPStore | None:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             return None
         why = first_line(error)
-        raise BadValue(f"{share.host}:{share.port} cannot be used here: {why}", OTHER_PORT) from error
+        raise BadValue(
+            f"{links.format_endpoint(share.host, share.port)} cannot be used here: {why}", OTHER_PORT
+        ) from error
 
 
 def first_line(error: Exception) -> str:
@@ -295,7 +296,7 @@ class ServerRendezvous(RendezvousHandler):
             self._raise_if_ended()
         if call.errors:
             self._raise_if_ended()
-            gone = f"the rendezvous {self.share.host}:{self.share.port} is gone"
+            gone = f"the rendezvous {links.format_endpoint(self.share.host, self.share.port)} is gone"
             raise JobEnded(f"{gone}: {first_line(call.errors[0])}") from call.errors[0]
         return call.answers[0]
 
@@ -397,7 +398,7 @@ def take_node_number(store: Store, share: NodeShare) -> int:
         if is_gone and store.add(f"taken/{node}/{count}", 1) == 1:  # another server may have been faster to take it
             return node
     raise BadValue(
-        f"the job at {share.host}:{share.port} has its {len(share.names)} machines already.",
+        f"the job at {links.format_endpoint(share.host, share.port)} has its {len(share.names)} machines already.",
         "Give more with --nodes, on all of them; or another port.",
     )
 
@@ -411,7 +412,7 @@ def refuse_second(store: Store, share: NodeShare, node: int) -> None:
     if before < FINISHED and store.add(f"beat/{node}", 0) > before:
         other = store.get(f"name/{node}").decode() if store.check([f"name/{node}"]) else share.names[node]
         raise BadValue(
-            f"server {node} of the job at {share.host}:{share.port} is there already: {other}.",
+            f"server {node} of the job at {links.format_endpoint(share.host, share.port)} is there already: {other}.",
             f"Is --node-rank {node} given twice, or the same server of a table started twice?",
             "Each machine has its own number. If the other server belongs to another job, take another port.",
         )

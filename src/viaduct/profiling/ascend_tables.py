@@ -15,12 +15,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from viaduct.cards import NPU
 
 from . import kinds
-from .csv_files import CsvRow, read_rows
+from .csv_files import CsvRow
 from .events import Span, join_spans
 from .record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator, Phase, thin_points
 
@@ -164,10 +163,10 @@ def find_phase(name: str, scope: str, trained: set[str]) -> Phase:
     return "forward" if scope.split("/")[0] in trained else "other"
 
 
-def read_memory_record(path: Path, rank: int, notes: list[str]) -> list[MemoryPoint]:
-    """Return the memory over time of one component: the first that the file has of PTA+GE, PTA, GE, APP, any other."""
+def read_memory_record(rows: Iterable[CsvRow], rank: int) -> list[MemoryPoint]:
+    """Return the memory over time of one component: the first that the rows have of PTA+GE, PTA, GE, APP, any other."""
     points: dict[str, list[MemoryPoint]] = defaultdict(list)
-    for row in read_rows(path, notes):
+    for row in rows:
         time, allocated = row.time_us("Timestamp"), row.bytes("Total Allocated")
         if time is not None and allocated is not None:
             reserved = row.bytes("Total Reserved")
@@ -178,12 +177,10 @@ def read_memory_record(path: Path, rank: int, notes: list[str]) -> list[MemoryPo
     return thin_points(points[preferred])
 
 
-def read_memory_owners(
-    path: Path, rank: int, peak_us: float | None, notes: list[str], most: int = 50
-) -> list[MemoryOwner]:
+def read_memory_owners(rows: Iterable[CsvRow], rank: int, peak_us: float | None, most: int = 50) -> list[MemoryOwner]:
     """Return the operators whose allocations were alive at the peak, the largest first."""
     sizes: dict[str, int] = defaultdict(int)
-    for row in read_rows(path, notes):
+    for row in rows:
         size, start, duration = row.bytes("Size"), row.time_us("Allocation Time"), row.time_us("Duration")
         if size is None or start is None or peak_us is None or size <= 0:
             continue
@@ -199,13 +196,10 @@ def find_peak(points: Iterable[MemoryPoint]) -> float | None:
     return None if highest is None else highest.time_us
 
 
-def read_statistics(path: Path, steps: int, rank: int, notes: list[str], device: int | None = None) -> list[Kernel]:
-    """Return kernels from op_statistic, a row for each type of operator; with `device` those of one device."""
+def read_statistics(rows: Iterable[CsvRow], steps: int, rank: int) -> list[Kernel]:
+    """Return kernels from op_statistic, a row for each type of operator."""
     kernels = []
-    for row in read_rows(path, notes):
-        row_device = row.number("Device_id")
-        if device is not None and row_device is not None and int(row_device) != device:
-            continue
+    for row in rows:
         name, count, total = row.text(*TYPE), row.number("Count"), row.time_us("Total Time")
         if name and count is not None and total is not None:
             core = row.text("Core Type")

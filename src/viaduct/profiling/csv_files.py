@@ -15,7 +15,7 @@ import codecs
 import csv
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -181,14 +181,16 @@ def find_encoding(path: Path) -> str:
     return "utf-8-sig"
 
 
-def read_table(path: Path, notes: list[str], most: int = 500) -> dict[str, Any] | None:
-    """Return a table as {"columns", "rows"}, with numbers converted; None without rows.
+def read_table(
+    path: Path, notes: list[str], most: int = 500, keep: Callable[[CsvRow], bool] = lambda row: True
+) -> dict[str, Any] | None:
+    """Return the rows that `keep` accepts as {"columns", "rows"}, with numbers converted; None without rows.
 
     Of more than `most` rows the first are returned, with a note.
     """
     rows: list[list[Any]] = []
     header: list[str] = []
-    for row in read_rows(path, notes):
+    for row in filter(keep, read_rows(path, notes)):
         if not header:
             positions = {position: (name, unit) for name, same in row.columns.items() for position, unit in same}
             header = [f"{name} ({unit})" if unit else name for _, (name, unit) in sorted(positions.items())]

@@ -25,6 +25,7 @@ from viaduct.cluster.launch import (
     share_from_nodes,
     share_from_table,
 )
+from viaduct.cluster.links import format_endpoint, parse_endpoint
 from viaduct.cluster.plan import DEFAULT_INNER_LINK, DEFAULT_LINK, DEFAULT_TFLOPS
 from viaduct.cluster.ranktable import read_table
 from viaduct.cluster.rules import Card
@@ -258,7 +259,9 @@ def refuse_table_flags(context: typer.Context, rdzv: str | None, port: int) -> N
     """Refuse flags that need a rank table, and --rdzv without --nodes."""
     check_port(port)
     if is_given(context, "port"):
-        hint = f"Write it into --rdzv: {rdzv.rpartition(':')[0] or rdzv}:{port}." if rdzv else HOW_MANY_RANKS
+        hint = HOW_MANY_RANKS
+        if rdzv:
+            hint = f"Write it into --rdzv: {format_endpoint(parse_endpoint(rdzv, DEFAULT_PORT)[0], port)}."
         raise BadValue("--port is for --ranktable.", hint)
     if rdzv is not None and not is_given(context, "nodes"):
         raise BadValue(f"how many machines meet at {rdzv}?", "Give --nodes N, the same on all of them.")
@@ -353,7 +356,7 @@ def announce_ranks(share: NodeShare, argv: list[str], show: Show) -> None:
     hidden = "; rank 0 of them is shown here (--show all: every one)" if share.ranks > 1 and show == "first" else ""
     print(f"{format_count(share.ranks, 'rank')}{where}{hidden}", file=sys.stderr, flush=True)
     if share.hosts_store and not share.secret:
-        note = f"Note: the job has no secret; whoever reaches {share.host}:{share.port} can disturb it."
+        note = f"Note: the job has no secret; whoever reaches {format_endpoint(share.host, share.port)} can disturb it."
         print(
             f"{note} VIADUCT_JOB_SECRET or --secret-file, on all machines, gives it one.", file=sys.stderr, flush=True
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.profiling.readers import read_any
+from viaduct.profiling.record import Profile
 
 from .profiler_files import OP_SUMMARY, STEP_TRACE, ZERO, write_msprof, write_rows
 
@@ -128,3 +129,140 @@ def test_kernels_come_from_the_statistic_where_there_is_no_summary(tmp_path: Pat
     assert [(kernel.name, kernel.kind, kernel.calls, kernel.time_us) for kernel in profile.kernels] == [
         ("MatMul", "matrix product", 2.0, 100.0)
     ]
+
+
+# Several devices
+
+TASK = [1, 1, 3, "conv1", "Conv2D", "AI_CORE", ZERO, 5, 0, "", "FLOAT"]
+
+
+def list_kernels(profile: Profile) -> list[tuple[int, str, float]]:
+    return sorted((kernel.rank, kernel.name, round(kernel.time_us, 3)) for kernel in profile.kernels)
+
+
+def test_the_rows_of_two_devices_in_one_file_are_two_ranks(tmp_path: Path) -> None:
+    """As msprof exports a run of PyTorch on devices 4 and 6: one file for both, and no step trace."""
+    output = tmp_path / "PROF_1" / "mindstudio_profiler_output"
+    other = [*TASK[:3], "mul", "Mul", *TASK[5:7], 80, *TASK[8:]]
+    write_rows(output / "op_summary_20240101.csv", OP_SUMMARY, [[4, *TASK], [6, *other], [6, *other]])
+    columns = ["Device_id", "Component", "Timestamp(us)", "Total Allocated(KB)", "Total Reserved(KB)"]
+    memory = [[4, "GE", ZERO, 1, 9], [6, "GE", ZERO + 1, 700, 900], [4, "GE", ZERO + 2, 2, 9]]
+    write_rows(output / "memory_record_20240101.csv", columns, memory)
+    owners = [[4, "small", 1, ZERO, "N/A"], [6, "large", 600, ZERO, "N/A"]]
+    columns = ["Device_id", "Name", "Size(KB)", "Allocation Time(us)", "Duration(us)"]
+    write_rows(output / "operator_memory_20240101.csv", columns, owners)
+    columns = ["Device_id", "OP Type", "Core Type", "Count", "Total Time(us)"]
+    write_rows(
+        output / "op_statistic_20240101.csv", columns, [[4, "Conv2D", "AI_CORE", 1, 5], [6, "Mul", "AIV", 2, 160]]
+    )
+    write_rows(output / "api_statistic_20240101.csv", ["Device_id", "API Name", "Time(us)"], [["host", "launch", 3]])
+    columns = ["Device_id", "Timestamp(us)", "Rx Bandwidth efficiency(%)"]
+    write_rows(output / "nic_20240101.csv", columns, [[4, ZERO, 25], [6, ZERO, 75]])
+    profile = read_any(tmp_path)
+    assert list_kernels(profile) == [(4, "Conv2D", 5), (6, "Mul", 160)]
+    assert {operator.rank: operator.name for operator in profile.operators} == {4: "Conv2D", 6: "Mul"}
+    assert sorted((point.rank, point.allocated >> 10) for point in profile.memory) == [(4, 1), (4, 2), (6, 700)]
+    assert {owner.rank: owner.name for owner in profile.memory_owners} == {4: "small", 6: "large"}
+    assert profile.facts.ranks == 2
+    table = profile.tables["op_statistic"]
+    assert [row[:3] for row in table["rows"]] == [["4", 4, "Conv2D"], ["6", 6, "Mul"]]
+    assert profile.tables["api_statistic"]["rows"] == [["host", "launch", 3]]
+    assert [list(sample.values.values()) for sample in profile.samples] == [[25]]
+    assert any("those that rank 4 sampled" in note for note in profile.facts.notes)
+
+
+def test_a_device_that_no_path_names_is_the_one_of_its_rows(tmp_path: Path) -> None:
+    write_rows(tmp_path / "PROF_1" / "mindstudio_profiler_output" / "op_summary_1.csv", OP_SUMMARY, [[3, *TASK]])
+    assert list_kernels(read_any(tmp_path)) == [(3, "Conv2D", 5)]
+
+
+def test_files_of_older_releases_belong_to_the_device_of_their_folder(tmp_path: Path) -> None:
+    for device, name, time in ((0, "Add", 10), (1, "Mul", 70)):
+        summary = tmp_path / "device_9" / "PROF_1" / f"device_{device}" / "summary"  # device_9 is no folder of msprof
+        columns = ["OP Type", "Core Type", "Count", "Total Time(us)"]
+        write_rows(summary / f"op_statistic_{device}_1_1.csv", columns, [[name, "AIV", 1, time]])
+        write_rows(summary / f"step_trace_{device}_1_1.csv", STEP_TRACE[1:], [
+            [n, ZERO + 100 * n, ZERO + 100 * n + 50 + device, ZERO + 100 * n + 60, 100, 50, 10, 40, 1, "N/A", "N/A"]
+            for n in (1, 2)
+        ])  # fmt: skip
+    profile = read_any(tmp_path / "device_9")
+    assert list_kernels(profile) == [(0, "Add", 5), (1, "Mul", 35)]
+    assert [(step.rank, round(step.forward_backward_us)) for step in profile.steps] == [
+        (0, 50),
+        (0, 50),
+        (1, 51),
+        (1, 51),
+    ]
+
+
+def make_timeline(labels: bool) -> list[dict[str, object]]:
+    """Return the step traces of devices 0 and 1, whose processes are labelled behind their slices."""
+    events: list[dict[str, object]] = []
+    for device, forward in ((0, 70.0), (1, 40.0)):
+        for number in (1, 2):
+            common = {"ph": "X", "pid": 100 + device * labels, "tid": 3}
+            begin = ZERO + 100 * number + 5 * device
+            events += [{**common, "name": f"FP_BP Time {number}", "ts": begin, "dur": forward},
+                       {**common, "name": f"Iteration {number}", "ts": begin, "dur": 90.0}]  # fmt: skip
+        label = {
+            "ph": "M",
+            "pid": 100 + device,
+            "tid": 0,
+            "name": "process_labels",
+            "args": {"labels": f"NPU {device}"},
+        }
+        events += [label] * labels
+    return events
+
+
+def test_a_timeline_of_two_devices_has_the_steps_of_each(tmp_path: Path) -> None:
+    output = tmp_path / "PROF_1" / "mindstudio_profiler_output"
+    write_rows(output / "op_summary_1.csv", OP_SUMMARY, [[0, *TASK], [1, *TASK]])
+    (output / "msprof_1.json").write_text(json.dumps(make_timeline(labels=True)))
+    profile = read_any(tmp_path)
+    assert [(step.rank, round(step.forward_backward_us)) for step in profile.steps] == [
+        (0, 70),
+        (0, 70),
+        (1, 40),
+        (1, 40),
+    ]
+    (output / "msprof_1.json").write_text(json.dumps(make_timeline(labels=False)))
+    assert any("as of several devices under one process" in note for note in read_any(tmp_path).facts.notes)
+
+
+def test_of_a_device_in_two_recordings_a_note_names_what_was_read(tmp_path: Path) -> None:
+    for number, name in ((1, "Add"), (2, "Mul")):
+        row = [0, *TASK[:4], name, *TASK[5:]]
+        write_rows(tmp_path / f"PROF_{number}" / "mindstudio_profiler_output" / "op_summary_1.csv", OP_SUMMARY, [row])
+    profile = read_any(tmp_path)
+    assert list_kernels(profile) == [(0, "Mul", 5)]
+    assert any(note.startswith("PROF_1 and PROF_2 both hold device 0; PROF_2 was read") for note in profile.facts.notes)
+
+
+def test_recordings_of_one_device_each_are_ranks_without_a_step_trace_too(tmp_path: Path) -> None:
+    for device in (0, 1):
+        output = tmp_path / f"PROF_{device}" / "mindstudio_profiler_output"
+        write_rows(output / "op_summary_1.csv", OP_SUMMARY, [[device, *TASK[:6], 5 + device, *TASK[7:]]])
+        (output.parent / f"device_{device}").mkdir()
+    assert [rank for rank, _, _ in list_kernels(read_any(tmp_path))] == [0, 1]
+
+
+def test_of_several_exports_the_newest_is_read(tmp_path: Path) -> None:
+    output = tmp_path / "PROF_1" / "mindstudio_profiler_output"
+    for time in (20240101000000, 20240102000000):
+        write_rows(output / f"op_summary_{time}.csv", OP_SUMMARY, [[0, *TASK]])
+    write_rows(output.parent / "device_0" / "summary" / "op_summary_0_1_1.csv", OP_SUMMARY[1:], [TASK])
+    profile = read_any(tmp_path)
+    assert list_kernels(profile) == [(0, "Conv2D", 5)]
+    assert "Older exports of the same files were not read: op_summary_20240101000000.csv." in profile.facts.notes
+
+
+def test_rows_that_could_be_of_two_devices_are_named_in_a_note(tmp_path: Path) -> None:
+    output = tmp_path / "PROF_1" / "mindstudio_profiler_output"
+    write_rows(output / "op_summary_1.csv", OP_SUMMARY[1:], [TASK, TASK])
+    for device in (2, 5):
+        (output.parent / f"device_{device}" / "data").mkdir(parents=True)
+    profile = read_any(output)
+    assert list_kernels(profile) == [(2, "Conv2D", 10)]
+    (note,) = (note for note in profile.facts.notes if "does not say" in note)
+    assert "which of the devices 2, 5" in note

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rehearsal.snippets import evaluate_ranks
 from rehearsal.tf1_scripts import needs_tensorflow, ranked
 
 pytestmark = needs_tensorflow
@@ -193,3 +194,49 @@ def test_two_ranks_of_a_horovod_script_do_the_same(tmp_path: Path) -> None:
         assert said["kernel"] == pytest.approx(0.5)
         assert "rank 0 brings" in said["mismatch"] or "rank 1 brings" in said["mismatch"]
     assert np.allclose(answers[0].gradients["v"], 1.5)
+
+
+def test_every_dtype_and_shape_is_broadcast_and_gathered_bit_for_bit() -> None:
+    answers = evaluate_ranks(
+        "npu",
+        """
+        import os
+        from viaduct.rehearsal.tf1_stage import collectives
+        rank, answer = int(os.environ["RANK_ID"]), []
+        names = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 complex64"
+        for name in names.split():
+            for shape in ([], [3], [0, 2], [2, 1]):
+                of_ranks = [tf.cast(tf.fill(shape, number), name) for number in (0, 1)]
+                value = of_ranks[rank]
+                (sent,), gathered = collectives.broadcast([value], 1), collectives.allgather(tf.reshape(value, [-1]))
+                expected = [of_ranks[1], tf.concat([tf.reshape(part, [-1]) for part in of_ranks], 0)]
+                for array, right in zip(*compute([[sent, gathered], expected])):
+                    same = array.dtype == right.dtype and array.shape == right.shape
+                    answer.append([name, shape, bool(same and (array == right).all())])
+        """,
+    )
+    for answer in answers:
+        assert len(answer) == 14 * 4 * 2
+        assert not [row for row in answer if not row[2]]
+
+
+def test_small_integers_and_halves_are_reduced_and_strings_and_bools_are_refused() -> None:
+    answers = evaluate_ranks(
+        "npu",
+        """
+        import os
+        from viaduct.rehearsal.tf1_stage import collectives
+        rank, answer = int(os.environ["RANK_ID"]), []
+        for name in ("int8", "uint8", "int16", "bfloat16", "float16"):
+            (total,) = collectives.allreduce([tf.cast(tf.fill([2], 3 + rank), name)])
+            answer.append([total.dtype.name, compute(total).astype(int).tolist()])
+        text, flag = tf.constant("a" * (rank + 1)), tf.constant([True])
+        for call in (lambda: collectives.broadcast([text], 0)[0], lambda: collectives.broadcast([text[None]], 0)[0],
+                     lambda: collectives.allreduce([flag])[0]):
+            answer.append(refusal(lambda: compute(call())))
+        """,
+    )
+    for answer in answers:
+        assert answer[:5] == [[name, [7, 7]] for name in ("int8", "uint8", "int16", "bfloat16", "float16")]
+        assert all("a tensor of strings cannot be exchanged between ranks" in reason for reason in answer[5:7])
+        assert "tensors of bool cannot be reduced over ranks" in answer[7]

@@ -17,15 +17,19 @@ from rehearsal.torch_stage.networks import batches, network, same
 BACKENDS = {"npu": "hccl", "mlu": "cncl", "cuda": "nccl", "cpu": "gloo"}
 
 
-def ranks(stage: str, work: str, folder: Path) -> list[dict[str, Any]]:
+def ranks(stage: str, work: str, folder: Path, backend: str = "") -> list[dict[str, Any]]:
     """What `work` answers on each of two ranks."""
-    with started(rank, stage, work, folder, 0) as first, started(rank, stage, work, folder, 1) as second:
+    backend = backend or BACKENDS[stage]
+    with (
+        started(rank, stage, work, folder, 0, backend) as first,
+        started(rank, stage, work, folder, 1, backend) as second,
+    ):
         told = [command.communicate() for command in (first, second)]
         assert first.returncode == second.returncode == 0, told
     return [torch.load(folder / f"{stage}{number}.pt", weights_only=False) for number in range(2)]
 
 
-def rank(stage: str, work: str, folder: Path, number: int) -> None:
+def rank(stage: str, work: str, folder: Path, number: int, backend: str) -> None:
     from viaduct.rehearsal import torch_stage
 
     os.environ.update(RANK=str(number), WORLD_SIZE="2", LOCAL_RANK=str(number))
@@ -35,7 +39,7 @@ def rank(stage: str, work: str, folder: Path, number: int) -> None:
         torch_stage.install(stage)
     if stage != "cpu":
         getattr(torch, stage).set_device(number)
-    dist.init_process_group(BACKENDS[stage], init_method=f"file://{folder}/{stage}", rank=number, world_size=2)
+    dist.init_process_group(backend, init_method=f"file://{folder}/{stage}", rank=number, world_size=2)
     answer = globals()[work](f"{stage}:{number}" if stage != "cpu" else "cpu", number)
     torch.save(answer, folder / f"{stage}{number}.pt")
     dist.destroy_process_group()
@@ -148,3 +152,40 @@ def check_norm(zero: tuple[torch.Tensor, ...], one: tuple[torch.Tensor, ...]) ->
     both = plain(torch.cat([zero[0], one[0]]))
     torch.testing.assert_close(torch.cat([zero[1], one[1]]), both.detach(), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(zero[2], plain.running_var)
+
+
+def reductions(place: str, number: int) -> dict[str, Any]:
+    """Sums of the card's and the host's tensors in the first group and in one that inherits its backend."""
+    answer: dict[str, Any] = {"backend": dist.get_backend()}
+    for group_name, group in (("first", None), ("second", dist.new_group([0, 1]))):
+        for device in (place, "cpu"):
+            value = torch.full((2,), number + 1.0, device=device)
+            try:
+                dist.all_reduce(value, group=group)
+            except RuntimeError as error:
+                answer[f"{group_name} {device.split(':')[0]}"] = str(error).splitlines()[0]
+            else:
+                answer[f"{group_name} {device.split(':')[0]}"] = value.tolist()
+    return answer
+
+
+@pytest.mark.parametrize("backend", ["cpu:hccl,npu:hccl", "hccl"])
+def test_the_cards_library_refuses_the_hosts_tensors(backend: str, tmp_path: Path) -> None:
+    for answer in ranks("npu", "reductions", tmp_path, backend):
+        assert answer["first npu"] == answer["second npu"] == [3, 3]
+        assert answer["first cpu"] == answer["second cpu"] == "No backend type associated with device type cpu"
+
+
+def test_a_backend_for_cuda_does_not_serve_the_npu(tmp_path: Path) -> None:
+    for answer in ranks("npu", "reductions", tmp_path, "cpu:gloo,cuda:hccl"):
+        assert answer["first npu"] == answer["second npu"] == "No backend type associated with device type npu"
+        assert answer["first cpu"] == answer["second cpu"] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("stage", "backend"), [("npu", "cpu:gloo,npu:hccl"), ("cuda", "cpu:gloo,cuda:nccl"), ("cuda", "cuda:nccl,cpu:gloo")]
+)
+def test_a_backend_for_both_serves_both_in_groups_that_inherit_it_too(stage: str, backend: str, tmp_path: Path) -> None:
+    for answer in ranks(stage, "reductions", tmp_path, backend):
+        assert answer.pop("backend") == backend
+        assert list(answer.values()) == [[3, 3]] * 4

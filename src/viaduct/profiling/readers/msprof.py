@@ -8,16 +8,18 @@
 
 Other CSV files become tables of the report, except those in NO_TABLES.
 
-The number of the device stands as the rank, which msprof does not know. Iteration ID counts executions of a graph, not
-steps of the script.
+The number of the device stands as the rank, which msprof does not know. In mindstudio_profiler_output one file holds
+the rows of all devices, with a column Device_id (`host` for the host's rows); older releases write files of their own
+for each device, without that column. Iteration ID counts executions of a graph, not steps of the script.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,13 @@ MAIN_KINDS = ("op_summary", "step_trace", "op_statistic")  # files by which the 
 NO_TABLES = ("step_trace", "op_summary", "memory_record", "operator_memory", "task_time", "fusion_op")
 SAMPLED = ("nic", "roce")
 SLICE = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh) (\d+)")
+DEVICE_FOLDER = re.compile(r"device_(\d+)")
+DEVICE_LABEL = re.compile(r"NPU (\d+)")  # of a process in a timeline
+MODEL_LABEL = re.compile(r"Model ID:\s*(\d+)")  # of a thread in a timeline
+EXPORT = re.compile(r"(?P<name>.+)_(?P<time>\d+)(?P<ending>\.\w+)")
+DEVICE_COLUMNS = ("Device_id", "Device ID")
 Files = dict[str, list[Path]]  # kind -> files
+Slices = dict[int, dict[str, tuple[float, float]]]  # number of the iteration -> begin and end of its slices by name
 
 
 def recognise(path: Path) -> bool:
@@ -65,42 +73,74 @@ def find_outputs(path: Path) -> dict[Path, Files]:
         files: Files = defaultdict(list)
         has_files_itself = any(any(home.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)  # as after copying them away
         for folder in [home] if has_files_itself else folders:
-            for file in sorted(folder.glob("*.*")):
+            for file in list_newest(folder) if folder.name == OUTPUTS[0] else sorted(folder.glob("*.*")):
                 match = FILE.fullmatch(file.name)
                 if match and file.is_file():
                     key = match["kind"] if match["ending"] == "csv" else f"{match['kind']}.json"
                     files[key].append(file)
         if files:
-            by_home[home] = dict(files)
+            by_home[home] = {kind: prefer_combined(same) for kind, same in files.items()}
     return by_home
+
+
+def prefer_combined(files: list[Path]) -> list[Path]:
+    """Return the files of mindstudio_profiler_output, if some are in it: they hold the rows of the others."""
+    return [file for file in files if file.parent.name == OUTPUTS[0]] or files
+
+
+def list_newest(folder: Path) -> list[Path]:
+    """Return the files of an output folder; of files that differ in their time only, several exports, the newest."""
+    newest: dict[tuple[str, str], tuple[int, Path]] = {}
+    others = []
+    for file in sorted(folder.glob("*.*")):
+        match = EXPORT.fullmatch(file.name)
+        if match is None:
+            others.append(file)
+            continue
+        key, time = (match["name"], match["ending"]), int(match["time"])
+        if key not in newest or newest[key][0] < time:
+            newest[key] = time, file
+    return sorted([*others, *(file for _, file in newest.values())])
 
 
 def read(path: Path) -> Profile:
     """Return the profile of all devices under a path."""
     profiles: dict[int, Profile] = {}
+    homes: dict[int, Path] = {}
     notes = []
     for home, files in find_outputs(path).items():
-        for profile in read_home(path, files):
-            rank = profile.steps[0].rank if profile.steps else find_device(files)
-            if rank in profiles:  # an older recording, in a folder with an earlier name
-                notes.append(f"{home.name} holds device {rank} once more; the last by name was read.")
-            profiles[rank] = profile
+        for device, profile in read_home(home, files).items():
+            if device in profiles:  # a later recording, or another server's device
+                notes.append(
+                    f"{homes[device].name} and {home.name} both hold device {device}; {home.name} was read for it, the "
+                    "other was not. Read folders of several servers one by one."
+                )
+            profiles[device], homes[device] = profile, home
     if not profiles:
         raise BadData(f"{str(path)!r} holds files of msprof, but none of them has steps or operators.")
-    ranks = sorted(profiles)
-    merged = profiles[ranks[0]]
-    if len(ranks) > 1:
-        merged = merge_profiles([profiles[rank] for rank in ranks], [f"device {rank}" for rank in ranks])
+    devices = sorted(profiles)
+    merged = profiles[devices[0]]
+    if len(devices) > 1:
+        merged = merge_profiles([profiles[device] for device in devices], [f"device {device}" for device in devices])
     return replace(merged, facts=replace(merged.facts, notes=(*merged.facts.notes, *notes)))
 
 
-def find_device(files: Files) -> int:
-    """Return the device that a folder or a file names; 0 where none does."""
-    for file in (file for group in files.values() for file in group):
-        match = re.search(r"device_(\d+)", str(file))
+def find_folder_device(file: Path) -> int | None:
+    """Return the device in whose folder, device_N of a PROF folder, a file lies; None outside of such folders."""
+    for part in reversed(file.parts[:-1]):
+        match = DEVICE_FOLDER.fullmatch(part)
         if match:
             return int(match[1])
-    return 0
+        if part.startswith("PROF_"):
+            break
+    return None
+
+
+def list_device_folders(home: Path) -> list[int]:
+    """Return the devices that have a folder in a PROF folder, also where its output folder is given."""
+    parent = home.parent if home.name in OUTPUTS else home
+    matches = [DEVICE_FOLDER.fullmatch(folder.name) for folder in parent.glob("device_*") if folder.is_dir()]
+    return sorted(int(match[1]) for match in matches if match)
 
 
 @dataclass
@@ -112,15 +152,69 @@ class Source:
     notes: list[str] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
     phases_measured: bool = True
+    file_devices: dict[Path, int] = field(default_factory=dict)
+
+    def find_file_device(self, file: Path) -> int:
+        """Return the device of a file: as its folder or the PROF folder's only device_N says; else 0.
+
+        A note says so where there are several.
+        """
+        if file not in self.file_devices:
+            device = find_folder_device(file)
+            self.file_devices[file] = self.guess_device(file) if device is None else device
+        return self.file_devices[file]
+
+    def guess_device(self, file: Path) -> int:
+        """Return the first device that has a folder beside a file that lies in none of them; 0 without folders."""
+        folders = list_device_folders(self.path)
+        if len(folders) > 1:
+            self.notes.append(
+                f"{file.name} does not say which of the devices {', '.join(map(str, folders))} it is of; it stands "
+                f"under device {folders[0]}."
+            )
+        return folders[0] if folders else 0
+
+    def find_row_device(self, row: CsvRow, file: Path) -> int | None:
+        """Return the device of a row, None for the host's."""
+        device = row.number(*DEVICE_COLUMNS)
+        if device is not None:
+            return int(device)
+        return None if row.text(*DEVICE_COLUMNS).lower() == "host" else self.find_file_device(file)
+
+    def read_rows(self, kind: str, device: int) -> Iterator[CsvRow]:
+        """Yield the rows of one device in the files of a kind."""
+        for file in self.files.get(kind, []):
+            for row in read_rows(file, self.notes):
+                if self.find_row_device(row, file) == device:
+                    yield row
+
+    def list_devices(self, kind: str) -> set[int]:
+        """Return the devices that have rows in the files of a kind."""
+        found = {
+            self.find_row_device(row, file) for file in self.files.get(kind, []) for row in read_rows(file, self.notes)
+        }
+        return {device for device in found if device is not None}
 
 
-def read_home(path: Path, files: Files) -> list[Profile]:
-    """Return a profile for each device of one PROF folder."""
+def read_home(path: Path, files: Files) -> dict[int, Profile]:
+    """Return a profile for each device that the files of one PROF folder mention, by its number."""
     source = Source(path, files)
+    folders = {file.parent for group in files.values() for file in group if file.parent.name == OUTPUTS[0]}
+    older = sorted(file.name for folder in folders for file in set(folder.glob("*.*")) - set(list_newest(folder)))
+    if older:
+        source.notes.append(f"Older exports of the same files were not read: {', '.join(older)}.")
     by_device = read_steps(source)
-    devices = sorted(by_device) or [find_device(files)]
-    tasks = read_tasks(source, devices)
-    return [build_profile(source, device, by_device.get(device, []), tasks[device]) for device in devices]
+    tasks = read_tasks(source)
+    devices = {*by_device, *tasks, *source.list_devices("op_statistic"), *source.list_devices("memory_record")}
+    first = min(devices, default=None)
+    if first is None:
+        first = source.find_file_device(next(file for group in files.values() for file in group))
+    return {
+        device: build_profile(
+            source, device, by_device.get(device, []), tasks.get(device, TaskTable()), is_first=device == first
+        )
+        for device in sorted({first, *devices})
+    }
 
 
 # Steps
@@ -131,9 +225,9 @@ def read_steps(source: Source) -> dict[int, list[Step]]:
     rows: dict[tuple[int, str], list[CsvRow]] = defaultdict(list)
     for file in source.files.get("step_trace", []):
         for row in read_rows(file, source.notes):
-            device = row.number("Device_id", "Device ID")
-            number = find_device({"": [file]}) if device is None else int(device)
-            rows[number, row.text("Model ID")].append(row)
+            device = source.find_row_device(row, file)
+            if device is not None:
+                rows[device, row.text("Model ID")].append(row)
     steps = choose_model({key: list_steps(group, key[0], source) for key, group in rows.items()}, source)
     if steps:
         source.sentences.append("FP start, BP end and iteration end are those of msprof's step_trace.")
@@ -211,24 +305,54 @@ def make_step(row: CsvRow, device: int, before: Step | None, source: Source) -> 
 
 def read_timeline(source: Source) -> dict[int, list[Step]]:
     """Return the steps that step_trace_*.json or the process "Step Trace" of msprof_*.json draw."""
-    by_device: dict[int, list[Step]] = {}
     for kind in ("step_trace.json", "msprof.json"):
+        slices: dict[tuple[int, str], Slices] = defaultdict(lambda: defaultdict(dict))
         for file in source.files.get(kind, []):
-            slices: dict[int, dict[str, tuple[float, float]]] = defaultdict(dict)
-            for event in EventFile(file, source.notes):
-                match = SLICE.fullmatch(str(event.get("name", "")))
-                if match and event.get("ph") == "X" and "ts" in event and "dur" in event:
-                    slices[int(match[2])].setdefault(match[1], (event["ts"], event["ts"] + event["dur"]))
-            steps = make_steps(slices, find_device({"": [file]}))
-            if steps:
-                by_device[steps[0].rank] = steps
-        if by_device:
+            read_slices(file, source, slices)
+        steps = choose_model({key: make_steps(group, key[0]) for key, group in slices.items()}, source)
+        if steps:
             source.sentences.append(f"The time points are those of the slices in {kind.replace('.', '_*.')}.")
-            break
-    return by_device
+            return steps
+    return {}
 
 
-def make_steps(slices: dict[int, dict[str, tuple[float, float]]], device: int) -> list[Step]:
+def read_slices(file: Path, source: Source, slices: dict[tuple[int, str], Slices]) -> None:
+    """Add the slices of the step trace in one file, by device and graph.
+
+    A process is a device's, as its label says, a thread a graph's; both labels may follow the slices.
+    """
+    found: dict[tuple[Any, Any], Slices] = defaultdict(lambda: defaultdict(dict))
+    devices: dict[Any, int] = {}
+    models: dict[tuple[Any, Any], str] = {}
+    repeated = 0
+    for event in EventFile(file, source.notes):
+        thread, arguments = (event.get("pid"), event.get("tid")), event.get("args")
+        labels = arguments if isinstance(arguments, dict) else {}
+        if event.get("ph") == "M":
+            device_label = DEVICE_LABEL.fullmatch(str(labels.get("labels", "")))
+            model_label = MODEL_LABEL.search(str(labels.get("name", "")))
+            if event.get("name") == "process_labels" and device_label:
+                devices[thread[0]] = int(device_label[1])
+            if event.get("name") == "thread_name" and model_label:
+                models[thread] = model_label[1]
+        match = SLICE.fullmatch(str(event.get("name", "")))
+        if match and event.get("ph") == "X" and "ts" in event and "dur" in event:
+            times = (event["ts"], event["ts"] + event["dur"])
+            repeated += found[thread][int(match[2])].setdefault(match[1], times) != times
+    if repeated:
+        source.notes.append(
+            f"{file.name}: {repeated:,} slices are there twice with other times, as of several devices under one "
+            "process; the first of each was read."
+        )
+    for (process, thread_id), numbers in found.items():
+        device = devices[process] if process in devices else source.find_file_device(file)
+        group = slices[device, models.get((process, thread_id), f"of thread {thread_id}")]
+        for number, parts in numbers.items():
+            for name, times in parts.items():
+                group[number].setdefault(name, times)
+
+
+def make_steps(slices: Slices, device: int) -> list[Step]:
     """Return steps from the slices FP_BP Time N and Iteration N."""
     steps: list[Step] = []
     for number, parts in sorted(slices.items()):
@@ -244,19 +368,19 @@ def make_steps(slices: dict[int, dict[str, tuple[float, float]]], device: int) -
 # Tasks, tables and samples
 
 
-def read_tasks(source: Source, devices: Sequence[int]) -> dict[int, TaskTable]:
-    """Return the tasks of each device; those of a file without Device_id belong to its folder's device."""
-    tasks = {device: TaskTable() for device in devices}
+def read_tasks(source: Source) -> dict[int, TaskTable]:
+    """Return the tasks of each device that has some."""
+    tasks: dict[int, TaskTable] = defaultdict(TaskTable)
     for file in source.files.get("op_summary", []):
         for row in read_rows(file, source.notes):
-            device = row.number("Device_id", "Device ID")
-            number = find_device({"": [file]}) if device is None else int(device)
-            tasks.setdefault(number, TaskTable()).add(row)
-    return tasks
+            device = source.find_row_device(row, file)
+            if device is not None:
+                tasks[device].add(row)
+    return {device: table for device, table in tasks.items() if table.rows}
 
 
-def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTable) -> Profile:
-    """Return the profile of one device."""
+def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTable, is_first: bool) -> Profile:
+    """Return the profile of one device; that of the first one has the host's tables, too."""
     count = len(steps) or len(tasks.steps) or 1
     notes = list(source.notes)
     if not steps and not tasks.steps:
@@ -265,13 +389,11 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
         steps = place_collectives(steps, tasks)
     kernels = tasks.list_kernels(count, device)
     if not kernels:
-        for file in source.files.get("op_statistic", []):
-            kernels += read_statistics(file, count, device, notes, device)
-    memory = [
-        point for file in source.files.get("memory_record", []) for point in read_memory_record(file, device, notes)
-    ]
-    files = source.files.get("operator_memory", []) if memory else []
-    owners = [owner for file in files for owner in read_memory_owners(file, device, find_peak(memory), notes)]
+        kernels = read_statistics(source.read_rows("op_statistic", device), count, device)
+    memory = read_memory_record(source.read_rows("memory_record", device), device)
+    owners = []
+    if memory:
+        owners = read_memory_owners(source.read_rows("operator_memory", device), device, find_peak(memory))
     if tasks.nodes:
         notes.append(
             "Operators have the time of the device alone: their time on the host is not in these files and stands as 0."
@@ -288,10 +410,10 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
         phases_found_by=(*source.sentences, *([phases] if steps else [])),
         phases_measured=source.phases_measured,
     )
-    tables, samples = read_tables(source, notes), read_samples(source, notes)
+    tables, samples = read_tables(source, device, is_first), read_samples(source, device)
     if steps and tasks.computing:
         tables[TABLE] = split_steps(steps, tasks.computing, [row for step in steps for row in step.collectives])
-    facts = replace(facts, notes=tuple(dict.fromkeys(notes)))
+    facts = replace(facts, notes=tuple(dict.fromkeys([*notes, *source.notes])))
     profile = Profile(facts, steps, tasks.list_nodes(count, device), kernels, memory, owners, samples, tables=tables)
     return start_read_times_at_zero(profile)
 
@@ -304,24 +426,30 @@ def place_collectives(steps: list[Step], tasks: TaskTable) -> list[Step]:
     return add_collectives(steps, tasks.collectives, tasks.computing or None)
 
 
-def read_tables(source: Source, notes: list[str]) -> dict[str, Any]:
-    """Return the CSV files that are not in NO_TABLES, as tables for the report."""
+def read_tables(source: Source, device: int, is_first: bool) -> dict[str, Any]:
+    """Return one device's rows of the CSV files that are not in NO_TABLES; the first device has the host's, too."""
     tables = {}
     for kind, files in sorted(source.files.items()):
         if kind.endswith(".json") or kind in NO_TABLES:
             continue
-        for number, file in enumerate(files):
-            table = read_table(file, notes)
-            if table is not None:
-                tables[kind if len(files) == 1 else f"{kind} {number + 1}"] = table
+        found = [read_table(file, source.notes, keep=partial(is_of, source, file, device, is_first)) for file in files]
+        present = [table for table in found if table is not None]
+        for number, table in enumerate(present, 1):
+            tables[kind if len(present) == 1 else f"{kind} {number}"] = table
     return tables
 
 
-def read_samples(source: Source, notes: list[str]) -> list[Sample]:
+def is_of(source: Source, file: Path, device: int, is_first: bool, row: CsvRow) -> bool:
+    """Return True for a row of a device, and for the host's if the device is the first."""
+    row_device = source.find_row_device(row, file)
+    return is_first if row_device is None else row_device == device
+
+
+def read_samples(source: Source, device: int) -> list[Sample]:
     """Return the rates and percentages of the network's files as samples, in order of time."""
     samples = []
     for kind in SAMPLED:
-        for row in (row for file in source.files.get(kind, []) for row in read_rows(file, notes)):
+        for row in source.read_rows(kind, device):
             time = row.time_us("Timestamp")
             figures = {f"{kind} {name}": row.number(name) for name in row.columns if "/s" in name or "%" in name}
             known = {name: value for name, value in figures.items() if value is not None}

@@ -128,17 +128,17 @@ def read_rank(output: Path, rank: int, path: Path) -> Profile:
     steps = add_collectives(steps, collectives, tasks.computing or None)
     record, owners = source.find("memory_record.csv"), source.find("operator_memory.csv")
     statistics = source.find("op_statistic.csv")
-    memory = read_memory_record(record, rank, source.notes) if record else []
+    memory = read_memory_record(read_rows(record, source.notes), rank) if record else []
     kernels = tasks.list_kernels(count, rank)
     if not kernels and statistics:
-        kernels = read_statistics(statistics, count, rank, source.notes)
+        kernels = read_statistics(read_rows(statistics, source.notes), count, rank)
     profile = Profile(
         build_facts(source, path, steps),
         steps,
         read_operators(source, count),
         kernels,
         memory,
-        read_memory_owners(owners, rank, find_peak(memory), source.notes) if owners and memory else [],
+        read_memory_owners(read_rows(owners, source.notes), rank, find_peak(memory)) if owners and memory else [],
         tables=read_tables(source),
     )
     profile = replace(profile, facts=replace(profile.facts, notes=tuple(dict.fromkeys(source.notes))))

@@ -27,7 +27,7 @@ from viaduct.rehearsal.tf1_stage import state
 
 WORLD = NPU.world_group
 REDUCTIONS = ("max", "min", "prod", "sum")
-GLOO_DTYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "int8")
+REDUCED_DTYPES = ("float32", "float64", "complex64", "complex128", "int32", "int64", "uint8", "int8")  # by gloo
 groups: dict[str, list[int]] = {}  # world ranks of each group that the script made, by name
 _process_groups: dict[str, Any] = {}  # by the key of their collective
 _lock = threading.RLock()
@@ -125,27 +125,56 @@ def gather_texts(group: Any, mine: str, count: int) -> list[str]:
 # ---- the exchanges, on arrays
 
 
-def tensors_of(arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
-    """Return arrays as tensors of torch, copied."""
+def bytes_of(array: np.ndarray[Any, Any]) -> Any:
+    """Return an array's bytes as a flat tensor, copied: torch and gloo do not have all dtypes of TensorFlow."""
     import torch
 
-    return [torch.from_numpy(np.array(array, copy=True, order="C", ndmin=1)) for array in arrays]
+    check_bytes(array.dtype)
+    return torch.from_numpy(np.array(array, copy=True, order="C").reshape(-1).view(np.uint8))
+
+
+def array_of(data: Any, dtype: Any, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+    """Return the array whose bytes a tensor of torch holds."""
+    array: np.ndarray[Any, Any] = data.numpy().view(dtype).reshape(tuple(shape))
+    return array
+
+
+def check_bytes(dtype: Any) -> None:
+    """Raise TypeError for the dtypes of strings: object for arrays, bytes for a scalar."""
+    if np.dtype(dtype).kind in "OSU":
+        raise TypeError("a tensor of strings cannot be exchanged between ranks; exchange numbers")
+
+
+def reduced_dtype(dtype: Any) -> Any:
+    """Return the dtype in which arrays are reduced: half precision in float32, int16 in int32.
+
+    Raise TypeError for a dtype that gloo does not reduce, and for bool, which HCCL and Horovod do not.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.name in REDUCED_DTYPES:
+        return dtype
+    if dtype.name in ("float16", "bfloat16"):
+        return np.dtype(np.float32)
+    if dtype.name == "int16":
+        return np.dtype(np.int32)
+    raise TypeError(f"tensors of {dtype.name} cannot be reduced over ranks; cast to int32, for example")
 
 
 def reduce_arrays(key: str, ranks: list[int], arrays: Sequence[Any], reduction: str) -> list[np.ndarray[Any, Any]]:
-    """Return arrays reduced over the ranks; half precision is reduced in float32."""
+    """Return arrays reduced over the ranks, in the dtype of `reduced_dtype` and cast back."""
+    import torch
     import torch.distributed as dist
 
+    arrays = [np.asarray(array) for array in arrays]
+    dtypes = [reduced_dtype(array.dtype) for array in arrays]
     group = process_group(key, ranks)
     check_agreement(key, group, ranks, arrays, True)
     how = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "prod": dist.ReduceOp.PRODUCT, "sum": dist.ReduceOp.SUM}
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp(how[reduction])
     results = []
-    for array in arrays:
-        array = np.asarray(array)
-        is_half = array.dtype.itemsize < 4 and array.dtype.kind not in "biu"
-        (tensor,) = tensors_of([array.astype(np.float32) if is_half else array])
+    for array, dtype in zip(arrays, dtypes, strict=True):
+        tensor = torch.from_numpy(np.array(array, dtype, copy=True, order="C", ndmin=1))
         group.allreduce([tensor], options).wait()
         results.append(tensor.numpy().reshape(array.shape).astype(array.dtype))
     return results
@@ -154,25 +183,28 @@ def reduce_arrays(key: str, ranks: list[int], arrays: Sequence[Any], reduction: 
 def broadcast_arrays(key: str, ranks: list[int], arrays: Sequence[Any], root: int) -> list[np.ndarray[Any, Any]]:
     import torch.distributed as dist
 
+    arrays = [np.asarray(array) for array in arrays]
+    for array in arrays:
+        check_bytes(array.dtype)
     group = process_group(key, ranks)
     check_agreement(key, group, ranks, arrays, True)
     options = dist.BroadcastOptions()
     options.rootRank = ranks.index(root)
     results = []
     for array in arrays:
-        array = np.asarray(array)
-        # Arrays of a dtype that torch or gloo does not have are exchanged as bytes.
-        is_known = array.dtype.name in GLOO_DTYPES or array.ndim == 0
-        (tensor,) = tensors_of([array if is_known else array.view(np.uint8)])
-        group.broadcast([tensor], options).wait()
-        results.append(tensor.numpy().view(array.dtype).reshape(array.shape))
+        data = bytes_of(array)
+        group.broadcast([data], options).wait()
+        results.append(array_of(data, array.dtype, array.shape))
     return results
 
 
 def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any, Any]]:
-    """Return the array of each rank, in order; first dimensions may differ."""
-    group = process_group(key, ranks)
+    """Return the array of each rank, in order; first dimensions may differ. Raise ValueError for a scalar."""
     array = np.asarray(array)
+    check_bytes(array.dtype)
+    if not array.shape:
+        raise ValueError(f"{key}: a scalar cannot be gathered; give it a dimension, as in tf.reshape(tensor, [1])")
+    group = process_group(key, ranks)
     check_agreement(key, group, ranks, [array], False)
     import torch
 
@@ -181,22 +213,23 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
     most = max(int(count) for count in rows)
     padded = np.zeros((most, *array.shape[1:]), array.dtype)
     padded[: len(array)] = array
-    (mine,) = tensors_of([padded])
+    mine = bytes_of(padded)
     parts = [torch.empty_like(mine) for _ in ranks]
     group.allgather([parts], [mine]).wait()
-    return [part.numpy()[: int(count)] for part, count in zip(parts, rows, strict=True)]
+    arrays = [array_of(part, array.dtype, padded.shape) for part in parts]
+    return [part[: int(count)] for part, count in zip(arrays, rows, strict=True)]
 
 
 def send_array(key: str, array: Any, to: int) -> None:
     pair = sorted([state.rank(), to])
-    process_group(key, pair).send(tensors_of([np.asarray(array)]), pair.index(to), 0).wait()
+    process_group(key, pair).send([bytes_of(np.asarray(array))], pair.index(to), 0).wait()
 
 
 def receive_array(key: str, source: int, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     pair = sorted([state.rank(), source])
-    (tensor,) = tensors_of([np.empty(tuple(shape), dtype)])
-    process_group(key, pair).recv([tensor], pair.index(source), 0).wait()
-    return np.asarray(tensor.numpy().reshape(tuple(shape)))
+    data = bytes_of(np.zeros(tuple(shape), dtype))
+    process_group(key, pair).recv([data], pair.index(source), 0).wait()
+    return array_of(data, dtype, shape)
 
 
 _gradient_numbers = itertools.count(1)  # of registered gradient functions
@@ -246,37 +279,55 @@ def register_gradient(kind: str, gradient: Callable[..., Any]) -> str:
     return name
 
 
-def allreduce(tensors: list[Any], reduction: str = "sum", group: str = WORLD, kind: str = "HcomAllReduce") -> list[Any]:
-    """Reduce several tensors in one exchange. The gradient of every reduction is the sum of the ranks' gradients."""
+def allreduce(
+    tensors: list[Any],
+    reduction: str = "sum",
+    group: str = WORLD,
+    kind: str = "HcomAllReduce",
+    gradient_reduction: str = "sum",
+) -> list[Any]:
+    """Reduce several tensors in one exchange.
+
+    The gradient is the sum of the ranks' gradients, also of max, min and prod, or what `gradient_reduction` says.
+    """
     ranks = members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
     key = key_of(kind, group)
 
     def gradient(op: Any, *incoming: Any) -> list[Any]:
-        return allreduce(list(incoming), "sum", group, kind + "Grad")
+        return allreduce(list(incoming), gradient_reduction, group, kind + "Grad", gradient_reduction)
 
     outputs = call_in_graph(kind, tensors, lambda arrays: reduce_arrays(key, ranks, arrays, reduction), gradient)
     return set_shapes(outputs, tensors)
 
 
-def broadcast(tensors: list[Any], root: int, group: str = WORLD, kind: str = "HcomBroadcast") -> list[Any]:
-    """Broadcast tensors in a graph."""
+def broadcast(
+    tensors: list[Any],
+    root: int,
+    group: str = WORLD,
+    kind: str = "HcomBroadcast",
+    gradient: Callable[..., Any] | None = None,
+) -> list[Any]:
+    """Broadcast tensors in a graph. Without `gradient` no gradient flows through them."""
     ranks = members(group)
     if len(ranks) == 1 or not tensors:
         return tensors
     key = key_of(kind, group)
-    return set_shapes(call_in_graph(kind, tensors, lambda arrays: broadcast_arrays(key, ranks, arrays, root)), tensors)
+    outputs = call_in_graph(kind, tensors, lambda arrays: broadcast_arrays(key, ranks, arrays, root), gradient)
+    return set_shapes(outputs, tensors)
 
 
-def allgather(tensor: Any, group: str = WORLD, kind: str = "HcomAllGather") -> Any:
-    """Concatenate a tensor of all ranks in a graph."""
+def allgather(
+    tensor: Any, group: str = WORLD, kind: str = "HcomAllGather", gradient: Callable[..., Any] | None = None
+) -> Any:
+    """Concatenate a tensor of all ranks in a graph. Without `gradient` the gradient is for ranks of equal sizes."""
     ranks = members(group)
     if len(ranks) == 1:
         return tensor
     key = key_of(kind, group)
 
-    def gradient(op: Any, incoming: Any) -> Any:
+    def split_sum(op: Any, incoming: Any) -> Any:
         """Return this rank's rows of the sum of the ranks' gradients."""
         import tensorflow.compat.v1 as tf
 
@@ -284,7 +335,7 @@ def allgather(tensor: Any, group: str = WORLD, kind: str = "HcomAllGather") -> A
         return tf.split(total, len(ranks))[ranks.index(state.rank())]
 
     (gathered,) = call_in_graph(
-        kind, [tensor], lambda arrays: [np.concatenate(gather_arrays(key, ranks, arrays[0]))], gradient
+        kind, [tensor], lambda arrays: [np.concatenate(gather_arrays(key, ranks, arrays[0]))], gradient or split_sum
     )
     gathered.set_shape([None, *tensor.shape[1:]])
     return gathered

@@ -7,7 +7,9 @@ host's tensor is refused, as the card's library refuses it, unless the backend w
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +23,7 @@ from viaduct.rehearsal.torch_stage.cards import card_of, cards, view_on_cpu
 
 BACKENDS = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
 _RECORDER = "TORCH_FR_BUFFER_SIZE"  # of torch's flight recorder; 0 turns it off
-_serves_host = False  # the group that is being made also serves the host's tensors
+_served: tuple[str, ...] = ()  # device types of the group that is being made: the card's, the host's, or both
 _translates_nccl = False  # nccl means the card's own backend, and is not reported
 _Work = Any
 c10d: Any = torch._C._distributed_c10d
@@ -29,12 +31,12 @@ _ProcessGroup: Any = dist.ProcessGroup
 
 
 class CardGroup(_ProcessGroup):  # type: ignore[misc]
-    """A process group whose tensors are on the card."""
+    """A process group whose tensors are on the card, and on the host if its backend says so (`cpu:gloo,npu:hccl`)."""
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: Any, host: bool) -> None:
+    def __init__(self, store: Any, rank: int, size: int, timeout: Any, served: tuple[str, ...]) -> None:
         super().__init__(rank, size)
         self._inner = c10d.ProcessGroupGloo(store, rank, size, timeout)
-        self._host = host
+        self._served = served
 
     def getBackendName(self) -> str:
         """Return the name of the card's backend, not gloo's."""
@@ -42,7 +44,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
 
     @property
     def _device_types(self) -> Any:
-        return [torch.device(name) for name in (("cpu", cards.name) if self._host else (cards.name,))]
+        return [torch.device(name) for name in self._served]
 
     @property
     def pg_name(self) -> str:
@@ -54,13 +56,12 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return self.pg_name
 
     def _lower(self, value: Any) -> Any:
-        """Return CPU tensors over the card's, for gloo; refuse the host's unless the group serves them."""
+        """Return CPU tensors over the card's, for gloo; refuse tensors of devices that the group does not serve."""
         if isinstance(value, torch.Tensor):
-            if card_of(value) >= 0:
-                return view_on_cpu(value)
-            if not self._host:
+            is_on_card = card_of(value) >= 0
+            if (cards.name if is_on_card else "cpu") not in self._served:
                 raise RuntimeError(f"No backend type associated with device type {value.device.type}")
-            return value
+            return view_on_cpu(value) if is_on_card else value
         if isinstance(value, list | tuple):
             return [self._lower(part) for part in value]
         return value
@@ -228,7 +229,7 @@ def _replace_result(work: Any, result: Any) -> _Work:
 
 def create(store: Any, rank: int, size: int, timeout: Any) -> CardGroup:
     """Return a process group of the card, as torch.distributed asks a backend for."""
-    return CardGroup(store, rank, size, timeout, _serves_host)
+    return CardGroup(store, rank, size, timeout, _served)
 
 
 def translate_nccl() -> None:
@@ -258,31 +259,57 @@ def install_as_nccl() -> None:
     @functools.wraps(plain_get_backend)
     def get_backend(group: Any = None) -> Any:
         name = plain_get_backend(group)
-        return dist.Backend("nccl") if name == "gpucl" else name
+        original = name.replace(f"{cards.name}:gpucl", "cuda:nccl").replace("gpucl", "nccl")
+        return name if original == name else dist.Backend(original)
 
     dist.get_backend = dist.distributed_c10d.get_backend = get_backend
     _wrap_group_makers()
 
 
 def _wrap_group_makers() -> None:
+    c10d_python = dist.distributed_c10d
     for name in ("init_process_group", "new_group"):
-        wrapper = _wrap_group_maker(getattr(dist.distributed_c10d, name))
-        for module in (dist, dist.distributed_c10d):
+        wrapper = _wrap_group_maker(getattr(c10d_python, name))
+        for module in (dist, c10d_python):
             setattr(module, name, wrapper)
+    # Every group is made by this function, with its own backend or that of the default group.
+    c10d_python._new_process_group_helper = _note_served_devices(c10d_python._new_process_group_helper)
 
 
 def _wrap_group_maker(function: Any) -> Any:
-    """Wrap a function that makes a process group: nccl becomes the card's backend, and gloo for the host is noted."""
+    """Wrap a function that makes a process group: nccl becomes the card's backend."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        global _serves_host
         args, kwargs = _replace_nccl(function.__name__, args, kwargs)
-        _serves_host = "cpu:" in str(kwargs.get("backend") or (args[0] if args and isinstance(args[0], str) else ""))
         with _without_flight_recorder():
             return function(*args, **kwargs)
 
     return call
+
+
+def _note_served_devices(function: Any) -> Any:
+    """Wrap torch's function that makes a group: note the device types of its backend for `create`."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        global _served
+        _served = _served_devices(signature.bind(*args, **kwargs).arguments["backend"])
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _served_devices(backend: Any) -> tuple[str, ...]:
+    """Return which of the host and the card a backend serves, as torch reads it; the card's library serves no host."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of it itself
+        devices = dist.distributed_c10d.BackendConfig(dist.Backend(backend)).get_device_backend_map()
+    card_backend = BACKENDS[cards.name]
+    serves_host = devices.get("cpu", card_backend) != card_backend
+    serves_card = devices.get(cards.name) == card_backend
+    return ("cpu",) * serves_host + (cards.name,) * serves_card
 
 
 @contextmanager
@@ -310,12 +337,18 @@ def _replace_nccl(
     requested = kwargs.get("backend", args[position] if len(args) > position else None)
     if not isinstance(requested, str) or "nccl" not in requested.lower():
         return args, kwargs
+    translated = _translate(requested)
     if not _translates_nccl:
         limits.report_violation(
             "nccl-left",
             f"The backend is {requested!r}.",
             f"NCCL is not there: the {cards.name.upper()} has {backend.upper()}; the process group is not made.",
-            f"Write '{backend}' for 'nccl'.",
+            f"Write '{translated}' for '{requested}'.",
         )
-    args = tuple(backend if i == position else value for i, value in enumerate(args))
-    return args, ({**kwargs, "backend": backend} if "backend" in kwargs else kwargs)
+    args = tuple(translated if i == position else value for i, value in enumerate(args))
+    return args, ({**kwargs, "backend": translated} if "backend" in kwargs else kwargs)
+
+
+def _translate(backend: str) -> str:
+    """Return a backend with the card in place of CUDA: "cpu:gloo,npu:hccl" for "cpu:gloo,cuda:nccl"."""
+    return backend.lower().replace("nccl", BACKENDS[cards.name]).replace("cuda", cards.name)

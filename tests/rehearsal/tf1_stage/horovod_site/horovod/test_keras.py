@@ -59,3 +59,17 @@ def test_metrics_of_an_epoch_become_means_over_the_ranks() -> None:
         """,
     )
     assert answers == [{"loss": 1.5, "acc": 0.75}] * 2, "by name, in whatever order the ranks hold them"
+
+
+def test_collectives_of_keras_return_values_and_not_tensors() -> None:
+    answers = evaluate_ranks(
+        "original",
+        """
+        import horovod.keras as hvd
+        hvd.init()
+        values = [hvd.allreduce(3.0 + hvd.rank(), "score"), hvd.allreduce([1.0], op=hvd.Sum),
+                  hvd.allgather([1.0 + hvd.rank()]), hvd.broadcast(hvd.rank(), 1)]
+        answer = [isinstance(value, (np.ndarray, np.generic)) and np.asarray(value).tolist() for value in values]
+        """,
+    )
+    assert answers == [[3.5, [2], [1, 2], 1]] * 2

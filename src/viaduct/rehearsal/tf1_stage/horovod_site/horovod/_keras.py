@@ -18,13 +18,20 @@ def DistributedOptimizer(
     device_sparse: str = "",
     compression: Any = hvd.Compression.none,
     sparse_as_dense: bool = False,
-    **kwargs: Any,
+    gradient_predivide_factor: float = 1.0,
+    op: int = hvd.Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+    scale_local_gradients: bool = True,
 ) -> Any:
-    """Change a Keras optimizer, so that its gradients are means over the ranks, and return it."""
-    plain = optimizer.get_gradients
-    optimizer.get_gradients = lambda loss, params: data_parallel.average_gradients(
-        plain(loss, params), "HorovodAllreduce"
-    )
+    """Change a Keras optimizer, so that its gradients are means or sums over the ranks, and return it."""
+    if op not in (hvd.Average, hvd.Sum):
+        raise ValueError("Keras' optimizers support op=Average and op=Sum only")
+    hvd.check_passes(backward_passes_per_step)
+    plain, settings = optimizer.get_gradients, (compression, sparse_as_dense, op, gradient_predivide_factor)
+    optimizer.get_gradients = lambda loss, params: hvd.reduce_gradients(plain(loss, params), *settings)
     return optimizer
 
 
@@ -32,13 +39,42 @@ def broadcast_global_variables(root_rank: int) -> Any:
     return tf.keras.backend.get_session().run(hvd.broadcast_global_variables(root_rank))
 
 
+def allreduce(
+    value: Any,
+    name: str | None = None,
+    average: bool | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: int | None = None,
+    compression: Any = hvd.Compression.none,
+) -> Any:
+    """Return a value reduced over the ranks, as an array: Keras' functions run what TensorFlow's build."""
+    reduced = hvd.allreduce(
+        tf.constant(value),
+        average=average,
+        compression=compression,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+    )
+    return tf.keras.backend.get_session().run(reduced)
+
+
+def allgather(value: Any, name: str | None = None) -> Any:
+    return tf.keras.backend.get_session().run(hvd.allgather(tf.constant(value)))
+
+
+def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
+    return tf.keras.backend.get_session().run(hvd.broadcast(tf.constant(value), root_rank))
+
+
 def load_model(
-    filepath: str, custom_optimizers: Any = None, custom_objects: Any = None, compression: Any = None
+    filepath: str, custom_optimizers: Any = None, custom_objects: Any = None, compression: Any = hvd.Compression.none
 ) -> Any:
     objects = {**{kind.__name__: kind for kind in custom_optimizers or []}, **(custom_objects or {})}
     model = tf.keras.models.load_model(filepath, custom_objects=objects)
     if getattr(model, "optimizer", None) is not None:
-        DistributedOptimizer(model.optimizer)
+        DistributedOptimizer(model.optimizer, compression=compression)
     return model
 
 
@@ -49,6 +85,10 @@ class BroadcastGlobalVariablesCallback(data_parallel.BroadcastCallback):
 
     def __init__(self, root_rank: int, device: str = "") -> None:
         super().__init__(root_rank)
+
+    def on_batch_begin(self, batch: int, logs: Any = None) -> None:
+        hvd.check_variables(tf.global_variables())
+        super().on_batch_begin(batch, logs)
 
 
 class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from viaduct.rehearsal.tf1_stage import collectives, data_parallel
+from viaduct.rehearsal.tf1_stage import data_parallel
 
 from .._ranks import (
     ccl_built,
@@ -33,48 +33,26 @@ from .._ranks import (
     shutdown,
     size,
 )
+from ._exchanges import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    allgather,
+    allreduce,
+    broadcast,
+    check_passes,
+    check_variables,
+    reduce_gradients,
+)
 from .compression import Compression as Compression
-
-Average, Sum, Adasum, Min, Max, Product = range(6)
-_NAMES = {Sum: "sum", Min: "min", Max: "max", Product: "prod"}  # of reductions; the others are sums, divided here
-
-
-def allreduce(
-    tensor: Any,
-    average: bool | None = None,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: Any = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    name: str | None = None,
-) -> Any:
-    """Return the mean over the ranks, or what `average` or `op` asks for. Adasum is computed as the mean."""
-    reduction = (Sum if average is False else Average) if op is None else op
-    if hasattr(tensor, "indices"):
-        mean = data_parallel.sparse_mean(tensor) if size() > 1 else tensor
-        factor = 1 if reduction == Average else size()
-        return tf.IndexedSlices(mean.values * factor, mean.indices, mean.dense_shape)
-    compressed, context = compression.compress(tf.convert_to_tensor(tensor))
-    compressed = compressed if prescale_factor == 1.0 else compressed * prescale_factor
-    (total,) = collectives.allreduce([compressed], _NAMES.get(reduction, "sum"), kind="HorovodAllreduce")
-    result = compression.decompress(total, context)
-    result = result / size() if reduction in (Average, Adasum) and size() > 1 else result
-    return result if postscale_factor == 1.0 else result * postscale_factor
-
-
-def allgather(tensor: Any, name: str | None = None) -> Any:
-    """Return the tensors of all ranks, concatenated; their first dimensions may differ."""
-    return collectives.allgather(tf.convert_to_tensor(tensor), kind="HorovodAllgather") if size() > 1 else tensor
-
-
-def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
-    return collectives.broadcast([tf.convert_to_tensor(tensor)], root_rank, kind="HorovodBroadcast")[0]
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
     """Return an operator that assigns the root rank's values to variables."""
+    variables = check_variables(variables)
     return data_parallel.broadcast_variables(variables, root_rank, "HorovodBroadcast")
 
 
@@ -90,38 +68,23 @@ class BroadcastGlobalVariablesHook(data_parallel.BroadcastHook):
     def __init__(self, root_rank: int, device: str = "") -> None:
         super().__init__(root_rank)
 
+    def begin(self) -> None:
+        """Refuse dtypes that Horovod does not broadcast, and build the broadcast."""
+        check_variables(tf.global_variables())
+        super().begin()
+
 
 class _Distributed(data_parallel.WrappingOptimizer):
-    """The inner optimizer, with gradients that are means or sums over the ranks."""
+    """The inner optimizer, with gradients that are reduced over the ranks."""
 
-    def __init__(self, optimizer: Any, name: str | None, compression: Any, sparse_as_dense: bool, op: int) -> None:
-        self._compression, self._sparse_as_dense, self._op = compression, sparse_as_dense, op
+    def __init__(self, optimizer: Any, name: str | None, reduce: Callable[[list[Any]], list[Any]]) -> None:
+        self._reduce = reduce
         super().__init__(optimizer, name or f"Distributed{type(optimizer).__name__}")
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """Compute gradients and reduce them over the ranks."""
-        pairs = super().compute_gradients(*args, **kwargs)
-        if size() == 1:
-            return list(pairs)
-        compressed = [self._compress(gradient) for gradient, _ in pairs]
-        means = data_parallel.average_gradients([gradient for gradient, _ in compressed], "HorovodAllreduce")
-        return [
-            (self._decompress(mean, context), variable)
-            for mean, (_, context), (_, variable) in zip(means, compressed, pairs, strict=True)
-        ]
-
-    def _compress(self, gradient: Any) -> tuple[Any, Any]:
-        """Return a gradient as it is exchanged, and what decompressing it needs; sparse ones are not compressed."""
-        if gradient is None or (hasattr(gradient, "indices") and not self._sparse_as_dense):
-            return gradient, None
-        compressed, context = self._compression.compress(tf.convert_to_tensor(gradient))
-        return compressed, context
-
-    def _decompress(self, mean: Any, context: Any) -> Any:
-        if mean is None or hasattr(mean, "indices"):
-            return mean
-        gradient = self._compression.decompress(mean, context)
-        return gradient * size() if self._op == Sum else gradient
+        gradients, variables = zip(*super().compute_gradients(*args, **kwargs), strict=True)
+        return list(zip(self._reduce(list(gradients)), variables, strict=True))
 
 
 def DistributedOptimizer(
@@ -134,11 +97,30 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     backward_passes_per_step: int = 1,
     op: int = Average,
-    **kwargs: Any,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+    scale_local_gradients: bool = True,
 ) -> Any:
-    """Return an optimizer that averages gradients over the ranks; for Keras' optimizers Keras' own."""
+    """Return an optimizer that reduces gradients over the ranks by `op`; for Keras' optimizers Keras' own.
+
+    Groups change the order of exchanges only. Horovod does not hand `op` on to Keras' optimizers, which average.
+    """
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor is for op=Average only")
     if hasattr(optimizer, "get_gradients"):
+        if op == Adasum:
+            raise ValueError("Keras' optimizers do not support op=Adasum")
         from .._keras import DistributedOptimizer as for_keras
 
-        return for_keras(optimizer, compression=compression, sparse_as_dense=sparse_as_dense)
-    return _Distributed(optimizer, name, compression, sparse_as_dense, op)
+        return for_keras(
+            optimizer,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            gradient_predivide_factor=gradient_predivide_factor,
+            backward_passes_per_step=backward_passes_per_step,
+        )
+    check_passes(backward_passes_per_step)
+    settings = (compression, sparse_as_dense, op, gradient_predivide_factor)
+    return _Distributed(optimizer, name, lambda gradients: reduce_gradients(gradients, *settings))

@@ -5,4 +5,4 @@
 from __future__ import annotations
 
 from .._ranks import init, is_initialized, local_rank, local_size, mpi_threads_supported, rank, shutdown, size
-from . import Adasum, Average, Max, Min, Product, Sum, allgather, allreduce, broadcast
+from ._exchanges import Adasum, Average, Max, Min, Product, Sum, allgather, allreduce, broadcast

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from viaduct.cards import NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import collectives, state
 
@@ -16,12 +17,15 @@ WORLD = collectives.WORLD
 
 def allreduce(tensor: Any, reduction: str, fusion: int = 1, fusion_id: int = -1, group: str = WORLD) -> Any:
     check_reduction("allreduce", reduction)
-    return collectives.allreduce([tf.convert_to_tensor(tensor)], reduction, group)[0]
+    return collectives.allreduce([reducible_tensor("allreduce", tensor)], reduction, group)[0]
 
 
 def allgather(tensor: Any, rank_size: int, group: str = WORLD, fusion: int = 0, fusion_id: int = -1) -> Any:
     check_size("allgather", rank_size, group)
-    return collectives.allgather(tf.convert_to_tensor(tensor), group)
+    tensor = sendable_tensor("allgather", tensor)
+    if tensor.shape.rank == 0:
+        raise ValueError("Shape must be at least rank 1 but is rank 0 for 'HcomAllGather'")
+    return collectives.allgather(tensor, group)
 
 
 def broadcast(
@@ -31,7 +35,7 @@ def broadcast(
     if not isinstance(tensor, (list, tuple)):
         raise TypeError(f"Expected list for 'inputs' argument to 'HcomBroadcast' Op, not {tensor!r}.")
     check_root("broadcast", root_rank, group)
-    return collectives.broadcast([tf.convert_to_tensor(part) for part in tensor], root_rank, group)
+    return collectives.broadcast([sendable_tensor("broadcast", part) for part in tensor], root_rank, group)
 
 
 def reduce(
@@ -40,7 +44,7 @@ def reduce(
     """Return the reduction on the root rank, zeros on the others."""
     check_reduction("reduce", reduction)
     check_root("reduce", root_rank, group)
-    (total,) = collectives.allreduce([tf.convert_to_tensor(tensor)], reduction, group, "HcomReduce")
+    (total,) = collectives.allreduce([reducible_tensor("reduce", tensor)], reduction, group, "HcomReduce")
     if state.rank() == collectives.members(group)[root_rank]:
         return total
     with tf.control_dependencies([total]):  # otherwise this rank would not run it, and the root would wait
@@ -52,7 +56,7 @@ def reduce_scatter(
 ) -> Any:
     check_reduction("reduce_scatter", reduction)
     check_size("reduce_scatter", rank_size, group)
-    tensor = tf.convert_to_tensor(tensor)
+    tensor = reducible_tensor("reduce_scatter", tensor)
     rows = tensor.shape[0].value if tensor.shape.rank else None
     if rows is not None and rows % rank_size:
         raise ValueError(f"reduce_scatter: the first dimension, {rows}, is not divisible by rank_size {rank_size}")
@@ -69,13 +73,14 @@ def send(tensor: Any, sr_tag: int, dest_rank: int, group: str = WORLD) -> Any:
         collectives.send_array(key, array, target)
         return np.int32(0)
 
-    return tf.numpy_function(send_array, [tf.convert_to_tensor(tensor)], tf.int32, name="HcomSend").op
+    return tf.numpy_function(send_array, [sendable_tensor("send", tensor)], tf.int32, name="HcomSend").op
 
 
 def receive(shape: Sequence[int], data_type: Any, sr_tag: int, src_rank: int, group: str = WORLD) -> Any:
     check_peer("receive", src_rank, group)
     source = collectives.members(group)[src_rank]
     key, dtype = f"{group}|p2p.{sr_tag}.{source}-{state.rank()}", tf.as_dtype(data_type)
+    check_dtype("receive", dtype, NPU.exchanged_dtypes)
 
     def receive_array() -> Any:
         return collectives.receive_array(key, source, shape, dtype.as_numpy_dtype)
@@ -99,7 +104,8 @@ def all_to_all_v(
     """
     ranks = collectives.members(group)
     key, own_index = collectives.key_of("HcomAllToAllV", group), ranks.index(state.rank())
-    dtype = tf.convert_to_tensor(send_data).dtype
+    send_data = sendable_tensor("all_to_all_v", send_data)
+    dtype = send_data.dtype
 
     def exchange(data: Any, counts: Any, starts: Any, recv_counts: Any, recv_starts: Any) -> Any:
         flat = np.asarray(data).reshape(-1)
@@ -186,6 +192,35 @@ def check_reduction(name: str, reduction: str) -> None:
         raise ValueError(f"Value for attr 'reduction' of {reduction!r} is not in the list of allowed values: "
                          f"{', '.join(collectives.REDUCTIONS)}")  # fmt: skip
     check_graph(name)
+
+
+def reducible_tensor(name: str, value: Any) -> Any:
+    """Return a value as a tensor; raise TypeError, as the operator's definition does, if it cannot be reduced."""
+    tensor = tf.convert_to_tensor(value)
+    if not check_dtype(name, tensor.dtype, NPU.reduced_dtypes):
+        raise TypeError(f"Value passed to parameter 'input' has DataType {tensor.dtype.base_dtype.name} not in list of "
+                        f"allowed values: {', '.join(NPU.reduced_dtypes)}")  # fmt: skip
+    return tensor
+
+
+def sendable_tensor(name: str, value: Any) -> Any:
+    tensor = tf.convert_to_tensor(value)
+    check_dtype(name, tensor.dtype, NPU.exchanged_dtypes)
+    return tensor
+
+
+def check_dtype(name: str, dtype: Any, allowed: tuple[str, ...]) -> bool:
+    """Return True for an allowed dtype; report the limit for another one."""
+    dtype_name = dtype.base_dtype.name
+    if dtype_name in allowed:
+        return True
+    limits.report_violation(
+        "collective-dtype",
+        f"{name} is called with a tensor of {dtype_name}.",
+        "The operator is refused.",
+        f"Cast it to one of {', '.join(allowed)}.",
+    )
+    return False
 
 
 def check_graph(name: str) -> None:

@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401 - names that scripts import from here
 
-from ..._keras import DistributedOptimizer, broadcast_global_variables, load_model
+from ..._keras import DistributedOptimizer, allgather, allreduce, broadcast, broadcast_global_variables, load_model
 from ..._ranks import init, is_initialized, local_rank, local_size, rank, shutdown, size
-from .. import Adasum, Average, Compression, Sum, allgather, allreduce, broadcast
+from .. import Adasum, Average, Compression, Sum
 from . import callbacks

@@ -1,0 +1,170 @@
+"""Collectives of horovod.tensorflow, with the restrictions, dtypes and gradients of Horovod 0.28."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from viaduct.rehearsal.tf1_stage import collectives
+
+from .._ranks import rank, size
+from .compression import Compression
+
+Average, Sum, Adasum, Min, Max, Product = range(6)
+REDUCTIONS = {Average: "sum", Sum: "sum", Min: "min", Max: "max", Product: "prod"}  # a mean is a sum, divided here
+REDUCED_DTYPES = ("uint8", "int8", "int32", "int64", "float16", "float32", "float64")
+EXCHANGED_DTYPES = (*REDUCED_DTYPES, "uint16", "int16", "bool")
+
+
+def allreduce(
+    tensor: Any,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+) -> Any:
+    """Return the mean over the ranks, or what `op` (or `average`, its older form) asks for."""
+    if op is not None and average is not None:
+        raise ValueError("allreduce takes op or average, not both; op supersedes average")
+    if op is None:
+        op = Sum if average is False else Average
+    if is_sparse(tensor):
+        return reduce_slices(tensor, op, prescale_factor, postscale_factor)
+    compressed, context = compression.compress(tf.convert_to_tensor(tensor))
+    (reduced,) = reduce_tensors([compressed], op, prescale_factor, postscale_factor)
+    return compression.decompress(reduced, context)
+
+
+def is_sparse(tensor: Any) -> bool:
+    """Return True for tf.IndexedSlices."""
+    return hasattr(tensor, "indices")
+
+
+def reduce_slices(slices: Any, op: int, prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> Any:
+    """Return IndexedSlices with the rows of all ranks, which Horovod does for sums and means only."""
+    if op == Adasum:
+        raise NotImplementedError("Adasum of tf.IndexedSlices: not in Horovod; pass sparse_as_dense=True")
+    if op not in (Sum, Average):
+        raise NotImplementedError("tf.IndexedSlices are reduced by op=Sum and op=Average only")
+    if prescale_factor != 1.0 or postscale_factor != 1.0:
+        raise NotImplementedError("tf.IndexedSlices are not scaled: no prescale_factor and postscale_factor")
+    values, indices = allgather(slices.values), allgather(slices.indices)
+    return tf.IndexedSlices(values / size() if op == Average else values, indices, slices.dense_shape)
+
+
+def reduce_tensors(
+    tensors: list[Any], op: int, prescale_factor: float = 1.0, postscale_factor: float = 1.0
+) -> list[Any]:
+    """Reduce dense tensors in one exchange. The gradient is reduced as the tensors are."""
+    check_op(op)
+    scaled = [scale(check_exchange("allreduce", tensor, REDUCED_DTYPES), prescale_factor) for tensor in tensors]
+    reduction = REDUCTIONS.get(op, "sum")
+    reduced = collectives.allreduce(scaled, reduction, kind="HorovodAllreduce", gradient_reduction=reduction)
+    if op == Average and size() > 1:
+        reduced = [tensor / size() if tensor.dtype.is_floating else scale(tensor, 1 / size()) for tensor in reduced]
+    return [scale(tensor, postscale_factor) for tensor in reduced]
+
+
+def check_op(op: int) -> None:
+    """Raise NotImplementedError for Adasum between several ranks, ValueError for what is no reduction.
+
+    Horovod's Adasum depends on its build: with NCCL it is the mean within a machine, with MPI the adaptive sum, and
+    with gloo an error.
+    """
+    if op == Adasum and size() > 1:
+        raise NotImplementedError(
+            "Adasum is not on viaduct's stand-in of Horovod, because its result depends on how Horovod was built; "
+            "rehearse with op=hvd.Average, or with one rank"
+        )
+    if op != Adasum and op not in REDUCTIONS:
+        raise ValueError(f"op is {op!r}; it is hvd.Average, Sum, Adasum, Min, Max or Product")
+
+
+def check_passes(backward_passes_per_step: int) -> None:
+    if backward_passes_per_step > 1:
+        raise NotImplementedError(
+            f"backward_passes_per_step={backward_passes_per_step} is not on viaduct's stand-in of Horovod, which does "
+            "not accumulate gradients; rehearse with 1"
+        )
+
+
+def check_exchange(name: str, value: Any, dtypes: tuple[str, ...] = EXCHANGED_DTYPES) -> Any:
+    """Return a value, a tensor or variable; raise TypeError, as the operator's definition does, for other dtypes."""
+    if value.dtype.base_dtype.name not in dtypes:
+        raise TypeError(
+            f"Value passed to parameter 'tensor' of Horovod's {name} has DataType {value.dtype.base_dtype.name} not in "
+            f"list of allowed values: {', '.join(dtypes)}"
+        )
+    return value
+
+
+def check_variables(variables: Iterable[Any]) -> list[Any]:
+    """Return variables as a list; raise TypeError for a dtype that Horovod does not broadcast."""
+    return [check_exchange("broadcast", variable) for variable in variables]
+
+
+def scale(tensor: Any, factor: float) -> Any:
+    """Multiply a tensor and keep its dtype; integers are cut off, as Horovod does."""
+    if factor == 1.0:
+        return tensor
+    if tensor.dtype.is_floating:
+        return tensor * factor
+    return tf.cast(tf.cast(tensor, tf.float64) * factor, tensor.dtype)
+
+
+def allgather(tensor: Any, name: str | None = None) -> Any:
+    """Return the tensors of all ranks, concatenated; their first dimensions may differ."""
+    tensor = check_exchange("allgather", tf.convert_to_tensor(tensor))
+
+    def split_mean(op: Any, incoming: Any) -> Any:
+        """Return this rank's rows of the mean of the ranks' gradients."""
+        (mean,) = reduce_tensors([incoming], Average)
+        rows = collectives.allgather(tf.reshape(tf.shape(op.inputs[0])[0], [1]), kind="HorovodAllgatherRows")
+        return tf.split(mean, rows, num=size())[rank()]
+
+    return collectives.allgather(tensor, kind="HorovodAllgather", gradient=split_mean)
+
+
+def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
+    """Return the root rank's tensor. Its gradient is the mean on the root rank, zero on the others."""
+    tensor = check_exchange("broadcast", tf.convert_to_tensor(tensor))
+
+    def mean_on_root(op: Any, incoming: Any) -> Any:
+        (mean,) = reduce_tensors([incoming], Average)
+        return mean if rank() == root_rank else mean * 0
+
+    (result,) = collectives.broadcast([tensor], root_rank, kind="HorovodBroadcast", gradient=mean_on_root)
+    return result
+
+
+def reduce_gradients(
+    gradients: list[Any], compression: Any, sparse_as_dense: bool, op: int, predivide_factor: float = 1.0
+) -> list[Any]:
+    """Return gradients reduced over the ranks. None stays None; dense gradients are compressed and exchanged together.
+
+    Means are divided by `predivide_factor` before the sum and multiplied by it afterwards.
+    """
+    check_op(op)
+    if sparse_as_dense:
+        gradients = [tf.convert_to_tensor(gradient) if is_sparse(gradient) else gradient for gradient in gradients]
+    if size() == 1:
+        return gradients
+    factors = (1 / predivide_factor, predivide_factor)
+    dense = [gradient for gradient in gradients if gradient is not None and not is_sparse(gradient)]
+    compressed = [compression.compress(gradient) for gradient in dense]
+    reduced = iter(reduce_tensors([tensor for tensor, _ in compressed], op, *factors))
+    contexts = iter([context for _, context in compressed])
+    return [
+        None
+        if gradient is None
+        else reduce_slices(gradient, op, *factors)
+        if is_sparse(gradient)
+        else compression.decompress(next(reduced), next(contexts))
+        for gradient in gradients
+    ]
