@@ -1,6 +1,6 @@
 """A rule: the names that it looks for, and handlers that edit or report each site at which one is used.
 
-    rule = Rule(__name__, spec="E1", kind="mandatory")
+    rule = Rule(__name__, rules_md_rows="E1", kind="mandatory")
 
     @rule.call("tensorflow.estimator.RunConfig")
     def convert(site: Site) -> None:
@@ -45,7 +45,7 @@ class Rule:
     module: str
     title: str = ""  # the rule's name, if its module holds several rules (notices.py)
     text: str = ""  # the rule's documentation, if its module holds several rules
-    spec: str = ""  # rows of the specification (listed in docs/rules.md) that it fulfils: "E1 E2"
+    rules_md_rows: str = ""  # rows of docs/rules.md's first table that it implements: "E1 E2"; --only accepts them
     kind: Kind = "mandatory"
     targets: tuple[Target, ...] = ("npu",)
     kind_for_any: Kind | None = None  # its kind with --to any, if that differs
@@ -137,9 +137,9 @@ class Rule:
 
 
 def is_named(name: str, rule: Rule) -> bool:
-    """Return True if a name means this rule: its name with or without the family, a former name, or a row of `spec`."""
+    """Return True if a name means this rule: its name with or without the family, a former name, or one of its rows."""
     short = name.removeprefix("torch.").removeprefix("tf1.")
-    return name in (rule.name, rule.name.partition(".")[2], *rule.spec.split()) or short in rule.former
+    return name in (rule.name, rule.name.partition(".")[2], *rule.rules_md_rows.split()) or short in rule.former
 
 
 @dataclass

@@ -243,7 +243,7 @@ def explain_rule(name: str) -> None:
     from viaduct.migration.catalogue import find
 
     for index, rule in enumerate(find(name)):
-        head = f"{rule.name}: {rule.kind}, for {', '.join(rule.targets)}, rows {rule.spec}"
+        head = f"{rule.name}: {rule.kind}, for {', '.join(rule.targets)}, rows {rule.rules_md_rows} of docs/rules.md"
         print(("\n" if index else "") + f"{head}\n\n{rule.doc.strip()}")
 
 

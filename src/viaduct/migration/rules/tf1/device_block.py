@@ -21,7 +21,7 @@ from viaduct.migration.lookups import FunctionNode, bindings_of, keyword_value, 
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="N4 V5", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="N4 V5", kind="mandatory")
 
 SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
 

@@ -35,7 +35,11 @@ from viaduct.migration.rules.tf1 import _ranks as ranks
 from viaduct.migration.sessions import PLAIN
 
 rule = Rule(
-    __name__, spec="V4 E14", kind="mandatory", on=lambda options: options.distributed, after=("session_config",)
+    __name__,
+    rules_md_rows="V4 E14",
+    kind="mandatory",
+    on=lambda options: options.distributed,
+    after=("session_config",),
 )
 EXAMPLE_OPTIONS = {"distributed": True}
 

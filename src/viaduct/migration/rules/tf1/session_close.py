@@ -31,7 +31,7 @@ from viaduct.migration.rules.tf1._session_keepers import called_name, find_keepe
 from viaduct.migration.rules.tf1._session_uses import only_files, uses
 from viaduct.migration.sessions import CLOSABLE
 
-rule = Rule(__name__, spec="S9 S10", kind="mandatory", after=("device_block",))
+rule = Rule(__name__, rules_md_rows="S9 S10", kind="mandatory", after=("device_block",))
 
 CLOSERS = {"closing", "enter_context", "push", "callback", "register"}
 CLOSE_METHODS = ("close", "__exit__")

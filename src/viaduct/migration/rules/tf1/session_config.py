@@ -40,7 +40,7 @@ from viaduct.migration.rules.tf1._session_configs import (
 from viaduct.migration.rules.tf1._session_uses import stays_on_host
 from viaduct.migration.sessions import METHOD_SLOTS, PLAIN, SLOTS
 
-rule = Rule(__name__, spec="S1 S2 S3 S4 S6 K2", kind="mandatory", after=("horovod_devices",))
+rule = Rule(__name__, rules_md_rows="S1 S2 S3 S4 S6 K2", kind="mandatory", after=("horovod_devices",))
 
 
 @rule.call(*SLOTS)

@@ -13,7 +13,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import is_counted
 from viaduct.migration.support_table import reported_names, standing_of
 
-rule = Rule(__name__, spec="8", kind="report", after=("seed_gpu_question",), last=True)
+rule = Rule(__name__, rules_md_rows="8", kind="report", after=("seed_gpu_question",), last=True)
 
 ZH = {"unsupported": "不支持", "under analysis": "分析中", "no effect": "不生效", "after migration": "迁移后支持"}
 

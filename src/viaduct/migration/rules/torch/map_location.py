@@ -39,7 +39,9 @@ from viaduct.migration.rules.torch._device_texts import OPENING, device_literal
 from viaduct.migration.rules.torch._loaded import device_in_scope, wanted_place
 from viaduct.migration.targets import Texts, card
 
-rule = Rule(__name__, spec="P18", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_map_location",))
+rule = Rule(
+    __name__, rules_md_rows="P18", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_map_location",)
+)
 
 HOST: tuple[Texts, Texts] = (
     ("the checkpoint is loaded on the host first", "检查点先加载到主机内存"),

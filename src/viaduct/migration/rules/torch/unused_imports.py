@@ -20,7 +20,7 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(
     __name__,
-    spec="P2",
+    rules_md_rows="P2",
     kind="mandatory",
     targets=("any",),
     always=True,
