@@ -125,7 +125,7 @@ def migrate(request: Request) -> Sides:
 
 def find_entry(outcome: Outcome) -> str:
     """Return the only file with `if __name__ == "__main__"`; raise BadValue if there are none or several."""
-    mains = [file.path for file in outcome.files if file.main and file.path.endswith(".py")]
+    mains = [file.path for file in outcome.files if file.mentions_main and file.path.endswith(".py")]
     if len(mains) == 1:
         return mains[0]
     advice = "Give the script that is started with --entry PATH."

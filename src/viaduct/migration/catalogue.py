@@ -31,6 +31,7 @@ ELSEWHERE = {
     "P23": "left alone: torch.accelerator is device neutral",
     "P24": "left alone: branches for the CPU and for mps keep their structure, only names in them change",
 }
+# First letter of a row -> what such rows are about, and how many there are: I1 to I5.
 ROWS = {
     "I": ("Imports", 5),
     "D": ("Input pipeline", 11),
@@ -43,6 +44,7 @@ ROWS = {
     "C": ("Life cycle", 6),
     "P": ("PyTorch", 27),
 }
+# Rows that name a section of the specification.
 SECTIONS = {
     "2.8": "Horovod",
     "2.11": "Preset",
@@ -51,11 +53,11 @@ SECTIONS = {
     "6.1": "TensorFlow 1 on the MLU",
     "8": "Standing of symbols",
 }
-WHEN = {True: "always", False: "when asked for, by an option or by `--only`"}
+WHEN_RUN = {True: "always", False: "when asked for, by an option or by `--only`"}
 
 
 def find(name: str) -> list[Rule]:
-    """Return the rules that --only, --skip and --explain mean by a name, a former name or a row of the specification.
+    """Return the rules that --only, --skip and --explain mean by a name, a former name or a row of docs/rules.md.
 
     Raises UnknownName or BadValue.
     """
@@ -71,7 +73,7 @@ def find(name: str) -> list[Rule]:
 
 
 def doc_of(rule: str) -> str:
-    """Return the address of a rule in the documentation."""
+    """Return the address of a rule, given by its name, in the documentation."""
     return f"docs/rules.md#{rule.replace('.', '').lower()}"
 
 
@@ -98,7 +100,7 @@ def page_text(doc: str) -> str:
 
 
 def end_diff(lines: list[str]) -> None:
-    """End a diff behind its last line that is not blank."""
+    """End a Markdown diff behind its last line that is not blank; the blank lines follow it, at least one."""
     blank = 0
     while lines and not lines[-1].strip():
         lines.pop()
@@ -125,7 +127,7 @@ def as_page() -> str:
 
 
 def rows_table(rules: list[Rule]) -> str:
-    """Return the lines of the table that says which rule fulfils which row of the specification."""
+    """Return the table that says which rules implement each row of the specification."""
     lines = ["| row | about | rule |", "| --- | --- | --- |"]
     remainder = sorted({row for rule in rules for row in rule.rules_md_rows.split()} - set(all_rows()))
     for row in [*all_rows(), *remainder]:
@@ -150,7 +152,7 @@ def missing_rows() -> list[str]:
 def rule_part(rule: Rule) -> str:
     """Return the section of one rule."""
     targets = ", ".join(rule.targets)
-    facts = f"*{rule.kind}; for {targets}; {WHEN[rule.on is None]}; rows {rule.rules_md_rows}*"
+    facts = f"*{rule.kind}; for {targets}; {WHEN_RUN[rule.on is None]}; rows {rule.rules_md_rows}*"
     return f"### {rule.name}\n\n{facts}\n\n{page_text(rule.doc)}\n"
 
 

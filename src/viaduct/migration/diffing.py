@@ -28,12 +28,12 @@ class Piece:
     """A part of a line, marked where it differs from the other side."""
 
     text: str
-    marked: bool = False
+    marked: bool = False  # True: the other side does not have it
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the comparison; line numbers count from 1, None where a side has no line."""
+    """One row of the comparison. `old` and `new` are line numbers from 1, None on a side without a line."""
 
     kind: Kind
     old: int | None
@@ -53,7 +53,7 @@ class Row:
 
 
 def compare(old: str, new: str, stems: Sequence[int]) -> list[Row]:
-    """Compare two texts. `stems`: for each line of the new text, the line of the old one that it stems from."""
+    """Compare two texts. `stems`: for each line of the new text, the line (from 1) of the old one it stems from."""
     before, after = lines_of(old), lines_of(new)
     return rows_between(before, after, anchors(before, after, stems), stems)
 
@@ -61,7 +61,7 @@ def compare(old: str, new: str, stems: Sequence[int]) -> list[Row]:
 def rows_between(
     before: Sequence[str], after: Sequence[str], pairs: Sequence[tuple[int, int]], stems: Sequence[int] = ()
 ) -> list[Row]:
-    """Return the rows of two texts. `pairs`: equal lines, counted from 0. Without `stems` no row is "changed"."""
+    """Return the rows of two lists of lines. `pairs`: equal lines, from 0. Without `stems` no row is "changed"."""
     rows: list[Row] = []
     next_old = next_new = 0
     for at_old, at_new in [*pairs, (len(before), len(after))]:
@@ -133,7 +133,7 @@ def likeness(old: str, new: str) -> float:
 
 
 def marks(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Return both lines in pieces; pieces that the other line does not have are marked. A long line is one piece."""
+    """Return both lines in pieces; those that the other line lacks are marked. A long line is one marked piece."""
     if max(len(old), len(new)) > MAX_MARKED_CHARACTERS:
         return (Piece(old, True),), (Piece(new, True),)
     first, second = WORD.findall(old), WORD.findall(new)
@@ -148,7 +148,10 @@ def marks(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
 
 
 def around(rows: Sequence[Row], wanted: set[int], context: int = 3) -> Iterator[Row | int]:
-    """Yield rows that changed or whose old line is wanted, with `context` rows around; a number counts omitted rows."""
+    """Yield the rows that changed or whose old line is in `wanted`, and `context` rows around them.
+
+    A number stands for as many omitted rows.
+    """
     shown = [index for index, row in enumerate(rows) if row.kind != "same" or row.old in wanted]
     kept = {near for index in shown for near in range(index - context, index + context + 1)}
     for is_kept, group in groupby(enumerate(rows), key=lambda pair: pair[0] in kept):

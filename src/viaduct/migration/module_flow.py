@@ -1,11 +1,11 @@
 """Flow of Horovod's module through a project: parameters, attributes, results and files that pass it on as a value.
 
 After `import horovod.tensorflow as hvd` the module is often passed to the function that builds the model, or kept on an
-object. What surely holds the module is an alias, and names resolve through it: `self.hvd.rank()` is
-`horovod.tensorflow.rank`. A line that passes the module on to code that is not followed is an escape: rules for Horovod
-leave a program with one as it is.
+object. What surely holds the module is called an alias, and names resolve through it: `self.hvd.rank()` is
+`horovod.tensorflow.rank`. A line that passes the module on to code that is not followed is called an escape: rules for
+Horovod leave a program with an escape as it is.
 
-Aliases are kept by a key -> the module's name. Keys: `module.name`, `module.function(parameter)`,
+`project.aliases` has key -> the module's name. Keys: `module.name`, `module.function(parameter)`,
 `module.Class.method(parameter)`, `module.function()` for a result, `module.Class.attribute`, and `.attribute` for an
 attribute of any other object.
 """
@@ -21,8 +21,8 @@ from viaduct.migration.predicates import is_none, is_self
 from viaduct.migration.project import Project
 from viaduct.migration.source import Source
 
-ROOTS = ("horovod.tensorflow", "horovod.keras", "horovod.tensorflow.keras")
-CONVERTED = {
+HOROVOD_MODULES = ("horovod.tensorflow", "horovod.keras", "horovod.tensorflow.keras")
+CONVERTED_MEMBERS = {
     *("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer", "callbacks", "keras"),
     *("BroadcastGlobalVariablesHook", "callbacks.BroadcastGlobalVariablesCallback", "broadcast_global_variables"),
     *("broadcast_variables", "allreduce", "allgather", "broadcast", "Average", "Sum", "Min", "Max", "Product"),
@@ -56,13 +56,13 @@ def note_module_flow(project: Project, files: dict[str, Names]) -> None:
 
 
 def is_unconverted(names: Names, node: ast.AST) -> bool:
-    """Return True for a member of Horovod without a counterpart in the device's communication: it stays as it is."""
+    """Return True for a use of a member of Horovod that no rule converts: the device's communication lacks it."""
     if not isinstance(node, ast.Name | ast.Attribute) or isinstance(names.source.parents.get(node), ast.Attribute):
         return False
     name = names.qualified(node) or ""
-    root = next((root for root in sorted(ROOTS, key=len, reverse=True) if name.startswith(f"{root}.")), None)
+    root = next((root for root in sorted(HOROVOD_MODULES, key=len, reverse=True) if name.startswith(f"{root}.")), None)
     member = name[len(root) + 1 :] if root else ""
-    return bool(member) and member not in CONVERTED and not member.startswith("Compression")
+    return bool(member) and member not in CONVERTED_MEMBERS and not member.startswith("Compression")
 
 
 class ModuleFlow:
@@ -71,7 +71,7 @@ class ModuleFlow:
     def __init__(self, project: Project, files: dict[str, Names]) -> None:
         self.project, self.files = project, files
         self.functions: dict[str, tuple[Names, FunctionNode]] = {}  # qualified name -> file's names, definition
-        self.methods: dict[str, list[str]] = {}  # bare name -> qualified names
+        self.methods: dict[str, list[str]] = {}  # name of a method -> qualified names of all methods of that name
         for names in files.values():
             for node in names.source.tree.body:
                 if isinstance(node, FunctionNode):
@@ -97,7 +97,7 @@ class ModuleFlow:
         """Follow Horovod's module through one file."""
         for name, bound in names.scopes[names.source.tree].bound.items():
             root = names.resolve(bound, name)
-            if root in ROOTS:
+            if root in HOROVOD_MODULES:
                 self.project.aliases[f"{names.own}.{name}"] = str(root)
         for node in names.source.nodes:
             root = self.root_of(names, node)
@@ -108,12 +108,13 @@ class ModuleFlow:
                 self.note_escape(path, node)
             elif key:
                 self.project.aliases[key] = root
+                # `module.Class.attribute`: through other objects than self it is known by its name only.
                 is_attribute = "(" not in key and key.removeprefix(f"{names.own}.").count(".") == 1
                 if key.startswith(f"{names.own}.") and is_attribute:
                     self.project.aliases.setdefault(f".{key.rpartition('.')[2]}", root)
 
     def root_of(self, names: Names, node: ast.AST) -> str | None:
-        """Return Horovod's module if the node is that module as a value, not the start of a dotted name or a call."""
+        """Return the module of Horovod that a node is as a value; None if it begins a dotted name, and for all else."""
         if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.IfExp):
             return None
         if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):
@@ -122,15 +123,15 @@ class ModuleFlow:
         if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
             return None
         root = names.qualified(node)
-        return root if root in ROOTS else None
+        return root if root in HOROVOD_MODULES else None
 
     def destination(self, names: Names, node: ast.AST) -> str | None:
-        """Return the key of what gets the value; empty if names resolve without one; None where it is not followed."""
+        """Return the key of what a node's value goes to; None if it is not followed there; "" if no alias is needed."""
         parent = names.source.parents[node]
         keyword = parent if isinstance(parent, ast.keyword) else None
         parent = names.source.parents[parent] if keyword is not None else parent
-        if isinstance(parent, ast.Expr) or is_question(names.source, node):
-            return ""
+        if isinstance(parent, ast.Expr) or is_only_tested(names.source, node):
+            return ""  # unused, or only tested
         if isinstance(parent, ast.IfExp) and self.root_of(names, parent) is not None:
             return ""  # the conditional expression is followed itself
         if isinstance(parent, ast.Assign | ast.AnnAssign):
@@ -144,7 +145,7 @@ class ModuleFlow:
         return key_of_default(names, parent, node) if isinstance(parent, ast.arguments) else None
 
     def key_of_parameter(self, names: Names, call: ast.Call, keyword: ast.keyword | None, value: ast.AST) -> str | None:
-        """Return the key of the parameter that gets an argument; None if it is not known."""
+        """Return the key of the parameter that gets an argument, by `keyword` or as `value`; None if unknown."""
         name = self.callee(names, call)
         if name is None:
             return None
@@ -164,7 +165,7 @@ class ModuleFlow:
         return [*positional[has_self:], *(parameter.arg for parameter in function.args.kwonlyargs)]
 
     def callee(self, names: Names, call: ast.Call) -> str | None:
-        """Return the project's function or method that a call goes to."""
+        """Return the name of the project's function or method that a call runs; None if it is not known."""
         name = names.qualified(call.func)
         for candidate in (name, f"{name}.__init__"):
             if candidate in self.functions:
@@ -182,7 +183,7 @@ class ModuleFlow:
         return known[0] if len(known) == 1 else None
 
     def drop_mixed(self) -> None:
-        """Drop aliases that elsewhere get another value; lines that give them the module are escapes then."""
+        """Drop aliases that are also given another value somewhere; lines that give them the module become escapes."""
         mixed = {*self.find_mixed_parameters(), *self.find_mixed_attributes()}
         for key in mixed:
             self.project.aliases.pop(key, None)
@@ -197,7 +198,7 @@ class ModuleFlow:
                         destination = self.destination(names, node)
                         if destination is None or destination in mixed:
                             self.note_escape(path, node)
-                    elif is_call_through(names, node, mixed):
+                    elif is_member_of_mixed(names, node, mixed):
                         self.note_escape(path, node)
 
     def find_mixed_attributes(self) -> Iterator[str]:
@@ -207,7 +208,7 @@ class ModuleFlow:
             for node in names.source.of_kind(ast.Assign):
                 key = f".{getattr(node.targets[0], 'attr', '')}"
                 is_alias = len(node.targets) == 1 and key in attributes
-                if is_alias and not is_none(node.value) and names.qualified(node.value) not in ROOTS:
+                if is_alias and not is_none(node.value) and names.qualified(node.value) not in HOROVOD_MODULES:
                     yield key
 
     def find_mixed_parameters(self) -> Iterator[str]:
@@ -223,13 +224,17 @@ class ModuleFlow:
                     value = keyword.value if keyword is not None else argument
                     key = self.key_of_parameter(names, call, keyword, value)
                     is_false = isinstance(value, ast.Constant) and not value.value
-                    if key in self.project.aliases and not is_false and names.qualified(value) not in ROOTS:
+                    if key in self.project.aliases and not is_false and names.qualified(value) not in HOROVOD_MODULES:
                         yield str(key)
 
 
-def is_call_through(names: Names, node: ast.AST, mixed: set[str]) -> bool:
+def is_member_of_mixed(names: Names, node: ast.AST, mixed: set[str]) -> bool:
     """Return True for `trainer.comm.rank`, where `comm` is the module in one class and something else in another."""
-    if not isinstance(node, ast.Attribute) or node.attr not in CONVERTED or not isinstance(node.value, ast.Attribute):
+    if (
+        not isinstance(node, ast.Attribute)
+        or node.attr not in CONVERTED_MEMBERS
+        or not isinstance(node.value, ast.Attribute)
+    ):
         return False
     is_mixed = f".{node.value.attr}" in mixed and not is_self(node.value.value)
     return is_mixed and names.qualified(node) is None
@@ -249,14 +254,15 @@ def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | 
         return None
     if isinstance(target, ast.Name):
         scope = names.scope_of(target)
-        is_global = isinstance(scope.node, ast.Module) or target.id in scope.elsewhere
-        return f"{names.own}.{target.id}" if is_global else ""
+        declared_outside = target.id in scope.elsewhere  # global or nonlocal
+        is_of_module = isinstance(scope.node, ast.Module) or declared_outside
+        return f"{names.own}.{target.id}" if is_of_module else ""
     owner = names.source.class_around(target) if is_self(target.value) else None
     return f"{names.own}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
 
 
-def is_question(source: Source, node: ast.AST) -> bool:
-    """Return True if only the presence of a module is asked: `hvd is None`, `if not hvd`."""
+def is_only_tested(source: Source, node: ast.AST) -> bool:
+    """Return True if code only tests whether a value is there: `hvd is None`, `if not hvd`."""
     parent = source.parents[node]
     if isinstance(parent, ast.Compare):
         sides = [parent.left, *parent.comparators]
@@ -278,12 +284,13 @@ def is_condition(source: Source, node: ast.AST) -> bool:
         return node in parent.ifs
     if not isinstance(parent, ast.BoolOp):
         return False
-    is_consumed = isinstance(parent.op, ast.And) and parent.values[-1] is not node  # the module is true
-    return is_consumed or is_condition(source, parent)
+    # `hvd and x` is x, since the module is true.
+    is_dropped = isinstance(parent.op, ast.And) and parent.values[-1] is not node
+    return is_dropped or is_condition(source, parent)
 
 
 def is_dotted(node: ast.AST) -> bool:
-    """Return True for names joined by dots."""
+    """Return True for a plain name or names joined by dots."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
@@ -316,7 +323,7 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute):
         owner = names.source.class_around(node) if is_self(node.value) else None
         own = aliases.get(f"{names.own}.{owner.name}.{node.attr}") if owner else None
-        return own or aliases.get(f".{node.attr}")  # of another object, or inherited
+        return own or aliases.get(f".{node.attr}")  # an attribute of another object, or an inherited one
     if isinstance(node, ast.Call):
         if not is_dotted(node.func):
             return None
@@ -328,7 +335,7 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
     if isinstance(node, ast.IfExp):
         found = {names.qualified(branch) for branch in (node.body, node.orelse) if not is_none(branch)}
         root = found.pop() if len(found) == 1 else None
-        return root if root in ROOTS else None
+        return root if root in HOROVOD_MODULES else None
     if not isinstance(node, ast.Name):
         return None
     scope = names.scope_of(node)

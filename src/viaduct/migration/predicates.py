@@ -26,7 +26,7 @@ def is_literal(node: ast.AST | None) -> TypeGuard[ast.Constant]:
 
 
 def is_constant(node: ast.AST | None, value: object) -> bool:
-    """Return True for the literal True, False or None that `value` is; compared by identity."""
+    """Return True for the literal of `value`, which is True, False or None: `is` tells 1 from True."""
     return isinstance(node, ast.Constant) and node.value is value
 
 

@@ -3,10 +3,10 @@
     CUDA_VISIBLE_DEVICES=0,1 python train.py --device cuda     becomes
     ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py --device npu
 
-CUDA_VISIBLE_DEVICES is renamed where it is set, used or unset, never in comments or messages; if one list of devices
-cannot be kept, it is renamed nowhere in the script. Other variables are reported. Values of options are changed if the
-project itself declares the option as a device or a backend; else they are reported. Findings have the names of the
-rules that do the same to Python.
+CUDA_VISIBLE_DEVICES is renamed where it is set, used or unset, never in comments or messages; if the card cannot take
+one of the lists of devices as it is, the variable is renamed nowhere in the script. Other variables are reported.
+Values of options are changed if the project itself declares the option as a device or a backend; else they are
+reported. Findings have the names of the rules that do the same to Python.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import backend, device_argparse, launch_commands, nccl_variables, visible_devices
 from viaduct.migration.rules.torch._device_texts import EXACT, device_literal, is_device_name
-from viaduct.migration.shell_words import Script, Word, read, uses
+from viaduct.migration.shell_words import Script, Word, find_uses, read_script
 from viaduct.migration.source import Undecodable, lines_of
 from viaduct.migration.walk import Walk
 
 SUFFIXES = (".sh", ".bash")
-PRINTS = ("echo", "printf", "logger", ":")
-"""Commands that use their words only to print them."""
+PRINTING_COMMANDS = ("echo", "printf", "logger", ":")
+"""Commands that only print their words, or ignore them."""
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)(.*)", re.DOTALL)
 OPTION = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 LAUNCHERS = ("torchrun", "torch.distributed.launch", "torch.distributed.run")
@@ -66,7 +66,7 @@ def note_options(project: Project) -> None:
 
 def declared_options(project: Project) -> Declared:
     """Return the options that take a device or a backend, of all parts of the project."""
-    note_options(project)  # of a project in parts each part has done it, and nothing is parsed any more
+    note_options(project)  # for a project in parts a no-op: each part has called it
     return Declared(frozenset(project.device_options), frozenset(project.backend_options))
 
 
@@ -97,14 +97,14 @@ def migrate(path: str, data: bytes, options: Options, known: Declared) -> Migrat
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        return Migrated(path, data, data, (unread(path, error),) if b"CUDA" in data else ())
+        return Migrated(path, data, data, (make_undecodable_finding(path, error),) if b"CUDA" in data else ())
     migration = (NeutralMigration if options.to == "any" else Migration)(path, text, options, known)
     migration.run()
     lines = tuple(range(1, len(text.split("\n")) + 1))
     return Migrated(path, data, migration.after().encode(), tuple(migration.sorted_findings()), lines=lines)
 
 
-def unread(path: str, error: UnicodeDecodeError) -> Finding:
+def make_undecodable_finding(path: str, error: UnicodeDecodeError) -> Finding:
     """Return the finding of a script that cannot be decoded."""
     message = f"cannot be decoded: {error}. It is copied as it is; {Undecodable.remedy}"
     zh = f"无法解码:{error}。文件原样复制;{Undecodable.remedy_zh}"
@@ -125,8 +125,9 @@ class Migration:
     card: Card = field(init=False)
 
     def __post_init__(self) -> None:
-        self.script = read(self.text)
-        self.card = CARDS.get(self.options.to, CARDS["npu"])  # with --to any the NPU: the strictest on lists of devices
+        self.script = read_script(self.text)
+        # With --to any the NPU, which accepts the fewest lists of devices.
+        self.card = CARDS.get(self.options.to, CARDS["npu"])
 
     @property
     def root(self) -> str:
@@ -136,7 +137,7 @@ class Migration:
     @property
     def active_commands(self) -> list[list[Word]]:
         """Commands that do more than print their words."""
-        return [command for command in self.script.commands if command[0].plain not in PRINTS]
+        return [command for command in self.script.commands if command[0].plain not in PRINTING_COMMANDS]
 
     def run(self) -> None:
         """Collect the edits and findings."""
@@ -161,7 +162,7 @@ class Migration:
 
     def set_visible_devices(self, assigned: list[tuple[Word, str]]) -> None:
         """Rename the variable where it is set, used or unset. `assigned`: the words that set it, and the values."""
-        starts = {*(word.start for word, _ in assigned), *self.find_mentions(), *uses(self.script, VISIBLE)}
+        starts = {*(word.start for word, _ in assigned), *self.find_mentions(), *find_uses(self.script, VISIBLE)}
         messages = f"{VISIBLE} becomes {self.card.visible}", f"{VISIBLE} 改为 {self.card.visible}"
         for start in sorted(starts):
             self.edits[start] = (start + len(VISIBLE), self.card.visible)
@@ -184,7 +185,7 @@ class Migration:
             if word.text in (VISIBLE, f'"{VISIBLE}"', f"'{VISIBLE}'"):
                 yield word.start + word.text.index(VISIBLE)
 
-    # ---- the rest
+    # ---- other variables, options, commands
 
     def check_variables(self, command: list[Word]) -> None:
         """Report the other variables of CUDA that a command sets."""

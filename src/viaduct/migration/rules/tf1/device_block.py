@@ -180,7 +180,7 @@ def drop_item(edit: Edits, node: ast.With, index: int) -> None:
             edit.delete(comma.start, stop)
             return
         behind = next(source.tokens_from(stop))  # between parentheses, so the comma before it may stay
-        edit.delete(*edit.with_blank(start, behind.end if behind.text == "," else stop))
+        edit.delete(*edit.extend_over_blanks(start, behind.end if behind.text == "," else stop))
 
 
 def report_towers(site: Site) -> None:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.flows import LOADS
+from viaduct.migration.flows import CHECKPOINT_LOADS
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
@@ -63,7 +63,7 @@ UNKNOWN: tuple[Texts, Texts] = (
 )
 
 
-@rule.call(*LOADS)
+@rule.call(*CHECKPOINT_LOADS)
 def set_location(site: Site) -> None:
     """Give a load without map_location one; add the card to a map_location that is a dictionary."""
     location = site.argument("map_location", 1)
