@@ -41,7 +41,6 @@ class Candidate:
 
 
 def make_candidate(work: Work, requirement: str, node: ast.AST, state: State) -> Candidate:
-    """Return the candidate at a node."""
     text = work.source.text_of(node).split("\n", 1)[0].strip()
     excerpt = text if len(text) <= 60 else f"{text[:57]}..."
     return Candidate(requirement, node.lineno, node.end_lineno or node.lineno, state, excerpt)  # type: ignore[attr-defined]

@@ -78,7 +78,6 @@ def marks_of(work: Work) -> frozenset[Mark]:
 
 
 def find_sessions(work: Work) -> Iterator[Candidate]:
-    """Yield the calls that open a session."""
     for name, calls in work.index.calls.items():
         if name in CONFIG_SLOTS or name == MONITORED_SESSION:
             for call in calls:
@@ -131,7 +130,6 @@ def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> 
 
 
 def find_estimators(work: Work) -> Iterator[Candidate]:
-    """Yield estimators and run configurations."""
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
             if name in ESTIMATORS:
@@ -242,7 +240,6 @@ def find_loss_scales(work: Work) -> Iterator[Candidate]:
 
 
 def find_horovod_uses(work: Work) -> Iterator[Candidate]:
-    """Yield the uses of Horovod."""
     from viaduct.migration.rules.tf1._horovod import is_horovod
 
     if "horovod" in work.project.own_names:

@@ -119,7 +119,6 @@ def content_of(path: Path) -> bytes | None:
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 of bytes."""
     return hashlib.sha256(data).hexdigest()
 
 

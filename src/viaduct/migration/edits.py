@@ -50,11 +50,9 @@ class Edits:
         del self.made[count:]
 
     def insert(self, at: int, text: str) -> None:
-        """Insert text at an offset."""
         self.replace(at, at, text)
 
     def delete(self, start: int, end: int) -> None:
-        """Delete a span."""
         if start < end:
             self.replace(start, end, "")
 

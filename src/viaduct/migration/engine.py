@@ -30,8 +30,8 @@ from viaduct.migration.served import find_served
 from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
 from viaduct.migration.values import Values
 
-MODULE_ROOTS = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules, "numpy", "os")
-"""Libraries: `torch.x.f()` is a call of a function; `my.module.x.f()` may be that of a variable's method."""
+LIBRARIES = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules, "numpy", "os")
+"""Libraries: `tensorflow.x.f()` calls a function; `my.module.x.f()` may call a method of a module's variable x."""
 
 
 @dataclass
@@ -150,7 +150,7 @@ class Index:
             name = self.qualified[call.func] = known[call.func] if call.func in known else qualify(call.func)
             if name:
                 self.calls.setdefault(name, []).append(call)
-            if call.func.__class__ is ast.Attribute and (name is None or not is_module_like(name)):
+            if call.func.__class__ is ast.Attribute and (name is None or name.partition(".")[0] not in LIBRARIES):
                 self.methods.setdefault(call.func.attr, []).append(call)
         read: list[ast.Name | ast.Attribute] = [*work.source.of_kind(ast.Name), *work.source.of_kind(ast.Attribute)]
         for node in read:
@@ -166,14 +166,6 @@ class Index:
             return False
         changed = self.top_level.find_changes(former.top_level)
         return not changed or not any(node.id in changed for node in former.source.of_kind(ast.Name))
-
-
-def is_module_like(name: str) -> bool:
-    """Return True for a name in a known library, whose attributes are functions and classes.
-
-    tensorflow.data.Dataset.from_tensors is a function; my.module.dataset.batch may be a method of a variable.
-    """
-    return name.partition(".")[0] in MODULE_ROOTS
 
 
 def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:

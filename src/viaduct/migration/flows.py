@@ -13,14 +13,14 @@ import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
 
 from viaduct.migration.names import Function, Names, Scope
 from viaduct.migration.predicates import is_property
 from viaduct.migration.project import Project
+from viaduct.migration.source import group_by_name
 
 CHECKPOINT_LOADS = ("torch.load", "torch.jit.load", "torch.serialization.load")
 STATE, MODULE, MOVED, HOST, TENSOR, UNKNOWN, CARD = "state", "module", "moved", "host", "tensor", "unknown", "card"
@@ -77,7 +77,6 @@ TAKES_STATE = re.compile(
 DATASET_CLASS = re.compile(r"(?:^|\.)(?:\w*Dataset|\w*DataLoader|random_split|Subset)$")
 WORKS_ON_CARD = re.compile(r"cuda|npu|mlu|gpu|device|accelerator", re.IGNORECASE)
 NamedFunction = ast.FunctionDef | ast.AsyncFunctionDef
-Item = TypeVar("Item")
 Loop = ast.For | ast.AsyncFor | ast.While
 EVERYWHERE = (0, sys.maxsize)
 """First and last line of the reads that `follow_name` follows: all of them."""
@@ -436,14 +435,6 @@ class Flow:
         return scope
 
 
-def group_by_name(pairs: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
-    """Return the items of each name, in the given order."""
-    groups: dict[str, list[Item]] = {}
-    for name, item in pairs:
-        groups.setdefault(name, []).append(item)
-    return groups
-
-
 def is_logging(callee: ast.expr) -> bool:
     """Return True for the callee of a call that logs: `logging.…`, or a log method of an object with a plain name."""
     root = callee
@@ -460,8 +451,9 @@ def note_uses(project: Project, files: dict[str, Names]) -> None:
     flows = [Flow(names, project) for path, names in files.items() if path in project.torch_files]
     needs: dict[str, set[str]] = {}  # question -> questions that its answers depend on
     for flow in flows:
-        for call in loads_in(flow.names):
-            flow.uses(call)
+        for call in flow.source.of_kind(ast.Call) if "load" in flow.source.text else ():
+            if flow.names.qualified(call.func) in CHECKPOINT_LOADS:
+                flow.uses(call)
     for _ in range(ROUNDS):
         new = {question for flow in flows for question in flow.questions} - needs.keys()
         by_name = flows_by_name(flows, {question.rpartition(".")[2] for question in new})
@@ -490,12 +482,6 @@ def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow
         for flow in (flows if names else ())
         for name in names & (flow.calls_named.keys() | flow.functions_named.keys() | flow.attribute_reads.keys())
     )
-
-
-def loads_in(names: Names) -> Iterator[ast.Call]:
-    """Yield the loads of checkpoints in a file."""
-    if "load" in names.source.text:
-        yield from (call for call in names.source.of_kind(ast.Call) if names.qualified(call.func) in CHECKPOINT_LOADS)
 
 
 def answer(flow: Flow, question: str) -> set[str]:

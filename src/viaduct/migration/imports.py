@@ -35,7 +35,7 @@ def insert_imports(work: Work) -> Work:
     needed |= {work.free_name(module.rpartition(".")[2]): module for module in missing_effects(work, needed)}
     if not needed:
         return work
-    location = find_import_block_end(work.source.tree)
+    location = lazy_imports.last_of_import_block(work.source.tree.body, FRAMEWORKS)
     lines = import_lines(needed, star=work.options.imports == "star" and not star_would_overwrite(work, location))
     lazy = location is None and work.options.to == "any" and not is_notebook
     if lazy and lazy_imports.insert(work, next(iter(needed)), lines):  # with --to any the helper alone is needed
@@ -121,11 +121,6 @@ def import_lines(needed: dict[str, str], star: bool) -> list[str]:
         else:
             grouped[module].append(name if local == name else f"{name} as {local}")
     return lines + [f"from {module} import {name}" for module in sorted(grouped) for name in sorted(grouped[module])]
-
-
-def find_import_block_end(tree: ast.Module) -> ast.stmt | None:
-    """Return the last import of the block with the first top-level import of a framework; None if there is none."""
-    return lazy_imports.last_of_import_block(tree.body, FRAMEWORKS)
 
 
 def header_end(work: Work) -> int:

@@ -25,7 +25,6 @@ SCHEMA = 2
 
 
 def as_json(outcome: Outcome, language: str = "en") -> str:
-    """Return the report as JSON text."""
     return json.dumps(record(outcome, language), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -52,7 +51,6 @@ def readable(path: str) -> str:
 
 
 def file_record(file: FileResult, language: str) -> dict[str, Any]:
-    """Return what the report says of one file."""
     state = "changed" if file.changed else "unread" if file.reason else "unchanged"
     return {
         "path": readable(file.path),
@@ -83,7 +81,6 @@ def place_record(place: Place, language: str) -> dict[str, Any]:
 
 
 def finding_record(outcome: Outcome, finding: Finding, language: str) -> dict[str, Any]:
-    """Return what the report says of one finding."""
     return {
         "file": readable(finding.file),
         "line": finding.line,

@@ -69,7 +69,6 @@ class LedgerRow:
     unresolved: int
 
     def name(self, language: str) -> str:
-        """Return the title in a language."""
         return self.title_zh if language == "zh" else self.title
 
 
@@ -311,6 +310,5 @@ def is_complete(rows: Iterable[LedgerRow]) -> bool:
 
 
 def title_of(requirement: str, language: str = "en") -> str:
-    """Return the title of a requirement in a language."""
     known = by_name()[requirement]
     return known.title_zh if language == "zh" else known.title

@@ -48,7 +48,6 @@ def split_parts(texts: dict[str, bytes]) -> list[Part]:
 
 
 def size_of(paths: list[str], texts: dict[str, bytes]) -> int:
-    """Return the bytes of several files together."""
     return sum(len(texts[path]) for path in paths)
 
 

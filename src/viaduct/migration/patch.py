@@ -14,7 +14,6 @@ NO_NEWLINE_MARK = "\n\\ No newline at end of file\n"
 
 
 def as_patch(file: FileResult) -> bytes:
-    """Return the changes of a file as a unified diff."""
     before, after = split_lines(file.before), split_lines(file.after)
     pairs = match_equal_lines(before, after) if file.path.endswith(".ipynb") else anchors(before, after, file.stems)
     name = quote_path(file.path)

@@ -22,7 +22,6 @@ MAX_BYTES = 1 << 20
 
 
 def write_profiling_options(options: Options) -> str:
-    """Return profiling_options as JSON."""
     points = dict(zip(POINT_OPTIONS, options.profile_points, strict=True))
     return json.dumps({"output": options.profile, "training_trace": "on", **points})
 

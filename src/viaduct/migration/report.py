@@ -34,7 +34,6 @@ IS_GOOD_VERDICT = {"complete": True, "nothing to change": None, "incomplete": Fa
 
 
 def write(outcome: Outcome, path: Path, language: str = "en") -> None:
-    """Write the report as a page."""
     write_page(page(outcome, language), path)
 
 
@@ -158,7 +157,6 @@ def rules_section(summary: Summary) -> list[Section]:
 
 
 def advice_section(outcome: Outcome, language: str) -> list[Section]:
-    """Return the section of advice."""
     found = [finding for finding in outcome.findings if finding.status == "advice"]
     rows = [[printable_path(outcome.where(node)), visible(node.text(language)), node.rule] for node in found]
     table = Table(["place", "advice", "rule"], rows)
@@ -166,7 +164,6 @@ def advice_section(outcome: Outcome, language: str) -> list[Section]:
 
 
 def files_section(outcome: Outcome, language: str) -> list[Section]:
-    """Return the section of all files."""
     rows: list[list[object]] = [
         [printable_path(file.path), state(file), file.line_count, len(file.findings), visible(file.why(language))]
         for file in [*outcome.files, *outcome.added]

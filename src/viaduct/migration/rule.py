@@ -164,7 +164,6 @@ class Site:
 
     @property
     def options(self) -> Options:
-        """Options of the migration."""
         return self.work.options
 
     @property
@@ -182,7 +181,6 @@ class Site:
         return self.work.names.qualified(node)
 
     def text(self, node: ast.AST) -> str:
-        """Return the text of a node."""
         return self.source.text_of(node)
 
     def keyword(self, name: str) -> ast.keyword | None:

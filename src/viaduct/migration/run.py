@@ -76,7 +76,6 @@ class FileResult:
     traceback: str = ""  # of an exception that viaduct raised on the file
 
     def why(self, language: str) -> str:
-        """Return the reason in a language."""
         return self.reason_zh if language == "zh" and self.reason_zh else self.reason
 
     def where(self, line: int) -> str:
@@ -105,7 +104,6 @@ class Outcome:
 
     @property
     def changed(self) -> list[FileResult]:
-        """Files that changed."""
         return [file for file in self.files if file.changed]
 
     @property
@@ -115,7 +113,6 @@ class Outcome:
 
     @property
     def findings(self) -> list[Finding]:
-        """Findings of all files."""
         return [finding for file in self.files for finding in file.findings]
 
     @property
@@ -253,7 +250,6 @@ def with_texts(file: FileResult, texts: dict[str, bytes]) -> FileResult:
 
 
 def with_finding(file: FileResult, finding: Finding) -> FileResult:
-    """Return the result with one more finding."""
     return replace(file, findings=tuple(sorted([*file.findings, finding], key=lambda finding: finding.order)))
 
 
@@ -267,7 +263,6 @@ def recover_and_walk(path: Path) -> Walk:
 
 
 def print_progress(message: str) -> None:
-    """Print a message to stderr."""
     print(message, file=sys.stderr)
 
 
@@ -305,7 +300,6 @@ def migrated_scripts(
 
 
 def make_helper_result(helper: helper_file.Helper) -> FileResult:
-    """Return the result of a helper file."""
     old, new = helper.before.decode(errors="replace"), helper.after.decode(errors="replace")
     size, lines, changed = len(helper.after), len(lines_of(new)), helper.after != helper.before
     stems = helper_file.map_lines(old, new)
@@ -444,7 +438,6 @@ class Batch:
         return results, project.outline(part.members)
 
     def run_files(self, project: Project, paths: list[str]) -> list[FileResult]:
-        """Migrate several files one after the other."""
         return [run_one(path, self.texts[path], self.options, project) for path in paths]
 
     def survey(self, texts: dict[str, bytes]) -> tuple[Project, set[str]]:
@@ -580,7 +573,6 @@ def migrate_guarded(path: str, data: bytes, options: Options, project: Project) 
 
 
 def migrate_script(path: str, data: bytes, options: Options, project: Project) -> FileResult:
-    """Migrate one Python file."""
     migrated = migrate_bytes(path, data, options, project)
     if not migrated.changed and not migrated.findings:
         return FileResult(path, places=migrated.places, marks=migrated.marks)
@@ -610,7 +602,6 @@ def make_result(migrated: Migrated, old: str, new: str) -> FileResult:
 
 
 def migrate_notebook(path: str, data: bytes, options: Options, project: Project) -> FileResult:
-    """Migrate the code cells of a notebook."""
     try:
         notebook = notebooks.read(data)
         migrated = migrate_bytes(path, notebook.text.encode(), options, project)

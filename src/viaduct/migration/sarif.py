@@ -29,12 +29,10 @@ ENGINE_RULES = {
 
 
 def as_sarif(outcome: Outcome, language: str = "en") -> str:
-    """Return the report as SARIF text."""
     return json.dumps(document(outcome, language), indent=1, ensure_ascii=False) + "\n"
 
 
 def document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
-    """Return the report as a SARIF document."""
     findings = outcome.findings
     rules = sorted({finding.rule for finding in findings})
     run = {
@@ -87,14 +85,12 @@ def descriptor(name: str) -> dict[str, Any]:
 
 
 def level(finding: Finding) -> str:
-    """Return the SARIF level of a finding."""
     if finding.status not in UNFINISHED_STATUSES:
         return "note"
     return "error" if finding.status == "unresolved" or finding.risk == "high" else "warning"
 
 
 def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) -> dict[str, Any]:
-    """Return a finding in SARIF."""
     location: dict[str, Any] = {"artifactLocation": artifact(finding.file)}
     if not outcome.by_path[finding.file].cells:  # lines of a notebook's file are not those of its cells
         location["region"] = {"startLine": finding.line, "endLine": finding.end_line}

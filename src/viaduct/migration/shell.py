@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from viaduct.cards import CARDS, Card
 from viaduct.cards.environment import NCCL, OTHERS, VISIBLE, can_be_kept, describe_nccl, describe_other, explain_refusal
 from viaduct.cards.limits import Risk
-from viaduct.migration.engine import Migrated
+from viaduct.migration.engine import Migrated, make_unparsable_finding
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
 from viaduct.migration.predicates import is_literal_in, is_string
@@ -41,14 +41,6 @@ CUDA_IN_PYTHON = re.compile(r"torch\.cuda|\.cuda\(|[\"']cuda")
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
-@dataclass(frozen=True)
-class Declared:
-    """The options of the project's command lines that take a device, or a backend."""
-
-    devices: frozenset[str] = frozenset()
-    backends: frozenset[str] = frozenset()
-
-
 def note_options(project: Project) -> None:
     """Record in the project which options of its command lines take a device, and which a backend."""
     devices, backends = project.device_options, project.backend_options
@@ -64,12 +56,6 @@ def note_options(project: Project) -> None:
                     backends.update(map(normalize_option, names))
 
 
-def declared_options(project: Project) -> Declared:
-    """Return the options that take a device or a backend, of all parts of the project."""
-    note_options(project)  # for a project in parts a no-op: each part has called it
-    return Declared(frozenset(project.device_options), frozenset(project.backend_options))
-
-
 def normalize_option(name: str) -> str:
     """Return an option's name as argparse does: `--dist-backend` is dist_backend."""
     return name.lstrip("-").replace("-", "_")
@@ -80,35 +66,30 @@ def migrate_all(found: Walk, options: Options, project: Project) -> Iterator[Mig
     scripts = [path for path in found.others if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
         return
-    known = declared_options(project)
+    note_options(project)  # for a project in parts a no-op: each part has called it
     for path in scripts:
         data = found.read(path)
         if data is None:
             continue
-        migrated = migrate(path, data, options, known)
+        migrated = migrate(path, data, options, project)
         if migrated.changed or migrated.findings:
             yield migrated
 
 
-def migrate(path: str, data: bytes, options: Options, known: Declared) -> Migrated:
-    """Migrate one shell script."""
+def migrate(path: str, data: bytes, options: Options, project: Project) -> Migrated:
+    """Migrate one shell script. `project` has the options of its command lines that `note_options` has found."""
     from viaduct.migration.shell_any import NeutralMigration
 
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        return Migrated(path, data, data, (make_undecodable_finding(path, error),) if b"CUDA" in data else ())
-    migration = (NeutralMigration if options.to == "any" else Migration)(path, text, options, known)
+        undecodable = Undecodable(f"cannot be decoded: {error}", f"无法解码:{error}")
+        finding = replace(make_unparsable_finding(path, undecodable), risk="low")
+        return Migrated(path, data, data, (finding,) if b"CUDA" in data else ())
+    migration = (NeutralMigration if options.to == "any" else Migration)(path, text, options, project)
     migration.run()
     lines = tuple(range(1, len(text.split("\n")) + 1))
     return Migrated(path, data, migration.after().encode(), tuple(migration.sorted_findings()), lines=lines)
-
-
-def make_undecodable_finding(path: str, error: UnicodeDecodeError) -> Finding:
-    """Return the finding of a script that cannot be decoded."""
-    message = f"cannot be decoded: {error}. It is copied as it is; {Undecodable.remedy}"
-    zh = f"无法解码:{error}。文件原样复制;{Undecodable.remedy_zh}"
-    return Finding(path, 1, 1, 1, "engine.unparsable", "report", "manual", message, zh, "low")
 
 
 @dataclass
@@ -118,7 +99,7 @@ class Migration:
     path: str
     text: str
     options: Options
-    known: Declared
+    project: Project
     edits: dict[int, tuple[int, str]] = field(default_factory=dict)  # start -> (end, new text)
     findings: list[Finding] = field(default_factory=list)
     script: Script = field(init=False)
@@ -140,7 +121,6 @@ class Migration:
         return [command for command in self.script.commands if command[0].plain not in PRINTING_COMMANDS]
 
     def run(self) -> None:
-        """Collect the edits and findings."""
         for command in self.active_commands:
             self.check_variables(command)
             self.check_options(command)
@@ -205,10 +185,10 @@ class Migration:
             value = command[index + 1] if match[2] is None else Word(word.start + match.start(2), match[2])
             name = normalize_option(match[1])
             if EXACT.fullmatch(value.plain):
-                declared = name in self.known.devices
+                declared = name in self.project.device_options
                 self.change_option(device_argparse.rule, declared, value, "cuda", self.card.device, match[1])
             elif value.plain == "nccl":
-                declared = name in self.known.backends
+                declared = name in self.project.backend_options
                 self.change_option(backend.rule, declared, value, "nccl", self.card.backend, match[1])
 
     def change_option(self, rule: Rule, declared: bool, value: Word, old: str, new: str, option: str) -> None:
@@ -254,7 +234,6 @@ class Migration:
             self.findings.append(Finding(self.path, line, line, column, rule.name, rule.kind, status, *messages, risk))
 
     def after(self) -> str:
-        """Return the text with the edits."""
         pieces, location = [], 0
         for start, (end, text) in sorted(self.edits.items()):
             pieces += [self.text[location:start], text]

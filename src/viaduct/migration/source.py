@@ -13,7 +13,7 @@ import tokenize
 import warnings
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -141,6 +141,7 @@ def tokenize_part(text: str, offset: int) -> Iterator[Token]:
 
 
 Node = TypeVar("Node", bound=ast.AST)
+Item = TypeVar("Item")
 NO_CHILDREN: list[ast.AST] = []  # one list for all: half of the nodes have none, and a list for each is megabytes
 BLOCK_FIELDS = {"body", "orelse", "finalbody", "handlers"}
 BLOCK_HOLDERS = (ast.mod, ast.stmt, ast.excepthandler, ast.match_case)  # what may hold blocks of statements
@@ -170,6 +171,14 @@ def children(node: ast.AST) -> list[ast.AST]:
         else:
             found += value
     return found
+
+
+def group_by_name(pairs: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
+    """Return the items of each name, in the given order."""
+    groups: dict[str, list[Item]] = {}
+    for name, item in pairs:
+        groups.setdefault(name, []).append(item)
+    return groups
 
 
 class Source:
@@ -326,19 +335,12 @@ class Source:
     @cached_property
     def reads(self) -> dict[str, list[ast.Name]]:
         """Reads of each name, in the order of the text."""
-        found: dict[str, list[ast.Name]] = {}
-        for node in self.of_kind(ast.Name):
-            if isinstance(node.ctx, ast.Load):
-                found.setdefault(node.id, []).append(node)
-        return found
+        return group_by_name((node.id, node) for node in self.of_kind(ast.Name) if isinstance(node.ctx, ast.Load))
 
     @cached_property
     def attributes(self) -> dict[str, list[ast.Attribute]]:
         """Attributes by their name, in the order of the text."""
-        found: dict[str, list[ast.Attribute]] = {}
-        for node in self.of_kind(ast.Attribute):
-            found.setdefault(node.attr, []).append(node)
-        return found
+        return group_by_name((node.attr, node) for node in self.of_kind(ast.Attribute))
 
     def is_within(self, node: ast.AST, region: list[ast.stmt]) -> bool:
         """Return True if a node lies in `region`, statements that follow each other."""

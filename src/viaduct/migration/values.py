@@ -18,7 +18,7 @@ from typing import Any
 
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.classes import OBJECT, attribute_of, class_called, is_module, is_torch_object, owner_of
-from viaduct.migration.names import Function, Names, Scope, all_arguments
+from viaduct.migration.names import Function, Names, Scope, Table, all_arguments
 from viaduct.migration.predicates import is_none, is_property, is_self
 from viaduct.migration.project import Project, returns_of
 from viaduct.migration.sessions import MONITORED_SESSIONS, SESSION_CLASSES
@@ -149,6 +149,11 @@ class Element:
     value: ast.expr
     index: int  # in `a, b = pair`; -1: the target gets the value as a whole, as in `a = b = value`
     count: int  # number of targets among which the value is divided
+
+
+def kept_by_names(make: Callable[[Values], Table]) -> cached_property[Table]:
+    """Make a property of Values of what depends on the text alone: `Names.remember` keeps it for other Values too."""
+    return cached_property(lambda values: values.names.remember(make.__name__, lambda: make(values)))
 
 
 class Values:
@@ -392,12 +397,9 @@ class Values:
         """Return, by attribute, the values that a class assigns to `self.attribute`; the literal None is left out."""
         return self.attributes.get(owner, {})
 
-    @cached_property
+    @kept_by_names
     def attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
         """Values that each class assigns to attributes of `self`, by `self.x = value`."""
-        return self.names.remember("attributes", self.find_attributes)
-
-    def find_attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
         found: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
         for node in self.names.source.of_kinds(ast.Assign, ast.AnnAssign):
             assert isinstance(node, ast.Assign | ast.AnnAssign)
@@ -414,12 +416,9 @@ class Values:
         is_own = isinstance(target, ast.Attribute) and is_self(target.value)
         return self.names.source.class_around(target) if is_own else None
 
-    @cached_property
+    @kept_by_names
     def attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
         """Values that each class assigns to attributes of `self`, by `self.a, self.b = pair`."""
-        return self.names.remember("attribute elements", self.find_attribute_elements)
-
-    def find_attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
         found: dict[ast.ClassDef, dict[str, list[Element]]] = {}
         for target, element in self.shared_assignments():
             owner = self.class_assigning(target)
@@ -427,12 +426,9 @@ class Values:
                 found.setdefault(owner, {}).setdefault(target.attr, []).append(element)
         return found
 
-    @cached_property
+    @kept_by_names
     def elements(self) -> dict[tuple[int, str], list[Element]]:
-        """(scope, name) -> what `a, b = pair` and `a = b = value` give to the name."""
-        return self.names.remember("elements", self.find_elements)
-
-    def find_elements(self) -> dict[tuple[int, str], list[Element]]:
+        """(id of the scope, name) -> what `a, b = pair` and `a = b = value` give to the name."""
         found: dict[tuple[int, str], list[Element]] = {}
         for target, element in self.shared_assignments():
             if isinstance(target, ast.Name):

@@ -217,18 +217,14 @@ def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignori
         if rules.is_ignored(entry.name, is_folder):
             return "ignored by git"
         if is_folder:
-            return reason_to_skip_folder(entry)
+            if os.path.isfile(os.path.join(entry.path, "pyvenv.cfg")):
+                return "a virtual environment"
+            return SKIPPED_NAMES.get(STATE_FOLDER if entry.name.endswith(PARTIAL_SUFFIX) else entry.name, "")
         if not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
             return "not a plain file"
         return "" if os.access(entry.path, os.R_OK) else f"cannot be read: {os.strerror(errno.EACCES)}"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-
-
-def reason_to_skip_folder(entry: os.DirEntry[str]) -> str:
-    if os.path.isfile(os.path.join(entry.path, "pyvenv.cfg")):
-        return "a virtual environment"
-    return SKIPPED_NAMES[STATE_FOLDER] if entry.name.endswith(PARTIAL_SUFFIX) else SKIPPED_NAMES.get(entry.name, "")
 
 
 BROKEN_LINK = "a link to nothing"
@@ -253,7 +249,9 @@ def unsaved_files(found: Walk) -> list[str] | None:
     outer = find_repository(found.root)
     if outer is None:
         return None
-    inner = {} if found.single else repositories_within(found)
+    # Submodules and other repositories below the project's folder, by their folder.
+    folders = [] if found.single else [path for path in found.folders if os.path.lexists(found.root / path / ".git")]
+    inner = {folder: open_repository(found.root / folder) for folder in folders}
     unsaved = [] if found.single else missing_files(outer, found.root)
     prefix = prefix_of(outer, found.root)
     for path in {*found.scripts, *found.others, *found.excluded, *found.links}:
@@ -263,12 +261,6 @@ def unsaved_files(found: Walk) -> list[str] | None:
         if not index.holds(tracked, found.root / path):
             unsaved.append(path)
     return sorted(unsaved)
-
-
-def repositories_within(found: Walk) -> dict[str, Repository]:
-    """Return submodules and other repositories below the project's folder, by their folder."""
-    folders = [folder for folder in found.folders if os.path.lexists(found.root / folder / ".git")]
-    return {folder: open_repository(found.root / folder) for folder in folders}
 
 
 def missing_files(repository: Repository, root: Path) -> list[str]:
