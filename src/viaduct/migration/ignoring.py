@@ -71,7 +71,10 @@ class Ignoring:
     def enter(self, name: str, folder: Path) -> Ignoring:
         """Return the rules that hold in a subfolder; for a repository within, those of that one alone."""
         if os.path.lexists(folder / ".git"):
-            return load_inner_rules(folder)
+            try:
+                return load_repository_rules(open_repository(folder))
+            except UnreadableRepository:
+                return Ignoring()
         if not self.active:
             return self
         inside = self.is_matched(self.prefix + name, is_folder=True)
@@ -101,14 +104,6 @@ def load_ignore_rules(root: Path) -> Ignoring:
         if rules.inside:
             return Ignoring()
     return rules
-
-
-def load_inner_rules(top: Path) -> Ignoring:
-    """Return the rules at the top of a repository within the project; none if it cannot be read."""
-    try:
-        return load_repository_rules(open_repository(top))
-    except UnreadableRepository:
-        return Ignoring()
 
 
 def load_repository_rules(repository: Repository) -> Ignoring:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 
 from viaduct.cards import NPU
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
-from viaduct.migration.graphs import reverse_edges
 from viaduct.migration.project import Project
 
 LIBRARIES = frozenset(
@@ -85,11 +84,6 @@ def scan_imports(data: bytes, path: str) -> Iterator[str]:
         if module:
             yield module
         yield from (f"{module}.{member}" if module else member for member in members)
-
-
-def note_importers(project: Project) -> None:
-    """Fill `project.importers`, the reverse of `project.imports`."""
-    project.importers = reverse_edges(project.imports)
 
 
 def programs_of(project: Project, path: str) -> list[set[str]]:

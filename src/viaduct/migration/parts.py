@@ -30,7 +30,7 @@ class Part:
     """Files that are migrated together."""
 
     members: tuple[str, ...]  # files that are surveyed and rewritten
-    around: tuple[str, ...] = ()  # files that are only surveyed, since the members depend on them
+    around: tuple[str, ...] = ()  # only surveyed: files that members import, or that import them
 
 
 def split_parts(texts: dict[str, bytes]) -> list[Part]:

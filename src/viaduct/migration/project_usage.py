@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from viaduct.cards.tensorflow_api import COLLECTIVES, OPERATORS, full_name
-from viaduct.migration.import_graph import Modules, escapes_of, note_importers
+from viaduct.migration.graphs import reverse_edges
+from viaduct.migration.import_graph import Modules, escapes_of
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import find_argument, is_literal_in
 from viaduct.migration.project import Project, passed_in, returns_of
@@ -76,7 +77,7 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
         }
         note_variables(project, path, values)
         note_npu_helpers(project, names)
-    note_importers(project)
+    project.importers = reverse_edges(project.imports)
     for path in project.horovod_ranks:
         if not escapes_of(project, path):
             project.rank_files.add(path)

@@ -30,9 +30,9 @@ class Symbol:
 def entries(
     names: tuple[str, ...],
     standing: Standing,
-    rule: str = "",
     english: str = "",
     chinese: str = "",
+    rule: str = "",
     risk: Risk = "high",
 ) -> list[Symbol]:
     """Return symbols below `tensorflow.` with the same facts."""
@@ -58,39 +58,39 @@ TPU_FUNCTIONS = tuple(
     )
 )
 SYMBOLS: tuple[Symbol, ...] = (
-    *entries(("estimator.RunConfig",), "after migration", "estimator_run_config"),
-    *entries(("estimator.Estimator",), "after migration", "estimator_class"),
-    *entries(CANNED_ESTIMATORS, "after migration", "estimator_canned"),
-    *entries(("estimator.tpu.TPUEstimator", "estimator.tpu.RunConfig"), "after migration", "tpu_estimator"),
-    *entries(("estimator.tpu.TPUEstimatorSpec", "estimator.tpu.CrossShardOptimizer"), "after migration", "tpu_spec"),
-    *entries(("Session", "InteractiveSession"), "after migration", "session_config"),
-    *entries(("train.MonitoredTrainingSession",), "after migration", "session_config"),
-    *entries(("nn.dropout",), "after migration", "dropout"),
-    *entries(tuple(f"distribute.{name}" for name in STRATEGIES), "after migration", "distribute_strategy"),
-    *entries(("train.experimental.FixedLossScale",), "after migration", "loss_scale_managers"),
-    *entries(("train.experimental.MixedPrecisionLossScaleOptimizer",), "after migration", "loss_scale_optimizer"),
+    *entries(("estimator.RunConfig",), "after migration", rule="estimator_run_config"),
+    *entries(("estimator.Estimator",), "after migration", rule="estimator_class"),
+    *entries(CANNED_ESTIMATORS, "after migration", rule="estimator_canned"),
+    *entries(("estimator.tpu.TPUEstimator", "estimator.tpu.RunConfig"), "after migration", rule="tpu_estimator"),
     *entries(
-        ("train.experimental.enable_mixed_precision_graph_rewrite",), "after migration", "precision_graph_rewrite"
+        ("estimator.tpu.TPUEstimatorSpec", "estimator.tpu.CrossShardOptimizer"), "after migration", rule="tpu_spec"
     ),
-    *entries(("GPUOptions",), "no effect", "session_gpu_options"),
-    *entries(("WholeFileReader", "LMDBReader", "IdentityReader"), "unsupported", "dataset_advice"),
-    *entries(FINITE_CHECKS, "unsupported", "model_advice"),
-    *entries(("enable_eager_execution", "enable_v2_behavior"), "unsupported", "keras_unsupported"),
-    *entries(("keras.layers.CuDNNLSTM", "keras.layers.CuDNNGRU"), "under analysis", "keras_unsupported"),
-    *entries(("contrib.cudnn_rnn.CudnnLSTM", "contrib.cudnn_rnn.CudnnGRU"), "unsupported", "model_advice"),
-    *entries(("train.SyncReplicasOptimizer", "train.Server"), "unsupported", "distribute_servers"),
-    *entries(("distribute.experimental.TPUStrategy",), "unsupported", "distribute_servers"),
+    *entries(("Session", "InteractiveSession"), "after migration", rule="session_config"),
+    *entries(("train.MonitoredTrainingSession",), "after migration", rule="session_config"),
+    *entries(("nn.dropout",), "after migration", rule="dropout"),
+    *entries(tuple(f"distribute.{name}" for name in STRATEGIES), "after migration", rule="distribute_strategy"),
+    *entries(("train.experimental.FixedLossScale",), "after migration", rule="loss_scale_managers"),
+    *entries(("train.experimental.MixedPrecisionLossScaleOptimizer",), "after migration", rule="loss_scale_optimizer"),
+    *entries(
+        ("train.experimental.enable_mixed_precision_graph_rewrite",), "after migration", rule="precision_graph_rewrite"
+    ),
+    *entries(("GPUOptions",), "no effect", rule="session_gpu_options"),
+    *entries(("WholeFileReader", "LMDBReader", "IdentityReader"), "unsupported", rule="dataset_advice"),
+    *entries(FINITE_CHECKS, "unsupported", rule="model_advice"),
+    *entries(("enable_eager_execution", "enable_v2_behavior"), "unsupported", rule="keras_unsupported"),
+    *entries(("keras.layers.CuDNNLSTM", "keras.layers.CuDNNGRU"), "under analysis", rule="keras_unsupported"),
+    *entries(("contrib.cudnn_rnn.CudnnLSTM", "contrib.cudnn_rnn.CudnnGRU"), "unsupported", rule="model_advice"),
+    *entries(("train.SyncReplicasOptimizer", "train.Server"), "unsupported", rule="distribute_servers"),
+    *entries(("distribute.experimental.TPUStrategy",), "unsupported", rule="distribute_servers"),
     *entries(
         TPU_FUNCTIONS,
         "unsupported",
-        "",
         "there is no TPU: remove it, or make sure that this branch is not taken",
         "没有 TPU:请删除,或确保不会执行到该分支",
     ),
     *entries(
         ("distribute.cluster_resolver.TPUClusterResolver", "contrib.cluster_resolver.TPUClusterResolver"),
         "unsupported",
-        "",
         "there is no TPU: make sure that this branch is not taken",
         "没有 TPU:请确保不会执行到该分支",
         risk="medium",
@@ -98,14 +98,12 @@ SYMBOLS: tuple[Symbol, ...] = (
     *entries(
         RANDOM_GENERATORS,
         "under analysis",
-        "",
         "its kernels are not confirmed for the device: use tf.random.uniform or tf.random.normal with a seed",
         "设备上未确认支持:请使用带 seed 的 tf.random.uniform 或 tf.random.normal",
     ),
     *entries(
         ("CriticalSection",),
         "under analysis",
-        "",
         "not confirmed for the device: keep it out of the training graph",
         "设备上未确认支持:请勿放入训练图",
         risk="medium",
@@ -113,21 +111,18 @@ SYMBOLS: tuple[Symbol, ...] = (
     *entries(
         ("contrib.nccl.*",),
         "unsupported",
-        "",
         "NCCL supports NVIDIA GPUs only: use hccl_ops.allreduce, or NPUDistributedOptimizer",
         "NCCL 仅支持 NVIDIA 设备:请使用 hccl_ops.allreduce 或 NPUDistributedOptimizer",
     ),
     *entries(
         ("contrib.tensorrt.*", "python.compiler.tensorrt.*"),
         "unsupported",
-        "",
         "TensorRT is NVIDIA's: convert the frozen graph with the accelerator's own compiler",
         "TensorRT 仅支持 NVIDIA 设备:请使用昇腾的模型转换工具",
     ),
     *entries(
         ("test.is_gpu_available", "test.gpu_device_name", "python.client.device_lib.list_local_devices"),
         "no effect",
-        "",
         "it finds no GPU, and the accelerator is not listed: see where the answer leads",
         "查询不到 GPU,也不会列出昇腾设备:请检查后续分支",
         risk="medium",
@@ -135,7 +130,6 @@ SYMBOLS: tuple[Symbol, ...] = (
     *entries(
         ("config.experimental.list_physical_devices", "config.list_physical_devices"),
         "no effect",
-        "",
         "it lists no GPU, and the accelerator is not listed: see where the answer leads",
         "列不出 GPU,也不会列出昇腾设备:请检查后续分支",
         risk="low",
