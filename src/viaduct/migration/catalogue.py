@@ -56,7 +56,7 @@ SECTIONS = {
 WHEN_RUN = {True: "always", False: "when asked for, by an option or by `--only`"}
 
 
-def find(name: str) -> list[Rule]:
+def find_rules(name: str) -> list[Rule]:
     """Return the rules that --only, --skip and --explain mean by a name, a former name or a row of docs/rules.md.
 
     Raises UnknownName or BadValue.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from viaduct.errors import BadValue, UnknownName
-from viaduct.migration.catalogue import find
+from viaduct.migration.catalogue import find_rules
 from viaduct.migration.options import Options
 
 PRECISION_MODES = (
@@ -20,7 +20,7 @@ DUMP_STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 def check_options(options: Options) -> None:
     """Refuse options that contradict each other, name something unknown or have an impossible value."""
     for name in (*options.only, *options.skip):
-        find(name)
+        find_rules(name)
     check_precision(options.precision)
     if options.loop < 1:
         raise BadValue(f"--loop is {options.loop}.", "It counts steps: 1 or more.")

@@ -10,6 +10,7 @@ from viaduct.cards.limits import Risk
 Status = Literal["changed", "advice", "manual", "unresolved"]
 """manual: the script's text shows that a person must act; unresolved: it does not show if anything is to be done."""
 Kind = Literal["mandatory", "performance", "advice", "report"]
+"""Purpose of a rule: its edits are needed; they make the result faster; it advises; it finds what needs review."""
 UNFINISHED_STATUSES: tuple[Status, ...] = ("manual", "unresolved")
 """Statuses of findings that a person has to look at."""
 RISK_ORDER: dict[Risk, int] = {"high": 0, "medium": 1, "low": 2}

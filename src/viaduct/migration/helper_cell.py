@@ -45,7 +45,7 @@ def replace_import_by_cell(work: Work, lines: list[str], module: str) -> list[st
 def collect_advised_names(work: Work, local: str) -> dict[str, int]:
     """Return the line of each helper member that a notebook uses, and line 1 for members that findings advise."""
     advised = " ".join(finding.message for finding in work.findings if finding.status != "changed")
-    return {**dict.fromkeys(MEMBER_MENTION.findall(advised), 1), **helper_text.uses(work.source.tree, local)}
+    return {**dict.fromkeys(MEMBER_MENTION.findall(advised), 1), **helper_text.find_uses(work.source.tree, local)}
 
 
 def extend_cell(work: Work) -> Work:
@@ -56,14 +56,14 @@ def extend_cell(work: Work) -> Work:
     found = HELPER_CELL.search(work.source.text)
     if found is None:
         return work
-    uses, there = collect_advised_names(work, found[2]), helper_text.held(found[1])
+    uses, there = collect_advised_names(work, found[2]), helper_text.find_definitions(found[1])
     if write_cell(there, found[2]) == found[0]:
         made = write_cell({*uses, *there}, found[2])
         if made == found[0]:
             return work
         work.edits.replace(found.start(), found.end(), made)
         return work.after()
-    for name in helper_text.missing(found[1], uses):
+    for name in helper_text.find_missing(found[1], uses):
         line = work.lines[uses[name] - 1]
         work.findings.append(report_missing_member("the helper in its cell", name, work.path, line, ""))
     return work

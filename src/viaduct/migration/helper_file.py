@@ -58,13 +58,13 @@ class Helper:
         """Content that the helper is to have."""
         if not self.is_ours:
             return self.before
-        text = helper_text.write({*self.uses, *helper_text.held(self.old)})
+        text = helper_text.write({*self.uses, *helper_text.find_definitions(self.old)})
         return text.replace("\n", "\r\n" if b"\r\n" in self.before else "\n").encode()
 
     def missing(self) -> Iterator[tuple[str, str, int]]:
         """Yield the names that a helper changed by its owner lacks, each with a script and line that use it."""
         if not self.is_ours:
-            yield from ((name, *self.uses[name]) for name in helper_text.missing(self.old, self.uses))
+            yield from ((name, *self.uses[name]) for name in helper_text.find_missing(self.old, self.uses))
 
 
 def collect_helpers(found: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
@@ -80,7 +80,7 @@ def collect_helpers(found: Walk, project: Project, scripts: Iterable[Script]) ->
             file = found.root / path
             helper = helpers.setdefault(path, Helper(path, file.read_bytes() if file.is_file() else b""))
             helper.needed |= script.changed
-            used = {**dict.fromkeys(MEMBER_MENTION.findall(script.advised), 1), **helper_text.uses(tree, local)}
+            used = {**dict.fromkeys(MEMBER_MENTION.findall(script.advised), 1), **helper_text.find_uses(tree, local)}
             helper.uses |= {name: (script.path, line) for name, line in used.items() if name not in helper.uses}
     return [helper for _, helper in sorted(helpers.items()) if helper.before or helper.needed or is_lost(found, helper)]
 

@@ -91,10 +91,10 @@ def part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
     first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", []))])
     while not lines[first - 2].strip():
         first -= 1
-    return Part(first, node.end_lineno or node.lineno, frozenset(needs(node)))
+    return Part(first, node.end_lineno or node.lineno, frozenset(find_needs(node)))
 
 
-def needs(node: ast.AST) -> Iterator[str]:
+def find_needs(node: ast.AST) -> Iterator[str]:
     """Yield the names that a part uses, as in `parts`."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):
@@ -106,7 +106,7 @@ def needs(node: ast.AST) -> Iterator[str]:
 # ---- an existing helper, and the uses of one
 
 
-def held(text: str) -> set[str]:
+def find_definitions(text: str) -> set[str]:
     """Return what a helper may define, also a changed one: the names of its definitions and all strings in it.
 
     The strings include the keys of the results for the CPU. Nothing if the helper cannot be parsed.
@@ -128,16 +128,16 @@ def held(text: str) -> set[str]:
 
 def is_as_written(text: str) -> bool:
     """Return True if the text of a helper is as viaduct wrote it."""
-    return write(held(text)) == text
+    return write(find_definitions(text)) == text
 
 
-def missing(text: str, uses: Iterable[str]) -> list[str]:
+def find_missing(text: str, uses: Iterable[str]) -> list[str]:
     """Return the used members of the complete helper that this one lacks; none if it cannot be parsed."""
-    defined = held(text)
+    defined = find_definitions(text)
     return sorted(use for use in uses if f".{use}" in known_parts() and use not in defined) if defined else []
 
 
-def uses(tree: ast.AST, local: str) -> dict[str, int]:
+def find_uses(tree: ast.AST, local: str) -> dict[str, int]:
     """Return the members of the helper that a script uses, each with the line of its first use.
 
     `local` is its name there. If the helper itself is passed on, its uses are not known: then all members count.

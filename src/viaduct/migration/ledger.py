@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from viaduct.migration.candidates import Candidate, Mark, find_candidates
 from viaduct.migration.findings import UNFINISHED_STATUSES, Finding, Status
 from viaduct.migration.graphs import group_connected
-from viaduct.migration.requirements import REQUIREMENTS, by_name, requirement_of
+from viaduct.migration.requirements import REQUIREMENTS, requirement_of, requirements_by_name
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
@@ -310,5 +310,5 @@ def is_complete(rows: Iterable[LedgerRow]) -> bool:
 
 
 def title_of(requirement: str, language: str = "en") -> str:
-    known = by_name()[requirement]
+    known = requirements_by_name()[requirement]
     return known.title_zh if language == "zh" else known.title

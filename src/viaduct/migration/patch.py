@@ -6,7 +6,7 @@ import os
 import re
 from difflib import SequenceMatcher
 
-from viaduct.migration.diffing import anchors, head, hunks, in_order, rows_between
+from viaduct.migration.diffing import find_anchors, find_hunks, hunk_header, order_hunk_rows, rows_between
 from viaduct.migration.run import FileResult
 
 UNSAFE = re.compile(rb'[\0-\x1f\x7f"\\]')
@@ -15,12 +15,14 @@ NO_NEWLINE_MARK = "\n\\ No newline at end of file\n"
 
 def as_patch(file: FileResult) -> bytes:
     before, after = split_lines(file.before), split_lines(file.after)
-    pairs = match_equal_lines(before, after) if file.path.endswith(".ipynb") else anchors(before, after, file.stems)
+    pairs = (
+        match_equal_lines(before, after) if file.path.endswith(".ipynb") else find_anchors(before, after, file.stems)
+    )
     name = quote_path(file.path)
     parts = [b"--- " + (name if file.before else b"/dev/null\n"), b"+++ " + name]
-    for hunk in hunks(rows_between(before, after, pairs)):
-        parts.append(f"{head(hunk)}\n".encode())
-        for sign, row in in_order(hunk):
+    for hunk in find_hunks(rows_between(before, after, pairs)):
+        parts.append(f"{hunk_header(hunk)}\n".encode())
+        for sign, row in order_hunk_rows(hunk):
             text = row.new_text if sign == "+" else row.old_text
             parts.append((sign + text + ("" if text.endswith("\n") else NO_NEWLINE_MARK)).encode("latin-1"))
     return b"".join(parts)

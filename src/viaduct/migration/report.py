@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Literal
 
-from viaduct.migration.diffing import Row, around, compare
+from viaduct.migration.diffing import AlignedLine, compare_texts, with_context
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES
 from viaduct.migration.rule import all_rules
@@ -198,12 +198,13 @@ def diff_file(file: FileResult, language: str) -> DiffFile:
     if file.reason:
         comments = [comment(file, finding, language) for finding in file.findings]
         return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not looked into")
-    shown = around(compare(file.old, file.new, file.stems), set(by_line))  # a number stands for omitted rows
+    shown = with_context(compare_texts(file.old, file.new, file.stems), set(by_line))
+    # A number stands for so many omitted rows.
     rows = [row if isinstance(row, int) else diff_row(file, row, by_line, language) for row in shown]
     return DiffFile(printable_path(file.path), rows, "new" if not file.before else "" if file.changed else "unchanged")
 
 
-def diff_row(file: FileResult, row: Row, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
+def diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
     """Return one line of a diff with the findings on it."""
     comments = [comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
     left, right = ([(visible(piece.text), piece.marked) for piece in side] for side in (row.left, row.right))

@@ -146,15 +146,15 @@ REQUIREMENTS = (
 
 
 @lru_cache(maxsize=1)
-def by_name() -> dict[str, Requirement]:
+def requirements_by_name() -> dict[str, Requirement]:
     return {requirement.name: requirement for requirement in REQUIREMENTS}
 
 
 @lru_cache(maxsize=1)
-def by_rule() -> dict[str, str]:
+def requirement_by_rule() -> dict[str, str]:
     return {rule: requirement.name for requirement in REQUIREMENTS for rule in requirement.rules}
 
 
 def requirement_of(rule: str) -> str:
     """Return the name of the requirement that a rule's findings belong to."""
-    return by_rule().get(rule, "other")
+    return requirement_by_rule().get(rule, "other")

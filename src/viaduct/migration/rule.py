@@ -52,7 +52,7 @@ class Rule:
     former: tuple[str, ...] = ()  # former names that --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before it
     last: bool = False  # runs after all rules without `last`, and reports on their result
-    on: Callable[[Options], bool] | None = None  # condition on the options, which --only overrides; None: none
+    on: Callable[[Options], bool] | None = None  # with which options it runs; --only overrides this; None: all
     always: bool = False  # runs with --only of other rules too: their edits need it
     patch: bool = False  # runs in --mode patch too, in which only an import is written
     everywhere: bool = False  # also visits lines that other rules leave alone, see served.py
@@ -60,7 +60,7 @@ class Rule:
     references: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     methods: dict[str, Handler] = field(default_factory=dict)  # by the method's name
     nodes: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
-    whole: list[Handler] = field(default_factory=list)  # run once for each file
+    whole: list[Handler] = field(default_factory=list)  # those that `file` has registered: run once for each file
     words: tuple[str, ...] = ()  # handlers in `nodes` and `whole` run only if the file's text holds one; none: always
 
     @property

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from viaduct.migration import ledger as ledgers
-from viaduct.migration.diffing import Piece, Row, compare, head, hunks, in_order
+from viaduct.migration.diffing import AlignedLine, Piece, compare_texts, find_hunks, hunk_header, order_hunk_rows
 from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Status
 from viaduct.migration.patch import as_patch
 from viaduct.migration.run import FileResult, Outcome
@@ -62,9 +62,9 @@ def diff_lines(file: FileResult) -> list[Text]:
     """Return the changes of a file as coloured lines."""
     old = printable_path(file.path) if file.before else "/dev/null"
     lines = [Text(f"--- {old}", "bold"), Text(f"+++ {printable_path(file.path)}", "bold")]
-    for hunk in hunks(compare(file.old, file.new, file.stems)):
-        lines.append(Text(head(hunk), "cyan"))
-        lines += [DRAW[sign](row) for sign, row in in_order(hunk)]
+    for hunk in find_hunks(compare_texts(file.old, file.new, file.stems)):
+        lines.append(Text(hunk_header(hunk), "cyan"))
+        lines += [DRAW[sign](row) for sign, row in order_hunk_rows(hunk)]
     return lines
 
 
@@ -75,7 +75,7 @@ def side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
     return line
 
 
-DRAW: dict[str, Callable[[Row], Text]] = {
+DRAW: dict[str, Callable[[AlignedLine], Text]] = {
     " ": lambda row: Text(f" {visible(row.old_text)}"),
     "-": lambda row: side("-", row.left, "red"),
     "+": lambda row: side("+", row.right, "green"),

@@ -33,7 +33,7 @@ DATASET_METHODS = {
 TENSORFLOW_METHODS = {"interleave", "padded_batch", "make_one_shot_iterator", "make_initializable_iterator"}
 TENSORFLOW_KEYWORDS = {"num_parallel_calls", "reshuffle_each_iteration", "drop_remainder", "padded_shapes"}
 TENSORFLOW_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
-# Libraries whose objects have methods of the same names.
+# Libraries whose objects have methods named like those of TensorFlow's datasets.
 OTHER_LIBRARIES = (
     "webdataset",
     "datasets",

@@ -69,7 +69,7 @@ def is_there(path: Path) -> bool:
 
 
 def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: bool = False) -> None:
-    """Write a copy of the project with its changes, and further files.
+    """Write a copy of the project with its changes, and the files of `extra`: path -> text.
 
     With `link_data` large files and large folders of data are links to the project's own (class Links). The copy is
     made in a folder beside `out` and renamed when it is complete. Files that cannot be read are moved to

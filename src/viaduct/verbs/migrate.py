@@ -240,9 +240,9 @@ def list_rules() -> None:
 
 def explain_rule(name: str) -> None:
     """Print the documentation of a rule."""
-    from viaduct.migration.catalogue import find
+    from viaduct.migration.catalogue import find_rules
 
-    for index, rule in enumerate(find(name)):
+    for index, rule in enumerate(find_rules(name)):
         head = f"{rule.name}: {rule.kind}, for {', '.join(rule.targets)}, rows {rule.rules_md_rows} of docs/rules.md"
         print(("\n" if index else "") + f"{head}\n\n{rule.doc.strip()}")
 
