@@ -150,7 +150,6 @@ def missing_rows() -> list[str]:
 
 
 def rule_part(rule: Rule) -> str:
-    """Return the section of one rule."""
     targets = ", ".join(rule.targets)
     facts = f"*{rule.kind}; for {targets}; {WHEN_RUN[rule.on is None]}; rows {rule.rules_md_rows}*"
     return f"### {rule.name}\n\n{facts}\n\n{page_text(rule.doc)}\n"

@@ -89,7 +89,6 @@ def copy_attributes(path: Path, new: Path) -> None:
 
 
 def attributes_of(path: Path) -> dict[str, bytes]:
-    """Return the extended attributes of a file."""
     try:
         return {name: os.getxattr(path, name) for name in os.listxattr(path)}
     except OSError as error:

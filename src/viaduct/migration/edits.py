@@ -98,7 +98,6 @@ class Edits:
             self.insert(stop, f" {text},")
 
     def remove_slot(self, slots: list[Slot], index: int) -> None:
-        """Remove one of several items between commas."""
         self.remove_slots(slots, {index})
 
     def remove_slots(self, slots: list[Slot], indices: set[int]) -> None:
@@ -120,7 +119,6 @@ class Edits:
             self.delete(comma.start, slots[-1].end)
 
     def has_comment(self, start: int, end: int) -> bool:
-        """Return True if a comment stands within a span."""
         return bool(self.source.comments(start, end))
 
     def change_arguments(self, call: ast.Call, indices: set[int], text: str) -> None:

@@ -196,7 +196,6 @@ class Flow:
             trail.uses.add(UNKNOWN)
 
     def follow_keyword(self, argument: ast.keyword, trail: Trail) -> None:
-        """Follow a value that is given as a keyword argument."""
         call = self.source.parents[argument]
         if not isinstance(call, ast.Call):
             return
@@ -230,7 +229,6 @@ class Flow:
             trail.uses.add(TENSOR if name.startswith("torch.") else UNKNOWN)
 
     def follow_into(self, function: NamedFunction, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
-        """Follow a value into a function or method of this file."""
         parameters = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
         if isinstance(self.source.parents[function], ast.ClassDef) and parameters[:1] in (["self"], ["cls"]):
             parameters = parameters[1:]

@@ -102,7 +102,6 @@ def bound_by(statement: ast.stmt) -> Iterator[str]:
 
 
 def used_names(work: Work) -> set[str]:
-    """Return the names that the file mentions."""
     return {node.id for node in work.source.of_kind(ast.Name)}
 
 

@@ -40,7 +40,6 @@ from viaduct.plain_files import read_plain_file
 
 
 def write_in_place(outcome: Outcome) -> None:
-    """Change the files of a project, all or none."""
     write_files(outcome.root, outcome.written)
 
 

@@ -74,7 +74,6 @@ def last_of_import_block(body: list[ast.stmt], roots: Collection[str]) -> ast.st
 
 
 def root_of(module: str) -> str:
-    """Return the top-level module of a dotted name."""
     return module.partition(".")[0]
 
 

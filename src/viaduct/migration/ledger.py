@@ -145,7 +145,6 @@ class Claims:
         return next((self.unfinished[line] for line in lines if line in self.unfinished), None)
 
     def find_unclaimed(self) -> Iterator[Finding]:
-        """Return the findings that no candidate has claimed."""
         return (finding for number, finding in enumerate(self.findings) if number not in self.claimed)
 
 

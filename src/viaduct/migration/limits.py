@@ -15,7 +15,7 @@ class TooSlow(Exception):
 
 @contextmanager
 def limit_cpu(seconds: float) -> Iterator[None]:
-    """Raise TooSlow within the block once it has taken this processor time; only the main thread has a limit."""
+    """Raise TooSlow within the block after this processor time; no limit in other threads, or without such a timer."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -128,7 +128,6 @@ def check_manifests(found: Walk, options: Options) -> Iterator[tuple[str, str, t
 
 
 def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:
-    """Yield the findings of one file."""
     lines = lines_of(text)
     if rule.name == KERNELS_RULE:
         yield kernel_finding(path, text, rule, options)
@@ -164,7 +163,6 @@ def package_finding(path: str, lines: list[str], names: dict[int, str], rule: Ru
 
 
 def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Finding:
-    """Return the finding of a file with CUDA kernels."""
     count = len(re.findall(r"\b__global__\b", text))
     english, chinese = CUDA_KERNELS[options.to]
     contents = f" with {count} kernel{'' if count == 1 else 's'}" if count else ""

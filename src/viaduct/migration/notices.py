@@ -46,7 +46,6 @@ class Notice:
     uses: tuple[Literal["call", "reference"], ...] = ("call",)  # which uses are reported
 
     def report(self, site: Site) -> None:
-        """Report one use."""
         remarks = [self.remarks[card.name] for card in targets.cards(site.options)] if self.remarks else []
         risk = max((remark.risk for remark in remarks), key=RISKS.index, default=self.risk)
         last = site.name.rpartition(".")[2]

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def is_none(node: object) -> bool:
-    """Return True for the literal None."""
     return isinstance(node, ast.Constant) and node.value is None
 
 
@@ -31,7 +30,6 @@ def is_constant(node: ast.AST | None, value: object) -> bool:
 
 
 def is_string(node: ast.AST | None) -> bool:
-    """Return True for a string literal."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
@@ -41,7 +39,6 @@ def is_literal_in(node: ast.AST | None, *values: object) -> bool:
 
 
 def is_self(node: ast.AST | None) -> bool:
-    """Return True for the name `self`."""
     return isinstance(node, ast.Name) and node.id == "self"
 
 

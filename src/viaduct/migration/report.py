@@ -83,7 +83,6 @@ def tiles(summary: Summary) -> list[Tile]:
 
 
 def overview(outcome: Outcome, summary: Summary) -> Section:
-    """Return the facts of the migration."""
     facts = {
         "target": outcome.options.to,
         "files": f"{summary.files:,}: {summary.changed:,} changed, {summary.unchanged:,} not concerned, "
@@ -143,13 +142,11 @@ def nothing_left(summary: Summary) -> str:
 
 
 def changes_section(outcome: Outcome, language: str) -> list[Section]:
-    """Return the section of changes, line by line."""
     files = diffs(outcome, language)
     return [Section("Changes", "Line by line: − before, + after.", [DiffView(files)])] if files else []
 
 
 def rules_section(summary: Summary) -> list[Section]:
-    """Return the section of rules that did something."""
     meaning = {rule.name: rule.doc.splitlines()[0] for rule in all_rules()}
     rows = [[name, *counts.values(), meaning.get(name, "")] for name, counts in summary.rules.items()]
     columns = ["rule", *STATUS_WORDS.values(), "what it does"]
@@ -191,7 +188,6 @@ def diffs(outcome: Outcome, language: str) -> list[DiffFile]:
 
 
 def diff_file(file: FileResult, language: str) -> DiffFile:
-    """Return the changes of one file with their findings."""
     by_line: dict[int, list[Finding]] = defaultdict(list)
     for finding in file.findings:
         by_line[finding.line].append(finding)
@@ -212,7 +208,6 @@ def diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Finding
 
 
 def comment(file: FileResult, finding: Finding, language: str) -> Comment:
-    """Return a finding as a comment beside a line."""
     tone: Tone = "bad" if finding.status == "manual" and finding.risk == "high" else TONES[finding.status]
     location = printable_path(file.where(finding.line)) if file.cells else ""
     return Comment(visible(finding.text(language)), finding.rule, STATUS_WORDS[finding.status], tone, location)

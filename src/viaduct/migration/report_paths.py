@@ -68,7 +68,6 @@ def find_occupant(path: Path, report: Path, out: Path | None) -> Path | None:
 
 
 def is_in_project(path: Path, file: Path) -> bool:
-    """Return True for a file of the project."""
     project, aim = path.resolve(), file.resolve()
     return aim == project or project in aim.parents
 
@@ -85,19 +84,16 @@ def is_earlier(flag: str, file: Path) -> bool:
 
 
 def is_page(file: Path) -> bool:
-    """Return True for a page that viaduct wrote."""
     with open(file, "rb") as stream:
         head = stream.read(HEAD_BYTES)
     return GENERATOR_TAG.search(head) is not None
 
 
 def is_sarif(file: Path) -> bool:
-    """Return True for a SARIF file that viaduct wrote."""
     return bool(json.loads(file.read_bytes())["runs"][0]["tool"]["driver"]["name"] == "viaduct migrate")
 
 
 def is_record(file: Path) -> bool:
-    """Return True for a JSON report that viaduct wrote."""
     report = json.loads(file.read_bytes())
     return bool(report["tool"]["name"] == "viaduct" and "findings" in report)
 

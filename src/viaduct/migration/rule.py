@@ -217,7 +217,6 @@ class Site:
             self.edit.node(value, text)
 
     def remove_argument(self, value: ast.expr | ast.keyword) -> None:
-        """Remove one argument of the call."""
         slots, _ = self.source.slots(self.source.opening(self.node))
         self.edit.remove_slot(slots, self.argument_index(value))
 
@@ -247,7 +246,6 @@ class Site:
     # ---- reporting
 
     def changed(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
-        """Report a change that was made."""
         self._report("changed", message, zh, risk, node)
 
     def advice(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:

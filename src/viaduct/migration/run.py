@@ -358,7 +358,6 @@ def make_manifest_result(path: str, text: str, findings: tuple[Finding, ...]) ->
 
 
 def make_text_result(migrated: Migrated) -> FileResult:
-    """Return the result of a shell script or a settings file."""
     old, new = (data.decode(errors="replace") for data in (migrated.before, migrated.after))
     return replace(make_result(migrated, old, new), size=len(migrated.before), line_count=len(lines_of(old)))
 
@@ -529,12 +528,10 @@ def stop_at_once(pool: ProcessPoolExecutor) -> None:
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def can_fork() -> bool:
-    """Return True where worker processes can be forked."""
     return sys.platform.startswith("linux") and "fork" in multiprocessing.get_all_start_methods()
 
 
@@ -639,7 +636,6 @@ def make_too_large_result(path: str, data: bytes) -> FileResult:
 
 
 def make_too_slow_result(path: str, data: bytes) -> FileResult:
-    """Return the result of a file that took too long."""
     reason = f"takes longer than the {MAX_FILE_SECONDS:g} s that a file may take"
     zh = f"处理时间超过单个文件的上限 {MAX_FILE_SECONDS:g} 秒"
     result = make_left_alone_result(path, reason, zh, data)

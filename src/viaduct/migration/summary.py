@@ -24,7 +24,7 @@ Verdict = Literal["complete", "incomplete", "nothing to change"]
 class Summary:
     """Figures of a migration. `asdict` of it is a part of the JSON report."""
 
-    files: int  # those that were found; the next three counts are of these
+    files: int  # changed, unchanged and unread together
     lines: int
     changed: int
     unchanged: int

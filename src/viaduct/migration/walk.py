@@ -78,7 +78,7 @@ class Walk:
     root: Path
     scripts: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
-    links: list[str] = field(default_factory=list)  # that lead to a path of the project: --out makes them again
+    links: list[str] = field(default_factory=list)  # that lead into the project or to nothing: made again by --out
     folders: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)  # copied as they are, and not looked into
     skipped: list[Skipped] = field(default_factory=list)
