@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 
 from viaduct import cli
-from viaduct.migration.catalogue import find
+from viaduct.migration.catalogue import find_rules
 from viaduct.recipes import load
 from viaduct.recipes._fields import override
 from viaduct.verbs import train
@@ -86,7 +86,7 @@ def check_values(verb: str, given: dict[str, Any]) -> None:
         for setting in given.get("settings") or []:
             changed = override(changed, *setting.split("=", 1))
     for rule in [given.get("explain"), *(given.get("only") or [])] if verb == "migrate" else []:
-        assert not rule or find(rule)
+        assert not rule or find_rules(rule)
 
 
 @cache

@@ -9,12 +9,12 @@ from viaduct.carrying.carry import Carried
 from viaduct.carrying.request import Request
 from viaduct.carrying.running import Run
 from viaduct.carrying.sides import Sides, match_lines
-from viaduct.migration.diffing import Row, compare
+from viaduct.migration.diffing import AlignedLine, compare_texts
 from viaduct.migration.options import Options
 
 
-def diff(old: str, new: str) -> list[Row]:
-    return compare(old, new, match_lines(old, new))
+def diff(old: str, new: str) -> list[AlignedLine]:
+    return compare_texts(old, new, match_lines(old, new))
 
 
 def make_sides(folder: Path, old: str = "", new: str = "", entry: str = "train.py") -> Sides:

@@ -13,7 +13,8 @@ from viaduct.errors import BadValue
 
 
 def outcome(*mains: str) -> Any:
-    files = [SimpleNamespace(path=path, main=True) for path in mains] + [SimpleNamespace(path="model.py", main=False)]
+    files = [SimpleNamespace(path=path, mentions_main=True) for path in mains]
+    files.append(SimpleNamespace(path="model.py", mentions_main=False))
     return SimpleNamespace(root=Path("project"), files=files)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.errors import UnknownName
-from viaduct.migration.catalogue import all_rows, as_page, find, missing_rows, page_text
+from viaduct.migration.catalogue import all_rows, as_page, find_rules, missing_rows, page_text
 from viaduct.migration.rule import all_rules
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
@@ -40,12 +40,12 @@ def test_a_docstring_that_ends_with_its_example_is_closed() -> None:
 
 @pytest.mark.parametrize("word", ["tf1.estimator_run_config", "estimator_run_config", "E1"])
 def test_a_rule_is_found_by_its_name_or_its_row(word: str) -> None:
-    assert "tf1.estimator_run_config" in [rule.name for rule in find(word)]
+    assert "tf1.estimator_run_config" in [rule.name for rule in find_rules(word)]
 
 
 def test_an_unknown_rule_is_answered_with_the_closest() -> None:
     with pytest.raises(UnknownName, match="estimator_run_config"):
-        find("estimator_runconfig")
+        find_rules("estimator_runconfig")
 
 
 def test_every_rule_is_on_the_page() -> None:

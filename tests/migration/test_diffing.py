@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from viaduct.migration.diffing import Row, around, compare, marks
+from viaduct.migration.diffing import AlignedLine, compare_texts, mark_differences, with_context
 
 
-def image(rows: list[Row]) -> list[tuple[str, int | None, int | None]]:
+def image(rows: list[AlignedLine]) -> list[tuple[str, int | None, int | None]]:
     return [(row.kind, row.old, row.new) for row in rows]
 
 
 def test_equal_texts_are_one_for_one() -> None:
-    assert image(compare("a\nb\n", "a\nb\n", [1, 2])) == [("same", 1, 1), ("same", 2, 2)]
+    assert image(compare_texts("a\nb\n", "a\nb\n", [1, 2])) == [("same", 1, 1), ("same", 2, 2)]
 
 
 def test_a_changed_line_stands_beside_what_it_was() -> None:
-    rows = compare("a\nf(x)\nc\n", "a\nf(x, y)\nc\n", [1, 2, 3])
+    rows = compare_texts("a\nf(x)\nc\n", "a\nf(x, y)\nc\n", [1, 2, 3])
     assert image(rows) == [("same", 1, 1), ("changed", 2, 2), ("same", 3, 3)]
     assert [(piece.text, piece.marked) for piece in rows[1].right] == [("f(x", False), (", y", True), (")", False)]
 
 
 def test_lines_that_stem_from_one_line_are_a_change_and_additions() -> None:
-    rows = compare("with s(config=c):\n", "c = prepare()\nc.x = 1\nwith s(config=c2):\n", [1, 1, 1])
+    rows = compare_texts("with s(config=c):\n", "c = prepare()\nc.x = 1\nwith s(config=c2):\n", [1, 1, 1])
     assert image(rows) == [("added", None, 1), ("added", None, 2), ("changed", 1, 3)]
 
 
 def test_removed_lines_have_nobody_beside_them() -> None:
-    rows = compare("with d('/gpu:0'):\n    x = 1\n    y = 2\nz\n", "x = 1\ny = 2\nz\n", [2, 3, 4])
+    rows = compare_texts("with d('/gpu:0'):\n    x = 1\n    y = 2\nz\n", "x = 1\ny = 2\nz\n", [2, 3, 4])
     assert image(rows) == [("removed", 1, None), ("changed", 2, 1), ("changed", 3, 2), ("same", 4, 3)]
 
 
 def test_every_line_of_both_texts_is_shown_once() -> None:
     old, new, stems = "a\nb\nc\nd\n", "x\nb2\ny\nd\nd\nz\n", [1, 2, 3, 4, 4, 4]
-    rows = compare(old, new, stems)
+    rows = compare_texts(old, new, stems)
     assert [row.old for row in rows if row.old] == [1, 2, 3, 4]
     assert [row.new for row in rows if row.new] == [1, 2, 3, 4, 5, 6]
     assert "".join(f"{row.old_text}\n" for row in rows if row.old) == old
@@ -39,20 +39,20 @@ def test_every_line_of_both_texts_is_shown_once() -> None:
 
 
 def test_lines_as_python_counts_them() -> None:
-    rows = compare("a\x0cb\nc\n", "a\x0cb\nC\n", [1, 2])
+    rows = compare_texts("a\x0cb\nc\n", "a\x0cb\nC\n", [1, 2])
     assert image(rows) == [("same", 1, 1), ("removed", 2, None), ("added", None, 2)]
 
 
 def test_a_very_long_line_is_not_compared_letter_by_letter() -> None:
-    left, right = marks("x" * 5000, "x" * 5001)
+    left, right = mark_differences("x" * 5000, "x" * 5001)
     assert left[0].marked
     assert right[0].marked
 
 
 def test_only_what_lies_about_a_change_or_a_finding_is_shown() -> None:
     text = "".join(f"{number}\n" for number in range(1, 31))
-    rows = compare(text, text.replace("15\n", "fifteen\n"), list(range(1, 31)))
-    shown = list(around(rows, {28}, context=1))
+    rows = compare_texts(text, text.replace("15\n", "fifteen\n"), list(range(1, 31)))
+    shown = list(with_context(rows, {28}, context=1))
     assert [one if isinstance(one, int) else one.old or one.new for one in shown] == [
         13,
         14,

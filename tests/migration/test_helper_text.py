@@ -74,9 +74,9 @@ def test_the_order_of_the_questions_does_not_matter() -> None:
 
 def test_an_object_that_is_handed_on_may_be_asked_for_everything() -> None:
     tree = ast.parse("\nf(accelerator)\naccelerator.name()\naccelerator.odd\n")
-    assert {*ALL, "odd"} == set(helper_text.uses(tree, "accelerator"))
-    assert helper_text.uses(ast.parse("other.backend()\nf(x.accelerator)\n"), "accelerator") == {}
-    assert helper_text.uses(ast.parse("\na.b(a.b)\na.c\n"), "a") == {"b": 2, "c": 3}
+    assert {*ALL, "odd"} == set(helper_text.find_uses(tree, "accelerator"))
+    assert helper_text.find_uses(ast.parse("other.backend()\nf(x.accelerator)\n"), "accelerator") == {}
+    assert helper_text.find_uses(ast.parse("\na.b(a.b)\na.c\n"), "a") == {"b": 2, "c": 3}
 
 
 def test_a_finding_may_tell_a_person_to_write_it(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_every_part_brings_along_what_it_needs(name: str) -> None:
     assert not loose_names(text)
     assert helper_text.is_as_written(text)
     assert not helper_text.is_as_written(text + "# mine\n")
-    assert name in helper_text.held(text)
+    assert name in helper_text.find_definitions(text)
 
 
 def test_nothing_is_imported_in_vain() -> None:

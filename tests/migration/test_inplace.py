@@ -39,7 +39,7 @@ from viaduct.migration import inplace, journal
 from viaduct.migration.inplace import write_files, write_in_place
 from viaduct.migration.journal import recover
 from viaduct.migration.run import FileResult
-from viaduct.migration.walk import STATE
+from viaduct.migration.walk import STATE_FOLDER
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def check_whole(folder: Path, inode: int) -> str:
     """Either all old or all new, with modes and hard links, and nothing else in the folder."""
     found = contents(folder)
     assert found in (BEFORE, AFTER), sorted(found)
-    assert not (folder / STATE).exists()
+    assert not (folder / STATE_FOLDER).exists()
     assert (folder / "a.py").stat().st_mode & 0o7777 == 0o750
     assert os.path.samefile(folder / "linked.py", folder / "linked_too.txt")
     assert (folder / "linked.py").stat().st_ino == inode
@@ -127,9 +127,11 @@ def test_an_error_at_any_call_leaves_all_or_nothing(tmp_path: Path, number: int,
                 refused = str(error)
         if refused and "The next `viaduct migrate`" in refused:
             kept += 1
-            assert (folder / STATE / journal.JOURNAL).exists()
+            assert (folder / STATE_FOLDER / journal.JOURNAL).exists()
         elif refused:
-            assert {path: data for path, data in contents(folder).items() if STATE not in path} == BEFORE, refused
+            assert {path: data for path, data in contents(folder).items() if STATE_FOLDER not in path} == BEFORE, (
+                refused
+            )
         recover(folder, silent)
         assert check_whole(folder, inode) == ("old" if refused else "new"), (at, refused)
         if faults.count < at:
@@ -243,7 +245,7 @@ def test_a_change_in_the_middle_of_the_writing_is_kept(
     with pytest.raises(BadValue, match="was changed while"):
         write_files(project, results())
     editor.close()
-    assert not (project / STATE).exists()
+    assert not (project / STATE_FOLDER).exists()
     found = contents(project)
     assert found.pop(path).startswith(b"mine")
     expected = {name: data for name, data in BEFORE.items() if name != path}
@@ -278,7 +280,7 @@ def test_a_folder_that_became_a_link_is_not_followed(project: Path) -> None:
     with pytest.raises(BadValue, match="has become a link"):
         write_files(project, results())
     assert (project.parent / "elsewhere/b.py").read_bytes() == OLD["sub/b.py"]
-    assert not (project / STATE).exists()
+    assert not (project / STATE_FOLDER).exists()
 
 
 # ---- what may lie in a project that somebody has sent
@@ -333,7 +335,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
 def wait_for_writing(process: subprocess.Popen[bytes], folder: Path, files: int = 0) -> None:
     """Wait until so many files have been replaced."""
     while process.poll() is None:
-        state = folder / STATE
+        state = folder / STATE_FOLDER
         if not files and state.exists():
             return
         if (state / journal.JOURNAL).exists() and len(os.listdir(state / journal.NEW)) <= FILES - files:

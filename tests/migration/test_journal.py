@@ -24,7 +24,7 @@ from viaduct.errors import BadValue
 from viaduct.migration.durable import digest
 from viaduct.migration.inplace import write_files
 from viaduct.migration.journal import recover
-from viaduct.migration.walk import STATE
+from viaduct.migration.walk import STATE_FOLDER
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_what_was_edited_after_a_kill_is_left_and_named(project: Path) -> None:
     assert "a.py" in str(caught.value)
     assert (project / "a.py").read_text() == "mine\n"
     assert (project / "sub/b.py").read_bytes() == OLD["sub/b.py"]
-    assert any(data == OLD["a.py"] for path, data in contents(project).items() if path.startswith(STATE))
+    assert any(data == OLD["a.py"] for path, data in contents(project).items() if path.startswith(STATE_FOLDER))
     with pytest.raises(BadValue):
         recover(project, silent)
 
@@ -59,7 +59,7 @@ def kill_before_the_end(folder: Path) -> None:
 
 
 def plant(folder: Path, path: str, way: str = "rename", old: bytes = b"theirs") -> None:
-    state = folder / STATE
+    state = folder / STATE_FOLDER
     (state / "old").mkdir(parents=True)
     (state / "new").mkdir()
     (state / "old/0").write_bytes(old)
@@ -92,8 +92,8 @@ def test_a_journal_does_not_follow_links(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["journal", "lock", "old/0"])
 def test_a_fifo_in_the_journals_folder_is_not_waited_for(project: Path, name: str) -> None:
     plant(project, "a.py")
-    (project / STATE / name).unlink(missing_ok=True)
-    os.mkfifo(project / STATE / name)
+    (project / STATE_FOLDER / name).unlink(missing_ok=True)
+    os.mkfifo(project / STATE_FOLDER / name)
     with pytest.raises(BadValue):
         recover(project, silent)
     assert contents(project)["a.py"] == OLD["a.py"]
@@ -102,22 +102,22 @@ def test_a_fifo_in_the_journals_folder_is_not_waited_for(project: Path, name: st
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "changes": [1]}', "[" * 100_000])
 def test_a_journal_that_is_none_is_refused_in_two_lines(project: Path, text: str) -> None:
     plant(project, "a.py")
-    (project / STATE / "journal").write_text(text)
+    (project / STATE_FOLDER / "journal").write_text(text)
     with pytest.raises(BadValue, match="not a journal of this viaduct"):
         recover(project, silent)
-    assert (project / STATE / "old/0").exists()
+    assert (project / STATE_FOLDER / "old/0").exists()
 
 
 def test_nothing_of_a_users_own_is_removed_with_the_journal(project: Path) -> None:
-    (project / STATE).mkdir()
-    (project / STATE / "notes.txt").write_text("mine")
+    (project / STATE_FOLDER).mkdir()
+    (project / STATE_FOLDER / "notes.txt").write_text("mine")
     recover(project, silent)
-    assert (project / STATE / "notes.txt").read_text() == "mine"
+    assert (project / STATE_FOLDER / "notes.txt").read_text() == "mine"
 
 
 def test_a_link_instead_of_the_journals_folder_is_not_followed(project: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    os.symlink(tmp_path / "elsewhere", project / STATE)
+    os.symlink(tmp_path / "elsewhere", project / STATE_FOLDER)
     recover(project, silent)
     with pytest.raises(BadValue, match="not a folder"):
         write_files(project, results())

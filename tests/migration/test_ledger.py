@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from migration.small_project import migrated_project
-from viaduct.migration.ledger import Row
+from viaduct.migration.ledger import LedgerRow
 from viaduct.migration.summary import Summary, summarise
 
 
@@ -89,7 +89,7 @@ def test_a_rule_that_is_left_out_leaves_its_places_unresolved(tmp_path: Path) ->
 def test_rows_add_up(tmp_path: Path) -> None:
     text = "import torch\nx = torch.ones(2).cuda()\nm = torch.nn.DataParallel(x)\nif x.kind == 'cuda': pass\n"
 
-    def adds_up(row: Row) -> bool:
+    def adds_up(row: LedgerRow) -> bool:
         return row.needed == row.changed + row.right + row.manual + row.unresolved
 
     assert all(adds_up(row) for row in summary_of(tmp_path, text).ledger)

@@ -11,7 +11,7 @@ from migration.small_project import make_project, migrated_project
 from viaduct.errors import BadValue
 from viaduct.migration import report
 from viaduct.migration.jsonreport import as_json
-from viaduct.migration.report_paths import check_places
+from viaduct.migration.report_paths import check_report_paths
 from viaduct.migration.sarif import as_sarif
 from viaduct.reporting import Page, write_page
 
@@ -44,29 +44,29 @@ def test_what_no_report_may_replace(project: Path, make: object, word: str, flag
     os.symlink("README.md", project / "link.html")
     place = make(project)  # type: ignore[operator]
     with pytest.raises(BadValue, match=word):
-        check_places(project, {flag: place}, project.parent / "out", force)
+        check_report_paths(project, {flag: place}, project.parent / "out", force)
 
 
 @pytest.mark.parametrize("flag", FLAGS)
 def test_other_files_are_replaced_only_with_force(project: Path, flag: str) -> None:
     for place in (project / "README.md", project.parent / "out" / "README.md"):
-        with pytest.raises(BadValue, match="no earlier report"):
-            check_places(project, {flag: place}, project.parent / "out", False)
-        check_places(project, {flag: place}, project.parent / "out", True)
+        with pytest.raises(BadValue, match="not an earlier report"):
+            check_report_paths(project, {flag: place}, project.parent / "out", False)
+        check_report_paths(project, {flag: place}, project.parent / "out", True)
 
 
 def test_the_script_itself_is_refused_where_it_alone_is_migrated(project: Path) -> None:
     script, out = project / "plain.py", project.parent / "out"
     for place in (script, out / "plain.py"):
         with pytest.raises(BadValue, match="script of the project"):
-            check_places(script, {"--json": place}, out, True)
-    check_places(script, {"--json": out / "README.md"}, out, False)
+            check_report_paths(script, {"--json": place}, out, True)
+    check_report_paths(script, {"--json": out / "README.md"}, out, False)
 
 
 def test_a_new_file_is_welcome_within_the_project_and_within_the_copy(project: Path) -> None:
     out = project.parent / "out"
     places = {"--report": project / "r.html", "--json": out / "r.json", "--sarif": None}
-    check_places(project, places, out, False)
+    check_report_paths(project, places, out, False)
 
 
 def test_a_report_replaces_one_of_its_kind_and_no_other(project: Path) -> None:
@@ -75,20 +75,20 @@ def test_a_report_replaces_one_of_its_kind_and_no_other(project: Path) -> None:
     report.write(outcome, places["--report"])
     places["--sarif"].write_text(as_sarif(outcome), encoding="utf-8")
     places["--json"].write_text(as_json(outcome), encoding="utf-8")
-    check_places(project, places, None, False)
+    check_report_paths(project, places, None, False)
     for flag in FLAGS:
         for place in (place for kind, place in places.items() if kind != flag):
-            with pytest.raises(BadValue, match="no earlier report"):
-                check_places(project, {flag: place}, None, False)
+            with pytest.raises(BadValue, match="not an earlier report"):
+                check_report_paths(project, {flag: place}, None, False)
 
 
 def test_a_page_of_another_verb_is_not_ours(tmp_path: Path) -> None:
     write_page(Page("a run"), tmp_path / "report.html")
-    with pytest.raises(BadValue, match="no earlier report"):
-        check_places(tmp_path, {"--report": tmp_path / "report.html"}, None, False)
+    with pytest.raises(BadValue, match="not an earlier report"):
+        check_report_paths(tmp_path, {"--report": tmp_path / "report.html"}, None, False)
 
 
 def test_two_reports_do_not_share_a_file(project: Path) -> None:
     places = {"--json": project / "r", "--sarif": project / "data" / ".." / "r"}
     with pytest.raises(BadValue, match="--json and --sarif"):
-        check_places(project, places, None, True)
+        check_report_paths(project, places, None, True)

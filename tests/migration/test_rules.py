@@ -39,4 +39,4 @@ def test_a_former_name_of_a_rule_still_finds_it() -> None:
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
 def test_a_rule_has_a_summary_and_a_source(rule: Rule) -> None:
     assert rule.doc.splitlines()[0].endswith("."), "the first line is the summary"
-    assert rule.spec, "which rows of the specification it fulfils"
+    assert rule.rules_md_rows, "which rows of the specification it fulfils"

@@ -10,25 +10,25 @@ import pytest
 from migration.small_project import migrated_project
 from viaduct.migration.inplace import write_in_place
 from viaduct.migration.options import Options
-from viaduct.migration.project import survey
+from viaduct.migration.project import Project, survey
 from viaduct.migration.run import Outcome
-from viaduct.migration.shell import Declared, declared_options, migrate
+from viaduct.migration.shell import migrate, note_options
 from viaduct.migration.writing import write_out
 
-KNOWN = Declared(frozenset({"device"}), frozenset({"dist_backend"}))
+PROJECT = Project(device_options={"device"}, backend_options={"dist_backend"})
 OLD, NEW = "CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def after(text: str, **options: Any) -> str:
     """What becomes of a script; and a second run changes nothing."""
     asked = Options(**options)
-    made = migrate("run.sh", text.encode(), asked, KNOWN)
-    assert migrate("run.sh", made.after, asked, KNOWN).after == made.after
+    made = migrate("run.sh", text.encode(), asked, PROJECT)
+    assert migrate("run.sh", made.after, asked, PROJECT).after == made.after
     return made.after.decode()
 
 
 def said(text: str, status: str, **options: Any) -> list[str]:
-    made = migrate("run.sh", text.encode(), Options(**options), KNOWN)
+    made = migrate("run.sh", text.encode(), Options(**options), PROJECT)
     assert all(finding.message_zh for finding in made.findings)
     return [finding.message for finding in made.findings if finding.status == status]
 
@@ -131,8 +131,9 @@ def test_the_projects_own_options_are_known() -> None:
         "import torch\np.add_argument('--device')\np.add_argument('--where', default='cuda:0')\n"
         "p.add_argument('--dist-backend')\np.add_argument('--how', choices=['nccl', 'gloo'])\np.add_argument('--lr')\n"
     )
-    known = declared_options(survey([("a.py", source.encode())]))
-    assert known == Declared(frozenset({"device", "where"}), frozenset({"dist_backend", "how"}))
+    project = survey([("a.py", source.encode())])
+    note_options(project)
+    assert (project.device_options, project.backend_options) == ({"device", "where"}, {"dist_backend", "how"})
 
 
 # ---- within a project

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.migration.shell_words import read, uses
+from viaduct.migration.shell_words import find_uses, read_script
 
 
 def words(text: str) -> list[list[str]]:
-    return [[word.text for word in command] for command in read(text).commands]
+    return [[word.text for word in command] for command in read_script(text).commands]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_words_of_commands(text: str, expected: list[list[str]]) -> None:
 
 def test_places_are_those_of_the_text() -> None:
     text = "a  'b c'\n\tdd e\n"
-    assert all(text[word.start : word.end] == word.text for command in read(text).commands for word in command)
+    assert all(text[word.start : word.end] == word.text for command in read_script(text).commands for word in command)
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_places_are_those_of_the_text() -> None:
     ],
 )
 def test_where_a_value_is_taken(text: str, count: int) -> None:
-    assert len(list(uses(read(text), "X"))) == count
+    assert len(list(find_uses(read_script(text), "X"))) == count

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from viaduct.migration.source import LAYOUT, Source, Token, tokenize_part
+from viaduct.migration.source import LAYOUT_TOKENS, Source, Token, tokenize_part
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ from viaduct.migration.source import LAYOUT, Source, Token, tokenize_part
 )
 def test_a_text_that_is_tokenized_piece_by_piece_has_the_tokens_of_the_whole(text: str) -> None:
     def shown(tokens: Iterable[Token]) -> list[Token]:
-        return [token for token in tokens if token.kind not in LAYOUT or token.kind == tokenize.COMMENT]
+        return [token for token in tokens if token.kind not in LAYOUT_TOKENS or token.kind == tokenize.COMMENT]
 
     source = Source(text)
     whole = shown(tokenize_part(text, 0))
     assert shown(source.all_from(0)) == whole
     for token in whole:
-        assert token.kind in LAYOUT or source.token_before(token.end) == token
+        assert token.kind in LAYOUT_TOKENS or source.token_before(token.end) == token
         assert next(iter(shown(source.all_from(token.start)))) == token
 
 

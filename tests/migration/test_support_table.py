@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migration.checking import check_noop, migrated
-from viaduct.migration.support_table import SYMBOLS, Symbol, reported_names, standing_of
+from viaduct.migration.support_table import SYMBOLS, Symbol, find_symbol, names_without_rule
 
 
 def call_of(symbol: Symbol) -> str:
@@ -35,13 +35,13 @@ def test_every_symbol_that_is_reported_says_what_to_do_in_both_languages() -> No
 
 
 def test_names_below_a_star_and_unknown_ones() -> None:
-    found = standing_of("tensorflow.contrib.nccl.all_sum")
+    found = find_symbol("tensorflow.contrib.nccl.all_sum")
     assert found is not None
     assert found.standing == "unsupported"
-    assert standing_of("tensorflow.add") is None
-    assert standing_of("tensorflow") is None
+    assert find_symbol("tensorflow.add") is None
+    assert find_symbol("tensorflow") is None
     assert len({symbol.name for symbol in SYMBOLS}) == len(SYMBOLS)
-    assert "tensorflow.CriticalSection" in reported_names()
+    assert "tensorflow.CriticalSection" in names_without_rule()
 
 
 def test_other_functions_of_the_same_name_are_left_alone() -> None:

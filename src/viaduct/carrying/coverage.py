@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct.carrying.sides import Sides
-from viaduct.migration.diffing import Row
+from viaduct.migration.diffing import AlignedLine
 from viaduct.rehearsal import counters
 from viaduct.rehearsal.counters import Edited, Span
 from viaduct.rehearsal.plan import Plan
@@ -44,7 +44,7 @@ class Edit:
         return f"{self.file} {self.cell}" if self.cell else f"{self.file}:{self.line}"
 
 
-def spans_of(rows: list[Row], side: Side) -> Iterator[Span]:
+def spans_of(rows: list[AlignedLine], side: Side) -> Iterator[Span]:
     """Yield the changed spans of a file: removed lines of the original, added lines and changed parts after it."""
     for row in rows:
         if side == "original":
@@ -56,7 +56,7 @@ def spans_of(rows: list[Row], side: Side) -> Iterator[Span]:
             yield from marked_spans(row, row.new)
 
 
-def marked_spans(row: Row, line: int) -> Iterator[Span]:
+def marked_spans(row: AlignedLine, line: int) -> Iterator[Span]:
     """Yield the marked parts of a changed line; the whole line if fewer parts are marked than in the original's."""
     column = 0
     marked = [piece for piece in row.right if piece.marked and piece.text.strip()]

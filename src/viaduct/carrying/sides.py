@@ -11,7 +11,7 @@ from viaduct.carrying.output_folder import COPY
 from viaduct.carrying.request import Request
 from viaduct.errors import BadValue
 from viaduct.migration import report as migration_report
-from viaduct.migration.diffing import Row, around, compare
+from viaduct.migration.diffing import AlignedLine, compare_texts, with_context
 from viaduct.migration.findings import Finding
 from viaduct.migration.run import Outcome, migrate_project
 from viaduct.migration.source import decode, lines_of
@@ -38,7 +38,9 @@ class Sides:
     entry: str  # path of the script that is started, the same within both folders
     outcome: Outcome | None = None  # the migration by the rules
     leftovers: Outcome | None = None  # what the rules still find in the user's copy
-    files: dict[str, list[Row]] = field(default_factory=dict)  # diff of each changed file, by its path in the project
+    files: dict[str, list[AlignedLine]] = field(
+        default_factory=dict
+    )  # diff of each changed file, by its path in the project
     deviating_lines: dict[str, set[int]] = field(default_factory=dict)  # of the user's copy; see find_deviating_lines
 
     @property
@@ -119,13 +121,13 @@ def migrate(request: Request) -> Sides:
     if not outcome.files:
         raise BadValue(f"{path} has no Python file.", "Give the folder in which the scripts are.")
     sides = Sides(outcome.root, request.out / COPY, entry or outcome.entry or find_entry(outcome), outcome)
-    sides.files = {file.path: compare(file.old, file.new, file.stems) for file in outcome.changed}
+    sides.files = {file.path: compare_texts(file.old, file.new, file.stems) for file in outcome.changed}
     return sides
 
 
 def find_entry(outcome: Outcome) -> str:
     """Return the only file with `if __name__ == "__main__"`; raise BadValue if there are none or several."""
-    mains = [file.path for file in outcome.files if file.main and file.path.endswith(".py")]
+    mains = [file.path for file in outcome.files if file.mentions_main and file.path.endswith(".py")]
     if len(mains) == 1:
         return mains[0]
     advice = "Give the script that is started with --entry PATH."
@@ -207,7 +209,7 @@ def find_leftovers(request: Request, copy: Path, entry: str) -> Outcome:
     return migrate_project(copy, options)
 
 
-def diff_scripts(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str, list[Row]]]:
+def diff_scripts(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str, list[AlignedLine]]]:
     """Return the diffs of the scripts that both trees have with different text."""
     found = []
     for path in scripts:
@@ -215,7 +217,7 @@ def diff_scripts(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str
             continue
         old, new = (read_text(tree / path) for tree in (root, folder))
         if old != new:
-            found.append((path, compare(old, new, match_lines(old, new))))
+            found.append((path, compare_texts(old, new, match_lines(old, new))))
     return found
 
 
@@ -239,10 +241,10 @@ def match_lines(old: str, new: str) -> list[int]:
     return origins
 
 
-def make_diff(path: str, rows: list[Row]) -> DiffFile:
+def make_diff(path: str, rows: list[AlignedLine]) -> DiffFile:
     """Return a file's diff for the page: the changed rows and a few rows around them, without remarks."""
     drawn: list[DiffRow | int] = []
-    for row in around(rows, set()):
+    for row in with_context(rows, set()):
         if isinstance(row, int):
             drawn.append(row)
         else:

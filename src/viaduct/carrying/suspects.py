@@ -16,7 +16,7 @@ from pathlib import Path
 from viaduct.cards import BACKENDS, NPU, PLUGINS
 from viaduct.carrying.causes import Explanation
 from viaduct.carrying.sides import Sides
-from viaduct.migration.diffing import Row
+from viaduct.migration.diffing import AlignedLine
 
 NUMBER = re.compile(r"(?<![\w.])\d+\.?\d*(?:e[-+]?\d+)?", re.IGNORECASE)
 DEVICE = re.compile(r"cuda|gpu|npu|mlu", re.IGNORECASE)
@@ -60,7 +60,7 @@ def find_suspects(sides: Sides, found: Explanation) -> list[Suspect]:
     return [suspect for suspect in scored[:MAX_SUSPECTS] if suspect.score >= max(1.0, best / 4)]
 
 
-def score_file(sides: Sides, path: str, rows: list[Row], found: Explanation) -> Iterator[Suspect]:
+def score_file(sides: Sides, path: str, rows: list[AlignedLine], found: Explanation) -> Iterator[Suspect]:
     """Yield the changed lines of one file with their scores."""
     full = str((sides.folder / path).resolve())
     lines = [line for file, line in found.places if str(Path(file).resolve()) == full]
@@ -71,7 +71,7 @@ def score_file(sides: Sides, path: str, rows: list[Row], found: Explanation) -> 
             yield Suspect(path, change.line, change.old.strip(), change.new.strip(), why, score)
 
 
-def iterate_changes(rows: list[Row]) -> Iterator[Change]:
+def iterate_changes(rows: list[AlignedLine]) -> Iterator[Change]:
     """Yield changes: what was removed with what was added right after it."""
     last, gone = 1, ""
     for row in rows:

@@ -14,7 +14,7 @@ import tokenize
 from collections.abc import Iterator
 
 from viaduct.carrying.sides import Sides
-from viaduct.migration.diffing import Row
+from viaduct.migration.diffing import AlignedLine
 
 DEVICE = re.compile(r"^(?:cuda|npu|mlu)(?::0)?(?=$|:)")  # "cuda", "npu" and "npu:0" are one device
 PUNCTUATION = set("()[]{},:;.=")
@@ -30,7 +30,7 @@ def find_changed_values(sides: Sides) -> list[str]:
     ]
 
 
-def iterate_value_rows(rows: list[Row], deviating: set[int]) -> Iterator[Row]:
+def iterate_value_rows(rows: list[AlignedLine], deviating: set[int]) -> Iterator[AlignedLine]:
     for row in rows:
         if row.kind == "changed" and row.new in deviating and differs_in_values(row.old_text, row.new_text):
             yield row

@@ -1,8 +1,8 @@
-"""Candidates of a file: places that a requirement of the target concerns, found independently of the rules.
+"""Candidates of a file: places that a requirement of the target (requirements.py) concerns, found without the rules.
 
 A rule fires only where the text shows that its edit is right. This search is wider on purpose: it also finds places
-whose names cannot be resolved. It runs over the original and over the result, so that the ledger can tell which places
-still need a change and have no finding.
+whose names cannot be resolved. It runs over the original and over the result, so that the ledger (ledger.py) can tell
+which places still need a change and have no finding.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 State = Literal["needed", "right", "unclear"]
-"""right: nothing needs a change; unclear: the text does not show whether the requirement applies."""
+"""needed: the place lacks what is required; right: it has it; unclear: the text does not show if it is required."""
 Mark = Literal[
     "trains", "broadcasts", "communicates", "delegates", "torch", "takes device", "names card", "imports plug-in"
 ]
 """What a file does that matters for the other files of its program (`marks_of` of candidates_tf1, candidates_torch).
 
-The first four are for TensorFlow 1 on several ranks; "delegates": an API of the NPU broadcasts and communicates by
-itself.
+TensorFlow 1 on several ranks: it trains, broadcasts variables, starts the ranks' communication, or delegates both to an
+API of the NPU. PyTorch: it uses torch, may take a device from outside (it has `.to(` or "device" in its text), names
+the target card in its code, or imports the card's plug-in.
 """
 
 
@@ -36,14 +37,13 @@ class Candidate:
     line: int
     end_line: int
     state: State
-    what: str  # the beginning of its text
+    excerpt: str  # at most 60 characters of its first line
 
 
 def make_candidate(work: Work, requirement: str, node: ast.AST, state: State) -> Candidate:
-    """Return the candidate at a node, shown by at most 60 characters of its first line."""
     text = work.source.text_of(node).split("\n", 1)[0].strip()
-    shown = text if len(text) <= 60 else f"{text[:57]}..."
-    return Candidate(requirement, node.lineno, node.end_lineno or node.lineno, state, shown)  # type: ignore[attr-defined]
+    excerpt = text if len(text) <= 60 else f"{text[:57]}..."
+    return Candidate(requirement, node.lineno, node.end_lineno or node.lineno, state, excerpt)  # type: ignore[attr-defined]
 
 
 def find_candidates(work: Work) -> list[Candidate]:
@@ -65,9 +65,9 @@ def find_candidates(work: Work) -> list[Candidate]:
 
 def find_helper_lines(work: Work) -> range:
     """Return the lines of a notebook's helper cell (helper_cell.py), which names every card on purpose."""
-    from viaduct.migration.helper_cell import CELL
+    from viaduct.migration.helper_cell import HELPER_CELL
 
-    cell = CELL.search(work.source.text)
+    cell = HELPER_CELL.search(work.source.text)
     return range(work.source.line_of(cell.start()), work.source.line_of(cell.end()) + 1) if cell else range(0)
 
 

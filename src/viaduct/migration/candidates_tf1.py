@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from viaduct.cards.tensorflow_api import BRIDGE, HOME, full_name
 from viaduct.migration.candidates import Candidate, Mark, State, make_candidate, uses_any
-from viaduct.migration.module_flow import ROOTS as ROOTS_OF_HOROVOD
+from viaduct.migration.module_flow import HOROVOD_MODULES
 from viaduct.migration.predicates import is_constant, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.sessions import METHOD_SLOTS, SLOTS, SLOTS_OF_ANY_RECEIVER
+from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_OF_ANY_RECEIVER, CONFIG_SLOTS_OF_METHODS
 from viaduct.migration.values import kind_of_call
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOTS = ("tensorflow", "keras", "horovod", "tf_slim", BRIDGE)
 RULE = Rule(__name__)  # no rule of the migration: functions of rules that take a Site are called with it
 SESSION_NAMES = ("Session", "InteractiveSession", "MonitoredTrainingSession", "SingularMonitoredSession")
-MONITORED = "tensorflow.train.MonitoredSession"
+MONITORED_SESSION = "tensorflow.train.MonitoredSession"
 ESTIMATORS = {
     "tensorflow.estimator.Estimator",
     *(f"tensorflow.estimator.tpu.{name}" for name in ("TPUEstimator", "TPUEstimatorSpec")),
@@ -42,7 +42,9 @@ MARKS: dict[Mark, tuple[str, ...]] = {
     "communicates": ("initialize_system", "npu_resource_init", "npu_plugin", "init_npu(", "hvd.init"),
     "delegates": ("NPUEstimator", "NPUStrategy", "keras_to_npu"),
 }
-"""Mark -> texts, one of which gives it to the file that holds it."""
+"""Mark -> texts: a file that contains one of them has the mark."""
+# A whole string literal that names a GPU in TensorFlow, also with its number still to be filled in: `/gpu:0`,
+# `/job:worker/task:0/device:GPU:%d`.
 GPU_TEXT = re.compile(
     r"/?(?:job:\w+/)?(?:replica:\d+/)?(?:task:\d+/)?(?:/?device:)?/?gpu:(?:\d+|\*|%[dis]|\{[^{}]*\})?", re.IGNORECASE
 )
@@ -53,13 +55,13 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
     if work.options.to == "any" or not uses_any(work, ROOTS):
         return
     if work.options.to == "npu":
-        yield from sessions(work)
-        yield from estimators(work)
-        yield from batches(work)
-        yield from other_batches(work)
-        yield from loss_scales(work)
-        yield from horovod(work)
-    yield from placements(work)
+        yield from find_sessions(work)
+        yield from find_estimators(work)
+        yield from find_batches(work)
+        yield from find_other_batches(work)
+        yield from find_loss_scales(work)
+        yield from find_horovod_uses(work)
+    yield from find_placements(work)
 
 
 def marks_of(work: Work) -> frozenset[Mark]:
@@ -75,10 +77,9 @@ def marks_of(work: Work) -> frozenset[Mark]:
 # ---- sessions
 
 
-def sessions(work: Work) -> Iterator[Candidate]:
-    """Yield the calls that open a session; those whose config is ready for the NPU are right."""
+def find_sessions(work: Work) -> Iterator[Candidate]:
     for name, calls in work.index.calls.items():
-        if name in SLOTS or name == MONITORED:
+        if name in CONFIG_SLOTS or name == MONITORED_SESSION:
             for call in calls:
                 yield make_candidate(work, "sessions", call, session_state(work, call, name))
         elif is_hidden_session(work, name):
@@ -87,8 +88,8 @@ def sessions(work: Work) -> Iterator[Candidate]:
         for call in calls:
             if method in SESSION_NAMES and work.names.qualified(call.func) is None:
                 yield make_candidate(work, "sessions", call, "unclear")
-            elif method in SLOTS_OF_ANY_RECEIVER and may_manage_sessions(work, call, method):
-                state = state_of_config(work, call, *SLOTS_OF_ANY_RECEIVER[method])
+            elif method in CONFIG_SLOTS_OF_ANY_RECEIVER and may_manage_sessions(work, call, method):
+                state = state_of_config(work, call, *CONFIG_SLOTS_OF_ANY_RECEIVER[method])
                 yield make_candidate(work, "sessions", call, state)
 
 
@@ -99,23 +100,23 @@ def is_hidden_session(work: Work, name: str) -> bool:
 
 
 def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
-    """Return True if the receiver is a session manager or supervisor, or unknown while the method's name is telling."""
+    """Return True if the receiver is a session manager or supervisor, or unknown and no other class has the method."""
     kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
-    if (kind or "", method) in METHOD_SLOTS:
+    if (kind or "", method) in CONFIG_SLOTS_OF_METHODS:
         return True
     return kind is None and method in ("managed_session", "prepare_or_wait_for_session")
 
 
 def session_state(work: Work, call: ast.Call, name: str) -> State:
     """Return "right" if the config of a session is ready for the NPU, else "needed"."""
-    if name == MONITORED:
+    if name == MONITORED_SESSION:
         creator = Site(RULE, work, call, name).argument("session_creator", 0)
         return "needed" if is_none_or_absent(creator) else "right"
-    return state_of_config(work, call, *SLOTS[name])
+    return state_of_config(work, call, *CONFIG_SLOTS[name])
 
 
 def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> State:
-    """Return "right" if the config is ready for the NPU, or the session stays on the host to read and write files."""
+    """Return "right" if the config is ready for the NPU, or the session only reads and writes files; else "needed"."""
     from viaduct.migration.rules.tf1._session_configs import is_ready
     from viaduct.migration.rules.tf1._session_uses import only_files
 
@@ -128,8 +129,7 @@ def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> 
 # ---- estimators
 
 
-def estimators(work: Work) -> Iterator[Candidate]:
-    """Yield estimators and run configurations."""
+def find_estimators(work: Work) -> Iterator[Candidate]:
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
             if name in ESTIMATORS:
@@ -146,7 +146,7 @@ def estimators(work: Work) -> Iterator[Candidate]:
 
 
 def estimator_state(work: Work, node: ast.AST, name: str) -> State:
-    """Return "right" for a converted TPUEstimator, and for an Estimator whose config npu_run_config_init made."""
+    """Return "right" for a converted TPUEstimator, and an Estimator with a npu_run_config_init; else "needed"."""
     from viaduct.migration.rules.tf1._run_configs import comes_from_init
     from viaduct.migration.rules.tf1.tpu_estimator import is_converted
 
@@ -167,14 +167,14 @@ def run_config_state(work: Work, node: ast.expr) -> State:
 # ---- datasets
 
 
-def batches(work: Work) -> Iterator[Candidate]:
+def find_batches(work: Work) -> Iterator[Candidate]:
     """Yield the calls that make batches of a dataset."""
     for name in MAP_AND_BATCH:
         for call in work.index.calls.get(name, []):
-            yield make_candidate(work, "batches", call, batch_state(work, call, 3))
+            yield make_candidate(work, "batches", call, batch_state(work, call, position=3))
     for method, position in BATCHING.items():
         for call in work.index.methods.get(method, []):
-            if call.args or call.keywords:
+            if call.args or call.keywords:  # a dataset's method has a size at least
                 state = batch_state(work, call, position)
                 kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
                 if kind == "dataset":
@@ -183,8 +183,8 @@ def batches(work: Work) -> Iterator[Candidate]:
                     yield make_candidate(work, "batches", call, "unclear")
 
 
-def other_batches(work: Work) -> Iterator[Candidate]:
-    """Yield calls of other functions that make batches, and batching methods of a dataset that are not called here."""
+def find_other_batches(work: Work) -> Iterator[Candidate]:
+    """Yield calls of other functions that make batches, and `dataset.batch` where it is passed on, not called."""
     from viaduct.migration.rules.tf1._batchers import BUCKETS, CSV, FEATURES, QUEUES, SPARSE, is_whole
 
     for name in (*QUEUES, *FEATURES, *CSV, *BUCKETS, *SPARSE):
@@ -211,7 +211,7 @@ def batch_state(work: Work, call: ast.Call, position: int) -> State:
 
 
 def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
-    """Return True if the method is another library's, or one that a project without TensorFlow datasets defines."""
+    """Return True if `batch` is another library's method, or one that a project without TensorFlow datasets defines."""
     if work.values.is_other(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
     names = work.project.mentions
@@ -222,16 +222,16 @@ def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
 # ---- device strings, mixed precision, Horovod
 
 
-def placements(work: Work) -> Iterator[Candidate]:
-    """Yield the texts that place operators on a GPU; not docstrings, keys and values of dictionaries."""
+def find_placements(work: Work) -> Iterator[Candidate]:
+    """Yield the strings that place operators on a GPU, but not docstrings, nor keys and values of dictionaries."""
     for node in work.source.of_kind(ast.Constant):
         names_gpu = isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
         if names_gpu and not isinstance(work.source.parents.get(node), ast.Expr | ast.Dict):
             yield make_candidate(work, "placement", node, "needed")
 
 
-def loss_scales(work: Work) -> Iterator[Candidate]:
-    """Yield loss scale managers and optimizers of TensorFlow's own."""
+def find_loss_scales(work: Work) -> Iterator[Candidate]:
+    """Yield TensorFlow's own loss scaling as "needed", the NPU's optimizers with loss scaling as "right"."""
     for name, calls in work.index.calls.items():
         if name.startswith(LOSS_SCALES):
             yield from (make_candidate(work, "loss_scale", call, "needed") for call in calls)
@@ -239,15 +239,14 @@ def loss_scales(work: Work) -> Iterator[Candidate]:
             yield from (make_candidate(work, "loss_scale", call, "right") for call in calls)
 
 
-def horovod(work: Work) -> Iterator[Candidate]:
-    """Yield the uses of Horovod."""
+def find_horovod_uses(work: Work) -> Iterator[Candidate]:
     from viaduct.migration.rules.tf1._horovod import is_horovod
 
     if "horovod" in work.project.own_names:
         return  # the project is Horovod itself
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
-            if name in ROOTS_OF_HOROVOD:  # the module as a value; its uses are found where they are
+            if name in HOROVOD_MODULES:  # the module as a value: only where it goes to code that is not followed
                 escapes = work.project.escapes.get(work.path, ())
                 unfollowed = [node for node in nodes if node.lineno in escapes]
                 yield from (make_candidate(work, "communication", node, "needed") for node in unfollowed)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 ROOTS = ("torch", "torchvision", "torchaudio", *PLUGINS, "apex", "pytorch_lightning", "lightning")
 RULE = Rule(__name__)  # no rule of the migration: functions of rules that take a Site are called with it
-LOADS = ("torch.load", "torch.jit.load")
-PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel.DataParallel")
-PRIVATE = ("torch._C._cuda", "torch._C._nvtx", "torch._C._cudart")
+CHECKPOINT_LOADS = ("torch.load", "torch.jit.load")
+DATA_PARALLEL = tuple(f"torch.nn.{home}DataParallel" for home in ("", "parallel.", "parallel.data_parallel."))
+PRIVATE_CUDA_MODULES = ("torch._C._cuda", "torch._C._nvtx", "torch._C._cudart")
 ON_THE_CARD = ("moves", "device_calls", "device_strings", "amp", "backend")
-"""Requirements whose right places name the card."""
-GROUP_CLASS = "torch.distributed.ProcessGroupNCCL"
+"""Requirements that are fulfilled by naming the card: a place of theirs in state "right" names it."""
+NCCL_GROUP_CLASS = "torch.distributed.ProcessGroupNCCL"
 # A command line in a text that chooses CUDA for the program it starts: `eval.py --device cuda:0 --backend=nccl`.
 COMMAND = re.compile(r"(?:^|\s)--?[\w-]+[= ](?:cuda(?::\d+)?|nccl)(?![\w.-])|\bCUDA_VISIBLE_DEVICES=\S")
 LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exception", "critical", "log"}
@@ -32,11 +32,12 @@ LOG_FUNCTIONS = {"print", "info", "debug", "warning", "warn", "error", "exceptio
 def find_candidates(work: Work) -> Iterator[Candidate]:
     """Yield every place of a PyTorch file that a requirement of the target concerns.
 
-    Those on lines in `work.served` are right; those on lines in `work.left` are covered by a finding elsewhere.
+    Those on lines in `work.served` are right. Those on lines in `work.left` are omitted: a finding on
+    another line covers them.
     """
     if not concerns_torch(work):
         return
-    for search in (device_calls, moves, texts, loads):
+    for search in (find_device_calls, find_moves, find_texts, find_loads):
         for found in search(work):
             line = work.lines[found.line - 1]
             if line not in work.left:
@@ -69,20 +70,20 @@ def device_and_backend(work: Work) -> tuple[str, str]:
     return (card.device, card.backend) if card else ("\0", "\0")
 
 
-def device_calls(work: Work) -> Iterator[Candidate]:
-    """Yield the uses of torch.cuda, and of the card's own module; of classes with a requirement of their own too."""
-    own = f"torch.{device_and_backend(work)[0]}."
+def find_device_calls(work: Work) -> Iterator[Candidate]:
+    """Yield the uses of torch.cuda and of the card's own module, of DataParallel and of ProcessGroupNCCL."""
+    own = f"torch.{device_and_backend(work)[0]}."  # prefix of names in the card's module
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
             if name.startswith(("torch.cuda.amp.", f"{own}amp.")):
                 yield from (make_candidate(work, "amp", node, amp_state(work, node, name, own)) for node in nodes)
-            elif name.startswith(("torch.cuda.", *PRIVATE)):
+            elif name.startswith(("torch.cuda.", *PRIVATE_CUDA_MODULES)):
                 yield from (make_candidate(work, "device_calls", node, "needed") for node in nodes)
             elif name.startswith((own, "torch.accelerator.")):
                 yield from (make_candidate(work, "device_calls", node, "right") for node in nodes)
-            elif name.startswith(GROUP_CLASS):
+            elif name.startswith(NCCL_GROUP_CLASS):
                 yield from (make_candidate(work, "backend", node, "needed") for node in nodes)
-            elif name in PARALLEL:
+            elif name in DATA_PARALLEL:
                 used = [node for node in nodes if not is_type_check(work, node)]
                 yield from (make_candidate(work, "data_parallel", node, "needed") for node in used)
 
@@ -103,7 +104,7 @@ def amp_state(work: Work, node: ast.expr, name: str, own: str) -> State:
     return "right" if annotated or name.startswith(own) else "needed"
 
 
-def moves(work: Work) -> Iterator[Candidate]:
+def find_moves(work: Work) -> Iterator[Candidate]:
     """Yield the calls that move a tensor or module to the card."""
     from viaduct.migration.rules.torch._devices import is_foreign, receiver_class, root_of
     from viaduct.migration.rules.torch._is_cuda import is_own_field
@@ -126,8 +127,8 @@ def moves(work: Work) -> Iterator[Candidate]:
             yield make_candidate(work, "moves", node, "right")
 
 
-def texts(work: Work) -> Iterator[Candidate]:
-    """Yield device strings, names of backends, the variable that lists the visible devices, and commands with them."""
+def find_texts(work: Work) -> Iterator[Candidate]:
+    """Yield strings that name a device, a backend or CUDA_VISIBLE_DEVICES, and commands that contain such a name."""
     own, backend = device_and_backend(work)
     for node in work.source.of_kind(ast.Constant):
         if not isinstance(node.value, str):
@@ -192,9 +193,9 @@ def chooses_nothing(work: Work, node: ast.Constant) -> bool:
 
     parent = work.source.parents.get(node)
     if isinstance(parent, ast.Compare):
-        return parent.left is node and isinstance(parent.ops[0], ast.In | ast.NotIn)  # a key of something
+        return parent.left is node and isinstance(parent.ops[0], ast.In | ast.NotIn)  # `"cuda" in options`: a key
     if isinstance(parent, ast.JoinedStr):
-        return parent.values[0] is not node
+        return parent.values[0] is not node  # a device string begins with the device's name
     return is_message(work, node) or is_explained(Site(RULE, work, node))
 
 
@@ -208,11 +209,11 @@ def is_message(work: Work, node: ast.AST) -> bool:
     return name in LOG_FUNCTIONS or name.endswith(("Error", "Warning"))
 
 
-def loads(work: Work) -> Iterator[Candidate]:
+def find_loads(work: Work) -> Iterator[Candidate]:
     """Yield the loads of checkpoints; those with a map_location, or that need none, are right."""
     from viaduct.migration.rules.torch._loaded import wanted_place
 
-    for name in LOADS:
+    for name in CHECKPOINT_LOADS:
         for call in work.index.calls.get(name, []):
             site = Site(RULE, work, call, name)
             right = not is_none_or_absent(site.argument("map_location", 1)) or wanted_place(site) == "nothing"

@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 
 from viaduct.errors import BadValue, UnknownName
-from viaduct.migration.catalogue import find
+from viaduct.migration.catalogue import find_rules
 from viaduct.migration.options import Options
 
-MODES = (
+PRECISION_MODES = (
     *("force_fp32", "allow_fp32_to_fp16", "force_fp16", "must_keep_origin_dtype", "allow_mix_precision"),
     *("cube_fp16in_fp32out", "allow_mix_precision_fp16", "allow_mix_precision_bf16", "allow_fp32_to_bf16"),
 )
-MODES_V2 = ("fp16", "origin", "cube_fp16in_fp32out", "mixed_float16", "mixed_bfloat16")
+PRECISION_MODES_V2 = ("fp16", "origin", "cube_fp16in_fp32out", "mixed_float16", "mixed_bfloat16")
 PRESETS = ("resnet-seed",)
-STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
+DUMP_STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 
 
 def check_options(options: Options) -> None:
     """Refuse options that contradict each other, name something unknown or have an impossible value."""
     for name in (*options.only, *options.skip):
-        find(name)
+        find_rules(name)
     check_precision(options.precision)
     if options.loop < 1:
         raise BadValue(f"--loop is {options.loop}.", "It counts steps: 1 or more.")
@@ -32,7 +32,7 @@ def check_options(options: Options) -> None:
         raise UnknownName("preset", options.preset, PRESETS)
     if options.dump_step and not options.dump:
         raise BadValue("--dump-step without --dump.", "Give --dump DIR too: where the tensors go.")
-    if options.dump_step and not STEPS.fullmatch(options.dump_step):
+    if options.dump_step and not DUMP_STEPS.fullmatch(options.dump_step):
         raise BadValue(f"--dump-step {options.dump_step!r} names no steps.", "Such as 5, 0|5|10 or 3-6.")
     if any(options.profile_points) and not options.profile:
         raise BadValue("--profile-points without --profile.", "Give --profile DIR too: where the profiles go.")
@@ -81,11 +81,11 @@ def check_precision(mode: str) -> None:
             f"--precision {mode!r} names {len(words)} modes.",
             "The device takes one: a precision_mode or a precision_mode_v2, not both.",
         )
-    if mode not in (*MODES, *MODES_V2):
+    if mode not in (*PRECISION_MODES, *PRECISION_MODES_V2):
         raise UnknownName(
             "precision mode",
             mode,
-            (*MODES, *MODES_V2),
-            f"precision_mode: {', '.join(MODES)};",
-            f"v2: {', '.join(MODES_V2)}.",
+            (*PRECISION_MODES, *PRECISION_MODES_V2),
+            f"precision_mode: {', '.join(PRECISION_MODES)};",
+            f"v2: {', '.join(PRECISION_MODES_V2)}.",
         )

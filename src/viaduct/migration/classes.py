@@ -1,4 +1,4 @@
-"""The classes of a project: what they derive from, which methods are their own, what their attributes hold.
+"""The classes of a project: their bases, their methods, and the kinds (values.py) of their attributes.
 
 `batch.cuda()` is PyTorch's where the batch is a tensor, and the project's own where its class defines `cuda`. A rule
 that renames methods asks here first.
@@ -24,7 +24,7 @@ OBJECT = "object:"
 class OwnClass:
     """Class that the project defines."""
 
-    path: str
+    path: str  # of the file that defines it
     bases: tuple[str, ...]  # qualified names
     methods: dict[str, tuple[str, ...]] = field(default_factory=dict)  # name -> parameters without self
 
@@ -50,7 +50,7 @@ def own_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
 
 
 def class_called(project: Project, name: str) -> str | None:
-    """Return the qualified name of the class that a name means; None if it means none, or may mean several.
+    """Return the qualified name of the class that a qualified name means; None if it means none or several.
 
     A script imports a module of its own folder without the folder's name. So `model.Net` also means the class
     `lib.model.Net`, if no other class's qualified name ends so.
@@ -83,7 +83,7 @@ def owner_of(project: Project, name: str, method: str) -> str | None:
 
 
 def is_module(project: Project, name: str) -> bool:
-    """Return True if a class derives from anything in torch.nn."""
+    """Return True if a class derives from a class of torch.nn, directly or not."""
     return any(owner.startswith("torch.nn.") for owner in lineage(project, name))
 
 
@@ -101,7 +101,7 @@ def is_torch_object(project: Project, kind: str) -> bool:
 
 
 def owners(project: Project, method: str, path: str = "") -> list[str]:
-    """Return the classes in PyTorch files that define a method; with a path, those that may meet that file (`meet`)."""
+    """Return the classes in PyTorch files that define a method; with a path, those that `meet` that file."""
     if method not in project.owners_by_method:
         torch = project.torch_files
         names = (name for name, known in project.classes.items() if method in known.methods and known.path in torch)
@@ -122,9 +122,12 @@ def meet(project: Project, path: str, other: str) -> bool:
 
 
 def note_methods(project: Project, names: Names) -> None:
-    """Record the kinds of results and attributes: `project.returns` and `project.attributes`, by module.Class.name."""
+    """Record the kinds of methods' results and of attributes in `project.returns` and `project.attributes`.
+
+    Their keys are module.Class.name.
+    """
     from viaduct.migration.project import returns_of
-    from viaduct.migration.values import OF_TORCH, Values
+    from viaduct.migration.values import TORCH_KINDS, Values
 
     values = Values(names, project)
     for node in names.source.tree.body:
@@ -134,11 +137,11 @@ def note_methods(project: Project, names: Names) -> None:
         for method in node.body:
             if isinstance(method, ast.FunctionDef) and returns_of(names, method):
                 kind = values.solve(("method", node, method.name))
-                if kind and kind not in OF_TORCH:
+                if kind and kind not in TORCH_KINDS:
                     project.returns[f"{name}.{method.name}"] = kind
                     if is_property(method):
                         project.attributes[f"{name}.{method.name}"] = kind
         for attribute in {*values.assigned_in(node), *values.attribute_elements.get(node, ())}:
             kind = values.solve(("self", node, attribute))
-            if kind and kind not in OF_TORCH:
+            if kind and kind not in TORCH_KINDS:
                 project.attributes[f"{name}.{attribute}"] = kind

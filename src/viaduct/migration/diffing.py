@@ -28,12 +28,12 @@ class Piece:
     """A part of a line, marked where it differs from the other side."""
 
     text: str
-    marked: bool = False
+    marked: bool = False  # True: the other side does not have it
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the comparison; line numbers count from 1, None where a side has no line."""
+class AlignedLine:
+    """One row of the comparison. `old` and `new` are line numbers from 1, None on a side without a line."""
 
     kind: Kind
     old: int | None
@@ -52,28 +52,28 @@ class Row:
         return "".join(piece.text for piece in self.right)
 
 
-def compare(old: str, new: str, stems: Sequence[int]) -> list[Row]:
-    """Compare two texts. `stems`: for each line of the new text, the line of the old one that it stems from."""
+def compare_texts(old: str, new: str, stems: Sequence[int]) -> list[AlignedLine]:
+    """Compare two texts. `stems`: for each line of the new text, the line (from 1) of the old one it stems from."""
     before, after = lines_of(old), lines_of(new)
-    return rows_between(before, after, anchors(before, after, stems), stems)
+    return rows_between(before, after, find_anchors(before, after, stems), stems)
 
 
 def rows_between(
     before: Sequence[str], after: Sequence[str], pairs: Sequence[tuple[int, int]], stems: Sequence[int] = ()
-) -> list[Row]:
-    """Return the rows of two texts. `pairs`: equal lines, counted from 0. Without `stems` no row is "changed"."""
-    rows: list[Row] = []
+) -> list[AlignedLine]:
+    """Return the rows of two lists of lines. `pairs`: equal lines, from 0. Without `stems` no row is "changed"."""
+    rows: list[AlignedLine] = []
     next_old = next_new = 0
     for at_old, at_new in [*pairs, (len(before), len(after))]:
-        rows += block(before, after, stems, range(next_old, at_old), range(next_new, at_new))
+        rows += rows_of_change(before, after, stems, range(next_old, at_old), range(next_new, at_new))
         if at_old < len(before):
             text = (Piece(before[at_old]),)
-            rows.append(Row("same", at_old + 1, at_new + 1, text, text))
+            rows.append(AlignedLine("same", at_old + 1, at_new + 1, text, text))
         next_old, next_new = at_old + 1, at_new + 1
     return rows
 
 
-def anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[int]) -> list[tuple[int, int]]:
+def find_anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[int]) -> list[tuple[int, int]]:
     """Return the pairs of equal lines of which the new one stems from the old one, ascending on both sides."""
     found: list[tuple[int, int]] = []
     last = -1
@@ -85,22 +85,24 @@ def anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[int]) -
     return found
 
 
-def block(before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range) -> Iterator[Row]:
+def rows_of_change(
+    before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range
+) -> Iterator[AlignedLine]:
     """Yield the rows of one change: each old line beside the new one that it became."""
     pairs = pair_lines(before, after, stems, old, new)
     position = new.start
     for at_old in old:
         partner = pairs.get(at_old)
         if partner is None:
-            yield Row("removed", at_old + 1, None, (Piece(before[at_old]),))
+            yield AlignedLine("removed", at_old + 1, None, (Piece(before[at_old]),))
             continue
         for at_new in range(position, partner):
-            yield Row("added", None, at_new + 1, (), (Piece(after[at_new]),))
-        left, right = marks(before[at_old], after[partner])
-        yield Row("changed", at_old + 1, partner + 1, left, right)
+            yield AlignedLine("added", None, at_new + 1, (), (Piece(after[at_new]),))
+        left, right = mark_differences(before[at_old], after[partner])
+        yield AlignedLine("changed", at_old + 1, partner + 1, left, right)
         position = partner + 1
     for at_new in range(position, new.stop):
-        yield Row("added", None, at_new + 1, (), (Piece(after[at_new]),))
+        yield AlignedLine("added", None, at_new + 1, (), (Piece(after[at_new]),))
 
 
 def pair_lines(
@@ -132,8 +134,8 @@ def likeness(old: str, new: str) -> float:
     return SequenceMatcher(None, first, second, autojunk=False).ratio()
 
 
-def marks(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Return both lines in pieces; pieces that the other line does not have are marked. A long line is one piece."""
+def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Return both lines in pieces; those that the other line lacks are marked. A long line is one marked piece."""
     if max(len(old), len(new)) > MAX_MARKED_CHARACTERS:
         return (Piece(old, True),), (Piece(new, True),)
     first, second = WORD.findall(old), WORD.findall(new)
@@ -147,8 +149,11 @@ def marks(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
     return tuple(left), tuple(right)
 
 
-def around(rows: Sequence[Row], wanted: set[int], context: int = 3) -> Iterator[Row | int]:
-    """Yield rows that changed or whose old line is wanted, with `context` rows around; a number counts omitted rows."""
+def with_context(rows: Sequence[AlignedLine], wanted: set[int], context: int = 3) -> Iterator[AlignedLine | int]:
+    """Yield the rows that changed or whose old line is in `wanted`, and `context` rows around them.
+
+    A number stands for as many omitted rows.
+    """
     shown = [index for index, row in enumerate(rows) if row.kind != "same" or row.old in wanted]
     kept = {near for index in shown for near in range(index - context, index + context + 1)}
     for is_kept, group in groupby(enumerate(rows), key=lambda pair: pair[0] in kept):
@@ -161,10 +166,10 @@ def around(rows: Sequence[Row], wanted: set[int], context: int = 3) -> Iterator[
 # ---- as `diff -u` writes it
 
 
-def hunks(rows: Sequence[Row]) -> Iterator[list[Row]]:
+def find_hunks(rows: Sequence[AlignedLine]) -> Iterator[list[AlignedLine]]:
     """Yield the hunks: changed rows with three rows around them."""
-    hunk: list[Row] = []
-    for row in [*around(rows, set()), 0]:
+    hunk: list[AlignedLine] = []
+    for row in [*with_context(rows, set()), 0]:
         if not isinstance(row, int):
             hunk.append(row)
         elif hunk:
@@ -172,20 +177,20 @@ def hunks(rows: Sequence[Row]) -> Iterator[list[Row]]:
             hunk = []
 
 
-def head(hunk: Sequence[Row]) -> str:
+def hunk_header(hunk: Sequence[AlignedLine]) -> str:
     """Return the `@@` line of a hunk."""
     old, new = [row.old for row in hunk if row.old], [row.new for row in hunk if row.new]
-    return f"@@ -{span(old)} +{span(new)} @@"
+    return f"@@ -{hunk_range(old)} +{hunk_range(new)} @@"
 
 
-def span(numbers: Sequence[int]) -> str:
+def hunk_range(numbers: Sequence[int]) -> str:
     """Return first line and count, as a hunk's head has them."""
     return f"{numbers[0]},{len(numbers)}" if numbers else "0,0"
 
 
-def in_order(hunk: Sequence[Row]) -> Iterator[tuple[Literal[" ", "-", "+"], Row]]:
+def order_hunk_rows(hunk: Sequence[AlignedLine]) -> Iterator[tuple[Literal[" ", "-", "+"], AlignedLine]]:
     """Yield the rows of a hunk with their signs; in each change, removed lines come before added ones."""
-    added: list[Row] = []
+    added: list[AlignedLine] = []
     for row in hunk:
         if row.kind == "same":
             yield from (("+", item) for item in added)

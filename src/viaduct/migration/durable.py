@@ -13,24 +13,24 @@ from pathlib import Path
 from viaduct.plain_files import read_plain_file
 
 UNFLUSHABLE = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM, errno.ELOOP)
-"""Errors of flushing a folder that are ignored: not every file system can, and only a power cut makes a difference."""
+"""Errors of flushing a folder that are ignored: some file systems cannot, and it matters in a power cut only."""
 
 
 def write_file(path: Path, data: bytes, mode: int) -> None:
-    """Write a new file; an existing one, or a link, is an error."""
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    """Write a new file; raise OSError if the path exists, even as a link."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
-        write_all(number, data, path)
+        write_all(descriptor, data, path)
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
-def write_all(number: int, data: bytes, path: Path) -> None:
-    """Write all bytes to an open file, however many calls that takes."""
+def write_all(descriptor: int, data: bytes, path: Path) -> None:
+    """Write all bytes to an open file: one call may write a part of them only."""
     done = 0
     while done < len(data):
         with name_errors(path):
-            done += os.pwrite(number, data[done:], done)
+            done += os.pwrite(descriptor, data[done:], done)
 
 
 @contextlib.contextmanager
@@ -43,17 +43,17 @@ def name_errors(path: Path) -> Iterator[None]:
 
 
 def flush(path: Path) -> None:
-    """Flush a file that was written to the disk."""
-    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    """Flush what was written into a file or folder to the disk (fsync)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         with name_errors(path):
-            os.fsync(number)
+            os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 def flush_folders(folders: set[Path]) -> None:
-    """Flush folders, so that new names in them outlast a power cut."""
+    """Flush folders, so that files created or renamed in them survive a power cut."""
     for folder in folders:
         try:
             flush(folder)
@@ -62,8 +62,11 @@ def flush_folders(folders: set[Path]) -> None:
                 raise
 
 
-def take_after(path: Path, found: os.stat_result, new: Path) -> bool:
-    """Give a new file the owner, mode and extended attributes (access lists too) of another; False if that fails."""
+def copy_metadata(path: Path, found: os.stat_result, new: Path) -> bool:
+    """Give a new file the owner, mode and extended attributes (access lists too) of another; False if that fails.
+
+    `found`: the stat result of `path`.
+    """
     try:
         made = os.lstat(new)
         if (made.st_uid, made.st_gid) != (found.st_uid, found.st_gid):
@@ -86,7 +89,6 @@ def copy_attributes(path: Path, new: Path) -> None:
 
 
 def attributes_of(path: Path) -> dict[str, bytes]:
-    """Return the extended attributes of a file."""
     try:
         return {name: os.getxattr(path, name) for name in os.listxattr(path)}
     except OSError as error:
@@ -95,16 +97,16 @@ def attributes_of(path: Path) -> dict[str, bytes]:
         raise
 
 
-def take_group(new: Path, parent: Path) -> None:
+def inherit_group(new: Path, parent: Path) -> None:
     """Give a new file the group of its folder if the folder has the setgid bit; errors are ignored."""
     found = os.stat(parent)
     if found.st_mode & stat.S_ISGID:
         with contextlib.suppress(OSError):
-            os.chown(new, -1, found.st_gid)
+            os.chown(new, -1, found.st_gid)  # -1: the owner stays
 
 
 def content_of(path: Path) -> bytes | None:
-    """Return the content of a plain file; None for anything else and where there is none."""
+    """Return the content of a plain file; None for a missing file, a link, a folder or a device."""
     try:
         return read_plain_file(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -116,11 +118,10 @@ def content_of(path: Path) -> bytes | None:
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 of bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file; empty if there is none."""
+    """Return the SHA-256 of a file; an empty text if there is no plain file."""
     data = content_of(path)
     return "" if data is None else digest(data)

@@ -11,7 +11,7 @@ from viaduct.migration.source import LINE_END, Slot, Source, Token
 
 
 class Overlap(Exception):
-    """Two edits overlap: the second is not made."""
+    """An edit overlaps an earlier one, and was not made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Edits:
     source: Source
     made: list[Edit] = field(default_factory=list)  # in the order in which they were made
     taken: list[tuple[int, int]] = field(default_factory=list)  # the spans of `made`, in the order of the text
-    removed: set[ast.stmt] = field(default_factory=set)  # statements
+    removed: set[ast.stmt] = field(default_factory=set)  # statements that `remove_statement` has removed
 
     # ---- spans and nodes
 
@@ -50,16 +50,14 @@ class Edits:
         del self.made[count:]
 
     def insert(self, at: int, text: str) -> None:
-        """Insert text at an offset."""
         self.replace(at, at, text)
 
     def delete(self, start: int, end: int) -> None:
-        """Delete a span."""
         if start < end:
             self.replace(start, end, "")
 
     def node(self, node: ast.AST, text: str) -> None:
-        """Replace a node; comments in it that the new text lacks are put before the statement."""
+        """Replace a node; comments in it that the new text lacks are put before the statement that holds it."""
         start, end = self.source.span(node)
         self.replace(start, end, text)
         lost = [comment.text for comment in self.source.comments(start, end) if comment.text not in text]
@@ -82,6 +80,7 @@ class Edits:
             return
         last = slots[-1]
         only = call.args[0] if len(call.args) == 1 and not call.keywords else None
+        # `f(x for x in y)`: the call's parentheses are also the generator's, which needs its own beside an argument.
         if isinstance(only, ast.GeneratorExp) and self.source.span(only)[0] == opening.start:
             self.insert(opening.end, "(")
             self.insert(last.end, f"), {text}")
@@ -99,11 +98,14 @@ class Edits:
             self.insert(stop, f" {text},")
 
     def remove_slot(self, slots: list[Slot], index: int) -> None:
-        """Remove one of several items between commas; comments stay."""
         self.remove_slots(slots, {index})
 
     def remove_slots(self, slots: list[Slot], indices: set[int]) -> None:
-        """Remove several items between commas in one call: items at the end take the comma before them along."""
+        """Remove several items between commas; comments stay.
+
+        Items at the end are removed as one span together with the comma before them, unless a comment is in that span
+        or a comma follows the last item.
+        """
         tail = len(slots)  # from this index on all items are removed
         while tail - 1 in indices:
             tail -= 1
@@ -112,12 +114,11 @@ class Edits:
         for index in sorted(indices):
             if index < tail or not at_once:
                 slot = slots[index]
-                self.delete(*self.with_blank(slot.start, slot.comma.end if slot.comma else slot.end))
+                self.delete(*self.extend_over_blanks(slot.start, slot.comma.end if slot.comma else slot.end))
         if comma is not None and at_once:
             self.delete(comma.start, slots[-1].end)
 
     def has_comment(self, start: int, end: int) -> bool:
-        """Return True if a comment stands within a span."""
         return bool(self.source.comments(start, end))
 
     def change_arguments(self, call: ast.Call, indices: set[int], text: str) -> None:
@@ -131,7 +132,7 @@ class Edits:
             self.insert(kept[-1].end if kept else opening.end, f", {text}" if kept else text)
         self.remove_slots(slots, indices)
 
-    def with_blank(self, start: int, end: int) -> tuple[int, int]:
+    def extend_over_blanks(self, start: int, end: int) -> tuple[int, int]:
         """Extend a span by the blanks behind it; to whole lines if nothing else is on them."""
         text = self.source.text
         line, stop = self.source.line_start(start), self.source.line_stop(end)
@@ -191,7 +192,7 @@ class Edits:
             before = self.source.token_before(start)
             if before is not None and before.text == ";":
                 start = before.start
-        self.delete(*self.with_blank(start, end))
+        self.delete(*self.extend_over_blanks(start, end))
 
     def unwrap(self, block: ast.With | ast.AsyncWith) -> None:
         """Remove `with …:` and unindent its body."""
@@ -216,7 +217,7 @@ class Edits:
         return next(token for token in self.source.tokens_from(offset) if token.text == ":")
 
     def move_left(self, start: int, end: int, outer: str, inner: str) -> None:
-        """Replace the indent `inner` by `outer` in every line of a span, and in indented comments right behind it."""
+        """Replace the indent `inner` by `outer` in each line of a span, and in comments so indented right behind it."""
         source = self.source
         in_strings = self.lines_within_strings(start, end)
         for line in range(source.line_of(start), len(source.starts) + 1):
@@ -245,24 +246,25 @@ class Edits:
     def apply(self, lines: list[int]) -> tuple[str, list[int]]:
         """Return the new text, and for each of its lines the original line that it stems from.
 
-        `lines` is that list for the present text.
+        `lines`: for each line of the text before the edits, the original line that it stems from.
         """
         text, location = self.source.text, 0
         stems = [lines[0]]  # of the new lines that have begun so far
         pieces: list[str] = []
         for edit in sorted(self.made, key=lambda edit: (edit.start, edit.end)):
-            self.keep(text[location : edit.start], location, lines, pieces, stems)
+            self.append_unchanged(text[location : edit.start], location, lines, pieces, stems)
             origin = lines[self.source.line_of(edit.start) - 1]
             pieces.append(edit.text)
             stems += [origin] * len(LINE_END.findall(edit.text))
             location = edit.end
+            # Behind a line end a new line begins, with the text that follows the edit: it stems from that text's line.
             written = next((piece for piece in reversed(pieces) if piece), "")
             if not written or written.endswith(("\n", "\r")):
                 stems[-1] = lines[self.source.line_of(location) - 1]
-        self.keep(text[location:], location, lines, pieces, stems)
+        self.append_unchanged(text[location:], location, lines, pieces, stems)
         return "".join(pieces), stems
 
-    def keep(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:
+    def append_unchanged(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:
         """Append an unchanged piece of the text, with the original lines of the lines that begin in it."""
         pieces.append(piece)
         stems += lines[self.source.line_of(start) : self.source.line_of(start + len(piece))]

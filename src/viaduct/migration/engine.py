@@ -30,8 +30,8 @@ from viaduct.migration.served import find_served
 from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
 from viaduct.migration.values import Values
 
-MODULE_ROOTS = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules, "numpy", "os")
-"""Top-level modules whose attributes are functions and classes, not variables of a script."""
+LIBRARIES = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules, "numpy", "os")
+"""Libraries: `tensorflow.x.f()` calls a function; `my.module.x.f()` may call a method of a module's variable x."""
 
 
 @dataclass
@@ -46,13 +46,13 @@ class Work:
     findings: list[Finding] = field(default_factory=list)  # with lines of the original
     needed: dict[str, str] = field(default_factory=dict)  # names to import: local name -> qualified
     effects: set[str] = field(default_factory=set)  # modules to import for what importing them does
-    seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # keys of rules, for what they did in this text
+    seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # see lookups.mark_once; None: an ordered set
     edits: Edits = field(init=False)  # of the rule that runs
-    former_index: Index | None = None  # of the text before the last edits
+    former_index: Index | None = None  # these two are of the text before the last edits, until they are taken over
     former_names: Names | None = None
     answers: dict[object, Any] = field(default_factory=dict)  # see rule.answer_once
-    # Lines of the original that rules leave alone -> the line that accounts for each: in `served` (see served.py) that
-    # of the construct which already handles the target, in `left` that of the statement which has the finding.
+    # Lines of the original that rules leave alone. `served`: each -> the line of the construct that already handles the
+    # target (served.py). `left`: each -> the line of the statement whose finding explains it (rules fill it).
     served: dict[int, int] = field(default_factory=dict)
     left: dict[int, int] = field(default_factory=dict)
 
@@ -84,10 +84,10 @@ class Work:
         return Index(self, former)
 
     def need(self, module: str, name: str, at: ast.AST | None = None) -> str:
-        """Return the local name of a module's member, and request its import if the file has none.
+        """Return the local name of a module's member, and request its import if the file does not import it.
 
-        It is `npu_NAME` if the file uses the name for something else. An existing import is not used if a parameter or
-        a local variable hides its name at the node `at`.
+        The local name is `npu_NAME` if the file uses NAME for something else. An existing import is not used if a
+        parameter or a local variable hides its name at the node `at`.
         """
         qualified = f"{module}.{name}"
         present = self.names.local(qualified)
@@ -104,7 +104,7 @@ class Work:
         return local
 
     def is_served(self, node: ast.AST) -> bool:
-        """Return True for a node on a line of `served` or `left`, which rules leave alone."""
+        """Return True for a node on a line that rules leave alone, of `served` or `left`."""
         line = getattr(node, "lineno", 0)
         if not (self.served or self.left) or not 0 < line <= len(self.lines):
             return False
@@ -133,7 +133,10 @@ class Index:
     """Calls and references of a file by qualified name, and method calls by the method's name."""
 
     def __init__(self, work: Work, former: Index | None = None) -> None:
-        """Resolve the name of every call and reference; nodes that the former text had keep their names if they may."""
+        """Resolve the name of every call and reference.
+
+        Nodes that the former text had keep their names if all names still resolve to the same (`keeps_names`).
+        """
         self.top_level, self.source = work.names.resolve_top_level(), work.source
         known = former.qualified if former is not None and self.keeps_names(former, work.names) else {}
         self.qualified: dict[ast.AST, str | None] = {}
@@ -147,7 +150,7 @@ class Index:
             name = self.qualified[call.func] = known[call.func] if call.func in known else qualify(call.func)
             if name:
                 self.calls.setdefault(name, []).append(call)
-            if call.func.__class__ is ast.Attribute and (name is None or not is_module_like(name)):
+            if call.func.__class__ is ast.Attribute and (name is None or name.partition(".")[0] not in LIBRARIES):
                 self.methods.setdefault(call.func.attr, []).append(call)
         read: list[ast.Name | ast.Attribute] = [*work.source.of_kind(ast.Name), *work.source.of_kind(ast.Attribute)]
         for node in read:
@@ -165,14 +168,6 @@ class Index:
         return not changed or not any(node.id in changed for node in former.source.of_kind(ast.Name))
 
 
-def is_module_like(name: str) -> bool:
-    """Return True for a name in a known library, whose attributes are functions and classes.
-
-    tensorflow.data.Dataset.from_tensors is a function; my.module.dataset.batch may be a method of a variable.
-    """
-    return name.partition(".")[0] in MODULE_ROOTS
-
-
 def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
     """Yield the sites at which a rule's handlers are to be called, in the order of the text."""
     found: list[tuple[Site, Handler]] = []
@@ -188,7 +183,7 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
         found += [(Site(rule, work, work.source.tree), handler) for handler in rule.whole]
     if (work.served or work.left) and rule.leaves_served:
         found = [(site, handler) for site, handler in found if not work.is_served(site.node)]
-    order = work.source.places if len(found) > 1 else {}
+    order = work.source.places if len(found) > 1 else {}  # node -> its position in the text
     yield from sorted(found, key=lambda pair: order.get(pair[0].node, 0))
 
 
@@ -199,11 +194,11 @@ def match_names(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[
     return [name for name in index if name.startswith(pattern[:-1])]
 
 
-def run_rule(rule: Rule, work: Work, rounds: int = 8) -> Work:
+def run_rule(rule: Rule, work: Work, rounds_left: int = 8) -> Work:
     """Run one rule over one file and return the result.
 
     If two of its edits overlap, as in nested blocks, the second is taken back and the rule runs again on the new text.
-    An edit that still overlaps after all rounds is reported for manual review.
+    An edit that still overlaps in the last round is reported for manual review.
     """
     overlapping: list[Site] = []
     for site, handler in sites(rule, work):
@@ -214,8 +209,8 @@ def run_rule(rule: Rule, work: Work, rounds: int = 8) -> Work:
             work.edits.take_back(edit_count)
             del work.findings[finding_count:]
             overlapping.append(site)
-    if overlapping and work.edits.made and rounds:
-        return run_rule(rule, work.after(), rounds - 1)
+    if overlapping and work.edits.made and rounds_left:
+        return run_rule(rule, work.after(), rounds_left - 1)
     for site in overlapping:
         site.manual(
             "two changes overlap in this expression; make this one manually", zh="两处改动在此表达式中重叠,请手工修改"
@@ -233,7 +228,7 @@ class Migrated:
     findings: tuple[Finding, ...] = ()
     reason: str = ""  # why it was not analysed; empty if it was
     reason_zh: str = ""
-    remedy: str = ""
+    remedy: str = ""  # what the user can do about it
     places: tuple[Place, ...] = ()  # entries of the ledger: what each requirement of the target concerns (ledger.py)
     marks: frozenset[Mark] = frozenset()  # what the file does that matters for other files of its program
     lines: tuple[int, ...] = ()  # for each line of the result, the original line that it stems from
@@ -250,7 +245,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     try:
         text, encoding = decode(data)
         if path not in project.parsed and not may_concern(text, options):
-            parse(text)  # a file that is not Python is reported all the same
+            parse(text)  # to raise Unparsable: a file that is not Python is reported all the same
             return Migrated(path, data, data)
         surveyed = project.parsed.get(path)
         source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
@@ -262,7 +257,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
                 work = run_rule(rule, work)
         work = insert_imports(work)
     except Unparsable as error:
-        return Migrated(path, data, data, (unread(path, error),), str(error), error.zh, error.remedy)
+        return Migrated(path, data, data, (make_unparsable_finding(path, error),), str(error), error.zh, error.remedy)
     after = data if work.source.text == text else work.source.text.encode(encoding)
     findings = list(complete_findings(work, text))
     entries = audit_file(original, work, findings)
@@ -275,7 +270,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     return Migrated(path, data, after, tuple(findings), places=entries, marks=marks, lines=tuple(work.lines))
 
 
-def unread(path: str, error: Unparsable) -> Finding:
+def make_unparsable_finding(path: str, error: Unparsable) -> Finding:
     """Return the finding of a file that could not be parsed."""
     message = f"{error.what}{error}. It is copied as it is; {error.remedy}"
     zh = f"{error.what_zh}{error.zh}。文件原样复制;{error.remedy_zh}"

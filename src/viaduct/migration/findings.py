@@ -1,4 +1,4 @@
-"""Findings of a migration about one place: changed, advice, manual review needed, or not resolved."""
+"""Finding of a migration about one place: a change that was made, advice, manual review needed, or not resolved."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Literal
 from viaduct.cards.limits import Risk
 
 Status = Literal["changed", "advice", "manual", "unresolved"]
-"""manual: the text shows that a person must act; unresolved: it does not show whether a change is needed or made."""
+"""manual: the script's text shows that a person must act; unresolved: it does not show if anything is to be done."""
 Kind = Literal["mandatory", "performance", "advice", "report"]
-LEFT: tuple[Status, ...] = ("manual", "unresolved")
+"""Purpose of a rule: its edits are needed; they make the result faster; it advises; it finds what needs review."""
+UNFINISHED_STATUSES: tuple[Status, ...] = ("manual", "unresolved")
 """Statuses of findings that a person has to look at."""
-RISK = {"high": 0, "medium": 1, "low": 2}
+RISK_ORDER: dict[Risk, int] = {"high": 0, "medium": 1, "low": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Finding:
     message: str
     message_zh: str = ""
     risk: Risk = "medium"  # that something fails if nothing is done; for `changed`: that the change is wrong
-    before: str = ""
+    before: str = ""  # text of the lines before and, for a change, after the migration
     after: str = ""
 
     def text(self, language: str) -> str:

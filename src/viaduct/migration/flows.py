@@ -13,53 +13,55 @@ import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
 
 from viaduct.migration.names import Function, Names, Scope
 from viaduct.migration.predicates import is_property
 from viaduct.migration.project import Project
+from viaduct.migration.source import group_by_name
 
-LOADS = ("torch.load", "torch.jit.load", "torch.serialization.load")
+CHECKPOINT_LOADS = ("torch.load", "torch.jit.load", "torch.serialization.load")
 STATE, MODULE, MOVED, HOST, TENSOR, UNKNOWN, CARD = "state", "module", "moved", "host", "tensor", "unknown", "card"
 """Uses of a value. STATE: copied into a network or an optimizer; MODULE: run as a network; MOVED: moved to a device;
-HOST: read on the host; TENSOR: computed with; UNKNOWN: not followed further. CARD: the file that uses it works on a
-card."""
+HOST: read on the host; TENSOR: part of a computation; UNKNOWN: not followed further. CARD: the file that uses it has
+names of devices (`works_on_card`)."""
 CALLED = "called"
-"""A function that returns the value is called somewhere, whatever becomes of the result."""
+"""Further use: a function that returns the value is called somewhere, whatever becomes of the result."""
 ROUNDS = 4
-"""Rounds in which the files answer questions that the round before has raised, and rounds that then join answers."""
+"""Number of rounds in which files answer each other's new questions, and of the rounds that then join the answers."""
 MAX_DEPTH = 40
 """Steps through which a value is followed; beyond them its use is UNKNOWN."""
 
-# Methods and attributes whose result holds the value, or a part of it.
-HANDS_ON = {
+# Methods and attributes of a value whose result holds the value itself, or a part of it.
+RETURNS_VALUE = {
     *("get", "pop", "items", "values", "copy", "setdefault", "state_dict", "popitem", "module", "__getitem__"),
     *("float", "half", "double", "bfloat16", "type", "detach", "clone", "contiguous", "data", "requires_grad_"),
     *("view", "reshape", "unsqueeze", "squeeze", "t", "transpose", "permute", "flatten", "expand", "repeat"),
     "share_memory_",
 }
 # Methods that only a network has.
-RUNS = {
+MODULE_METHODS = {
     *("eval", "train", "forward", "parameters", "named_parameters", "modules", "named_modules", "children", "generate"),
     *("zero_grad", "predict", "sample", "encode", "decode", "inference", "named_children", "buffers", "apply"),
 }
-MOVES = ("to", "cuda", "npu", "mlu", "cpu", "xpu", "to_empty")
-ON_HOST = ("numpy", "tolist", "item", "__array__")
-# Methods whose result tells nothing of where the value is used.
+MOVE_METHODS = ("to", "cuda", "npu", "mlu", "cpu", "xpu", "to_empty")
+HOST_METHODS = ("numpy", "tolist", "item", "__array__")
+# Methods whose call is no use: they tell a property of the value, or are `network.load_state_dict` of a network.
 NEUTRAL_METHODS = {
     *("keys", "size", "dim", "numel", "stride", "element_size", "is_floating_point", "ndimension", "get_device"),
     "load_state_dict",
 }
 # Methods that put an argument into their receiver.
-COLLECTS = {"update", "append", "extend", "insert", "add", "__setitem__"}
+STORES_ARGUMENT = {"update", "append", "extend", "insert", "add", "__setitem__"}
+# Builtins and functions that return their argument, or something that holds it.
 PASSES_ON = {"dict", "list", "tuple", "set", "iter", "next", "sorted", "enumerate", "zip", "reversed", "map", "filter"}
 COPIES = (
     *("collections.OrderedDict", "copy.deepcopy", "copy.copy", "types.SimpleNamespace", "tqdm.tqdm"),
     "itertools.islice",
 )
+# Builtins that only inspect or print their argument.
 INSPECTS = {
     *("print", "len", "type", "isinstance", "hasattr", "str", "repr", "bool", "any", "all", "id", "callable", "vars"),
     *("dir", "format", "int", "float", "max", "min", "sum", "range", "issubclass", "delattr"),
@@ -68,21 +70,21 @@ HOST_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy", "sklearn", "matplotl
 LOGGING = {"logging", "logger", "pprint", "warnings", "json", "yaml"}
 LOG_METHODS = ("info", "warning", "debug", "error", "exception", "log")
 PARTS_OF_MODULES = ("register_buffer", "register_parameter", "from_pretrained")
+# Names of functions and keyword arguments that put weights into a network or an optimizer.
 TAKES_STATE = re.compile(
     r"load\w*(?:state|weight|param|checkpoint|ckpt|pretrain|model|dict)|set_\w*state|state_dict|copy_$"
 )
-DATA = re.compile(r"(?:^|\.)(?:\w*Dataset|\w*DataLoader|random_split|Subset)$")
+DATASET_CLASS = re.compile(r"(?:^|\.)(?:\w*Dataset|\w*DataLoader|random_split|Subset)$")
 WORKS_ON_CARD = re.compile(r"cuda|npu|mlu|gpu|device|accelerator", re.IGNORECASE)
 NamedFunction = ast.FunctionDef | ast.AsyncFunctionDef
-Item = TypeVar("Item")
 Loop = ast.For | ast.AsyncFor | ast.While
 EVERYWHERE = (0, sys.maxsize)
-"""First and last line of a name that is followed to every place that reads it."""
+"""First and last line of the reads that `follow_name` follows: all of them."""
 
 
 @dataclass(frozen=True)
 class Trail:
-    """State of following one value: the uses found so far, what was visited, and the number of steps."""
+    """State of following one value: the uses found so far, the nodes and names visited, and the number of steps."""
 
     uses: set[str] = field(default_factory=set)
     visited: set[object] = field(default_factory=set)
@@ -107,7 +109,7 @@ class Flow:
     # ---- asking
 
     def uses(self, node: ast.AST) -> set[str]:
-        """Return the uses of the value of an expression: in this file and, as far as the survey knows, in others."""
+        """Return the uses of the value of an expression: in this file, and in others as far as the survey knows."""
         trail = Trail()
         self.follow(node, trail)
         return trail.uses
@@ -120,7 +122,7 @@ class Flow:
 
     @cached_property
     def works_on_card(self) -> bool:
-        """True if the file has a name or a short text that speaks of a card or a device."""
+        """True if a name in the file contains `cuda`, `device` or the like, or a short string begins so."""
         for node in self.source.nodes:
             match node:
                 case ast.Attribute(attr=text) | ast.Name(id=text) | ast.arg(arg=text) | ast.keyword(arg=str(text)):
@@ -133,7 +135,7 @@ class Flow:
     # ---- following
 
     def follow(self, node: ast.AST, trail: Trail) -> None:
-        """Add the uses of an expression to the trail, by the syntax node around it; a node not named here is no use."""
+        """Add the uses of an expression to the trail, by the node around it; nodes other than these are no use."""
         if node in trail.visited:
             return
         trail.visited.add(node)
@@ -182,19 +184,18 @@ class Flow:
         call = self.source.parents[node]
         if not (isinstance(call, ast.Call) and call.func is node):
             self.follow(node, trail.deeper())
-        elif node.attr in MOVES:
+        elif node.attr in MOVE_METHODS:
             trail.uses.add(MOVED)
-        elif node.attr in ON_HOST:
+        elif node.attr in HOST_METHODS:
             trail.uses.add(HOST)
-        elif node.attr in RUNS:
+        elif node.attr in MODULE_METHODS:
             trail.uses.add(MODULE)
-        elif node.attr in HANDS_ON:
+        elif node.attr in RETURNS_VALUE:
             self.follow(call, trail.deeper())
-        elif node.attr not in NEUTRAL_METHODS and node.attr not in COLLECTS:
+        elif node.attr not in NEUTRAL_METHODS and node.attr not in STORES_ARGUMENT:
             trail.uses.add(UNKNOWN)
 
     def follow_keyword(self, argument: ast.keyword, trail: Trail) -> None:
-        """Follow a value that is given as a keyword argument."""
         call = self.source.parents[argument]
         if not isinstance(call, ast.Call):
             return
@@ -204,7 +205,7 @@ class Flow:
             self.follow_argument(call, -1, argument.arg or "", trail)
 
     def follow_argument(self, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
-        """Follow a value that is passed to a function, by position or keyword; -1 and empty: by * or **."""
+        """Follow a value that is passed to a function, by position or keyword; -1 and "": by * or **."""
         name = self.names.qualified(call.func) or ""
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         own, plain = self.own_function(call.func), isinstance(call.func, ast.Name)
@@ -214,13 +215,13 @@ class Flow:
             self.add_answer(f"parameter {self.parameter_name(name, position, keyword)} of {name}", trail)
         elif TAKES_STATE.search(last):
             trail.uses.add(STATE)
-        elif last in COLLECTS and isinstance(call.func, ast.Attribute):
+        elif last in STORES_ARGUMENT and isinstance(call.func, ast.Attribute):
             self.follow_receiver(call.func.value, trail)
         elif name in COPIES or (plain and (last in PASSES_ON or (last == "getattr" and position == 0))):
             self.follow(call, trail.deeper())
         elif (plain and last in INSPECTS) or name == "torch.save" or is_logging(call.func):
             pass
-        elif DATA.search(name or last) or name.partition(".")[0] in HOST_LIBRARIES:
+        elif DATASET_CLASS.search(name or last) or name.partition(".")[0] in HOST_LIBRARIES:
             trail.uses.add(HOST)
         elif last in PARTS_OF_MODULES or name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
             trail.uses.add(MOVED)
@@ -228,7 +229,6 @@ class Flow:
             trail.uses.add(TENSOR if name.startswith("torch.") else UNKNOWN)
 
     def follow_into(self, function: NamedFunction, call: ast.Call, position: int, keyword: str, trail: Trail) -> None:
-        """Follow a value into a function or method of this file."""
         parameters = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
         if isinstance(self.source.parents[function], ast.ClassDef) and parameters[:1] in (["self"], ["cls"]):
             parameters = parameters[1:]
@@ -261,7 +261,7 @@ class Flow:
             self.follow_receiver(target.value, trail)
 
     def follow_name(self, name: str, scope: Scope, trail: Trail, since: ast.AST | None = None) -> None:
-        """Follow a name to the places that read it; only those behind a statement `since`, where that is known."""
+        """Follow a name to the places that read it: only those that see the value that the statement `since` binds."""
         first, last = self.lines_reached(name, scope, since)
         key = scope.node, name, first, last
         if key in trail.visited:
@@ -279,7 +279,10 @@ class Flow:
             self.follow(read, trail.deeper())
 
     def uses_everywhere(self, key: tuple[ast.AST | None, str], reads: Sequence[ast.AST], visited: object) -> set[str]:
-        """Return the uses of a name or attribute wherever it is read; computed once, as a loop may bind it often."""
+        """Return the uses of a name or attribute wherever it is read; `key` is that of `known`, `visited` of the trail.
+
+        They are computed once, since many statements may bind the same name.
+        """
         if key not in self.known:
             outer, self.questions = self.questions, set()
             self.is_within_known, trail = True, Trail(visited={visited}, depth=1)
@@ -297,8 +300,8 @@ class Flow:
     def lines_reached(self, name: str, scope: Scope, since: ast.AST | None) -> tuple[int, int]:
         """Return the first and last line at which a value that a statement binds to a name can be read.
 
-        They are the line of the statement and the next assignment to the name in the same block. Where the statement is
-        in a loop or in another function than the name's, or unknown, they are EVERYWHERE.
+        They are the line of the statement, and that of the next assignment to the name in the same block. If the
+        statement is not given, is in a loop, or is not in the function that the name belongs to, they are EVERYWHERE.
         """
         if since is None or isinstance(since, ast.comprehension):
             return EVERYWHERE
@@ -315,7 +318,7 @@ class Flow:
         return self.source.function(node) or self.source.tree
 
     def assigned_in_block(self, statement: ast.stmt) -> dict[str, list[ast.stmt]]:
-        """Return, for each name, the statements in the same block that assign it and nothing else."""
+        """Return, for each name, the statements `name = value` in the same block."""
         block = self.source.block(statement)
         if id(block) not in self.blocks:
             assignments = self.blocks[id(block)] = defaultdict(list)
@@ -363,11 +366,11 @@ class Flow:
         self.questions.add(question)
         trail.uses.update(self.project.uses.get(question, ()))
 
-    # ---- what is where
+    # ---- reads and definitions of the file
 
     @cached_property
     def reads(self) -> dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]]:
-        """(scope's node, name) -> its reads in the function that binds it, by line; and those in functions within."""
+        """(scope's node, name) -> reads in the function that binds the name, by line; reads in nested functions."""
         found: dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]] = {}
         for node in self.source.of_kind(ast.Name):
             if isinstance(node.ctx, ast.Load):
@@ -430,14 +433,6 @@ class Flow:
         return scope
 
 
-def group_by_name(pairs: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
-    """Return the items of each name, in the given order."""
-    groups: dict[str, list[Item]] = {}
-    for name, item in pairs:
-        groups.setdefault(name, []).append(item)
-    return groups
-
-
 def is_logging(callee: ast.expr) -> bool:
     """Return True for the callee of a call that logs: `logging.…`, or a log method of an object with a plain name."""
     root = callee
@@ -450,12 +445,13 @@ def is_logging(callee: ast.expr) -> bool:
 
 
 def note_uses(project: Project, files: dict[str, Names]) -> None:
-    """Fill `project.uses`: the answers to the questions that loads of checkpoints in one file put to others."""
+    """Fill `project.uses`: the answers to the questions that loads of checkpoints in one file raise about others."""
     flows = [Flow(names, project) for path, names in files.items() if path in project.torch_files]
-    needs: dict[str, set[str]] = {}  # question -> those that its answers depend on
+    needs: dict[str, set[str]] = {}  # question -> questions that its answers depend on
     for flow in flows:
-        for call in loads_in(flow.names):
-            flow.uses(call)
+        for call in flow.source.of_kind(ast.Call) if "load" in flow.source.text else ():
+            if flow.names.qualified(call.func) in CHECKPOINT_LOADS:
+                flow.uses(call)
     for _ in range(ROUNDS):
         new = {question for flow in flows for question in flow.questions} - needs.keys()
         by_name = flows_by_name(flows, {question.rpartition(".")[2] for question in new})
@@ -478,7 +474,7 @@ def note_uses(project: Project, files: dict[str, Names]) -> None:
 
 
 def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow]]:
-    """Return, by name, the files that call or define a function of the name, or read such an attribute."""
+    """Return, by name, the flows of files that call or define a function of that name, or read such an attribute."""
     return group_by_name(
         (name, flow)
         for flow in (flows if names else ())
@@ -486,14 +482,10 @@ def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow
     )
 
 
-def loads_in(names: Names) -> Iterator[ast.Call]:
-    """Yield the loads of checkpoints in a file."""
-    if "load" in names.source.text:
-        yield from (call for call in names.source.of_kind(ast.Call) if names.qualified(call.func) in LOADS)
-
-
 def answer(flow: Flow, question: str) -> set[str]:
-    """Return the uses of a function's result in this file, or of a parameter of a function that is defined here."""
+    """Return what a file knows of a question: uses of a function's result or of a property there, or of a parameter of
+    a function that is defined there.
+    """
     subject, _, function = question.partition(" of ")
     module, _, name = function.rpartition(".")  # no module: a method
     if subject == "result":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Framework = Literal["torch", "tensorflow"]
 TORCH: Framework = "torch"
 TENSORFLOW: Framework = "tensorflow"
-COMPANION = "companion"
+COMPANION = "companion"  # a library on PyTorch, in `Imports` and `kind_of`
 FAMILIES: dict[str, Framework] = {"torch": "torch", "tf1": "tensorflow"}
 """Folder of rules -> the framework whose files they are for."""
 PYTORCH_ROOTS = {"torch", *PLUGINS}
@@ -43,7 +43,7 @@ TENSORFLOW_ROOTS = {
     *("tensorflow_core", "tensor2tensor", "tensorflow_datasets", "tensorlayer", "tflearn"),
 }
 FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")
-"""A text that uses a framework, other than by way of a library on it, contains one of these words."""
+"""A text that uses a framework contains one of these words, unless it uses it through a library on it (timm, dgl)."""
 LIBRARY_IMPORT = re.compile(
     rb"^[ \t]*(?:import|from)[ \t]+(?:%s)\b" % "|".join(sorted(PYTORCH_COMPANIONS | TENSORFLOW_ROOTS)).encode(),
     re.MULTILINE,
@@ -56,17 +56,17 @@ TRAINS_TENSORFLOW = re.compile(
 
 @dataclass(frozen=True)
 class Imports:
-    """Imports of one file. Frameworks are named by TORCH, TENSORFLOW, and COMPANION for a library on PyTorch."""
+    """Imports of one file. Frameworks are TORCH, TENSORFLOW and COMPANION."""
 
     sure: frozenset[str] = frozenset()  # frameworks whose import always happens
     maybe: frozenset[str] = frozenset()  # frameworks whose import may happen
     modules: frozenset[str] = frozenset()  # dotted names of all imported modules and members
-    trains_tensorflow: bool = False  # although it may use PyTorch too
-    direct: bool = False  # imports PyTorch itself, not only a library on it
+    trains_tensorflow: bool = False  # imports both frameworks, and calls what trains in TensorFlow
+    imports_torch: bool = False  # PyTorch itself, not only a library on it
 
 
 def mentions_framework(data: bytes) -> bool:
-    """Return True for a text that contains the name of a framework."""
+    """Return True for a text that contains one of FRAMEWORKS."""
     return any(word.encode() in data for word in FRAMEWORKS)
 
 
@@ -77,7 +77,7 @@ def names_framework(data: bytes) -> bool:
 
 def read_imports(names: Names) -> Imports:
     """Read the imports of a parsed file."""
-    frameworks: dict[bool, set[str]] = {True: set(), False: set()}  # by whether the import always happens
+    frameworks: dict[bool, set[str]] = {True: set(), False: set()}  # key: whether the import always happens
     modules: set[str] = set()
     for node in names.source.of_kinds(ast.Import, ast.ImportFrom):
         assert isinstance(node, ast.Import | ast.ImportFrom)
@@ -110,7 +110,7 @@ def kind_of(module: str) -> Iterator[str]:
 
 
 def happens_always(names: Names, node: ast.AST) -> bool:
-    """Return True for an import at the top of a file, in `with`, or in a `try` whose handlers import it or raise."""
+    """Return True for an import at top level, in `with`, or in a `try` as `is_replaced_or_required` allows."""
     for parent in names.source.ancestors(node):
         if isinstance(parent, ast.Try) and not is_replaced_or_required(parent, node):
             return False
@@ -146,8 +146,8 @@ def only_for_checkers(names: Names, node: ast.AST) -> bool:
 def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
     """Set `project.frameworks`, by which rules are chosen for a file, and `torch_files`, by the files' own imports.
 
-    A file without a framework of its own takes those that reach it by imports, else one that it may import, else all
-    frameworks of the project.
+    A file without a framework of its own takes those of the files that imports link it with, in either direction; else
+    TensorFlow if it may import that; else all frameworks of the project.
     """
     from viaduct.migration.import_graph import Modules
 
@@ -161,6 +161,7 @@ def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
         if not decided:
             near = frozenset(framework for framework in (TORCH, TENSORFLOW) if path in reached[framework])
             maybe = frozenset({TENSORFLOW} & names.maybe)
+            # Beside PyTorch, a TensorFlow that only may be imported does not count.
             decided = near - maybe if TORCH in near else near or maybe or everywhere
         if decided:
             project.frameworks[path] = decided
@@ -168,8 +169,8 @@ def decide_frameworks(project: Project, imports: dict[str, Imports]) -> None:
 
 
 def own_frameworks(imports: Imports) -> Iterator[str]:
-    """Yield the frameworks that a file surely imports: nothing for one that may import TensorFlow, and nothing else."""
-    torch = imports.direct or (COMPANION in imports.sure | imports.maybe and TENSORFLOW not in imports.sure)
+    """Yield PyTorch if a file may import it, TensorFlow if it surely does; beside PyTorch only if it trains with it."""
+    torch = imports.imports_torch or (COMPANION in imports.sure | imports.maybe and TENSORFLOW not in imports.sure)
     if torch:
         yield TORCH
     if TENSORFLOW in imports.sure and (not torch or imports.trains_tensorflow):
@@ -177,7 +178,10 @@ def own_frameworks(imports: Imports) -> Iterator[str]:
 
 
 def spread(framework: str, own: dict[str, set[str]], links: dict[str, set[str]]) -> set[str]:
-    """Return the undecided files that are linked to a framework's files by imports, by way of undecided files only."""
+    """Return the files without a framework of their own that imports link with a framework's files.
+
+    The link may lead through other files without a framework of their own, in either direction of the imports.
+    """
     reached: set[str] = set()
     pending = [path for path, frameworks in own.items() if framework in frameworks]
     while pending:

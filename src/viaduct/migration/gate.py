@@ -1,7 +1,7 @@
-"""Quick test whether a text could hold anything for a rule; most files of a project hold nothing and are only parsed.
+"""Quick test whether a text could contain anything for a rule; most files of a project do not, and are only parsed.
 
 A name can only be resolved to `tensorflow.X` where the text contains the word `tensorflow`, and a method rule needs its
-method's name. So a text without any of these words needs no names and scopes.
+method's name. So a text without any of these words is not searched for names and scopes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from viaduct.migration.options import Options
 from viaduct.migration.rule import Rule, all_rules
 
 COMMON_ROOTS = ("os",)
-"""Top-level modules that most files import: the last part of a qualified name is searched for instead."""
+"""Top-level modules that most files import: for a name in them its last part is searched, `environ` of os.environ."""
 
 
 def may_concern(text: str, options: Options) -> bool:
@@ -28,7 +28,8 @@ def may_concern(text: str, options: Options) -> bool:
 def search_terms(options: Options) -> tuple[list[str], re.Pattern[str] | None]:
     """Return the words and the method calls of which a text needs one to concern the rules that run.
 
-    Searching for each word is faster than one regex. The word "" is in every text: a rule visits every file.
+    Searching for each word is faster than one regex for all. If a rule visits every file the only word is "", which is
+    in every text.
     """
     rules = [rule for rule in all_rules() if rule.is_wanted(options)]
     if any((rule.nodes or rule.whole) and not rule.words for rule in rules):

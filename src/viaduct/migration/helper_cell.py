@@ -1,4 +1,4 @@
-"""The helper of `--to any` in a notebook: a file beside a notebook may get lost, so the helper stands in a cell."""
+"""The helper of `--to any` (neutral.py) in a notebook: a cell, since a file beside a notebook may get lost."""
 
 from __future__ import annotations
 
@@ -7,60 +7,65 @@ import re
 from typing import TYPE_CHECKING
 
 from viaduct.migration import helper_text
-from viaduct.migration.helper_file import MENTION, on_missing
-from viaduct.migration.neutral import MARK, NAME
+from viaduct.migration.helper_file import MEMBER_MENTION, report_missing_member
+from viaduct.migration.neutral import HELPER_MARK, HELPER_OBJECT
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
-HEAD = f"# Whatever accelerator this machine has. {MARK.decode()}."
+FIRST_LINE = f"# Whatever accelerator this machine has. {HELPER_MARK.decode()}."
 DOCSTRING = re.compile(r'\A""".*?"""\n+', re.DOTALL)
-CELL = re.compile(rf"^{re.escape(HEAD)}\n(.*?)^(\w+) = {helper_text.CLASS}\(\)$", re.DOTALL | re.MULTILINE)
+HELPER_CELL = re.compile(rf"^{re.escape(FIRST_LINE)}\n(.*?)^(\w+) = {helper_text.CLASS}\(\)$", re.DOTALL | re.MULTILINE)
 
 
-def cell(uses: set[str], local: str) -> str:
-    """Return the text of the cell: the helper with what is used, under a local name; a comment for its docstring."""
+def write_cell(uses: set[str], local: str) -> str:
+    """Return the text of the cell: the helper with the members `uses`, and its object under the name `local`.
+
+    The comment FIRST_LINE replaces the helper's docstring.
+    """
     text = DOCSTRING.sub("", helper_text.write(uses)).rstrip("\n")
-    return f"{HEAD}\n{text.removesuffix(f'{NAME} = {helper_text.CLASS}()')}{local} = {helper_text.CLASS}()"
+    return (
+        f"{FIRST_LINE}\n{text.removesuffix(f'{HELPER_OBJECT} = {helper_text.CLASS}()')}{local} = {helper_text.CLASS}()"
+    )
 
 
-def in_place_of_import(work: Work, lines: list[str], module: str) -> list[str]:
+def replace_import_by_cell(work: Work, lines: list[str], module: str) -> list[str]:
     """Return the import lines with the helper's text in place of its import."""
-    start = f"from {module} import {NAME}"
+    start = f"from {module} import {HELPER_OBJECT}"
     found = next((line for line in lines if line.startswith(start)), None)
     if found is None:
         return lines
-    local = found.removeprefix(start).removeprefix(" as ") or NAME
+    local = found.removeprefix(start).removeprefix(" as ") or HELPER_OBJECT
     return [
         *(line for line in lines if line is not found),
-        *cell(set(collect_advised_names(work, local)), local).split("\n"),
+        *write_cell(set(collect_advised_names(work, local)), local).split("\n"),
     ]
 
 
 def collect_advised_names(work: Work, local: str) -> dict[str, int]:
-    """Return the names that a cell uses and those that findings advise to write, each with its line."""
+    """Return the line of each helper member that a notebook uses, and line 1 for members that findings advise."""
     advised = " ".join(finding.message for finding in work.findings if finding.status != "changed")
-    return {**dict.fromkeys(MENTION.findall(advised), 1), **helper_text.uses(work.source.tree, local)}
+    return {**dict.fromkeys(MEMBER_MENTION.findall(advised), 1), **helper_text.find_uses(work.source.tree, local)}
 
 
-def extend(work: Work) -> Work:
+def extend_cell(work: Work) -> Work:
     """Extend the helper's cell of an earlier migration by what the notebook now uses.
 
     A cell that its owner has changed stays; what it lacks is reported.
     """
-    found = CELL.search(work.source.text)
+    found = HELPER_CELL.search(work.source.text)
     if found is None:
         return work
-    uses, there = collect_advised_names(work, found[2]), helper_text.held(found[1])
-    if cell(there, found[2]) == found[0]:
-        made = cell({*uses, *there}, found[2])
+    uses, there = collect_advised_names(work, found[2]), helper_text.find_definitions(found[1])
+    if write_cell(there, found[2]) == found[0]:
+        made = write_cell({*uses, *there}, found[2])
         if made == found[0]:
             return work
         work.edits.replace(found.start(), found.end(), made)
         return work.after()
-    for name in helper_text.missing(found[1], uses):
+    for name in helper_text.find_missing(found[1], uses):
         line = work.lines[uses[name] - 1]
-        work.findings.append(on_missing("the helper in its cell", name, work.path, line, ""))
+        work.findings.append(report_missing_member("the helper in its cell", name, work.path, line, ""))
     return work
 
 

@@ -1,4 +1,4 @@
-"""The helper of `--to any` as a file: written if there is none, extended if scripts now use more of it.
+"""The helper of `--to any` (neutral.py) as a file: written if there is none, extended if scripts now use more of it.
 
 A helper that its owner has changed stays; names that scripts use and it lacks are reported.
 """
@@ -14,19 +14,19 @@ from pathlib import PurePosixPath
 
 from viaduct.migration import helper_text
 from viaduct.migration.findings import Finding
-from viaduct.migration.neutral import NAME
+from viaduct.migration.neutral import HELPER_OBJECT
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.project import Project
 from viaduct.migration.source import lines_of
 from viaduct.migration.walk import Walk
 
-MENTION = re.compile(rf"\b{NAME}\.(\w+)")
+MEMBER_MENTION = re.compile(rf"\b{HELPER_OBJECT}\.(\w+)")
 RULE = "engine.helper"
 
 
 @dataclass(frozen=True)
 class Script:
-    """A script after the migration; `advised` are the messages of findings, which may name members of the helper."""
+    """A script after the migration; `advised`: messages of its findings, which may name members of the helper."""
 
     path: str
     text: str
@@ -40,7 +40,7 @@ class Helper:
 
     path: str
     before: bytes
-    needed: bool = False  # by a script that has just been changed
+    needed: bool = False  # a script that imports it was changed by this migration
     uses: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
@@ -58,17 +58,17 @@ class Helper:
         """Content that the helper is to have."""
         if not self.is_ours:
             return self.before
-        text = helper_text.write({*self.uses, *helper_text.held(self.old)})
+        text = helper_text.write({*self.uses, *helper_text.find_definitions(self.old)})
         return text.replace("\n", "\r\n" if b"\r\n" in self.before else "\n").encode()
 
     def missing(self) -> Iterator[tuple[str, str, int]]:
         """Yield the names that a helper changed by its owner lacks, each with a script and line that use it."""
         if not self.is_ours:
-            yield from ((name, *self.uses[name]) for name in helper_text.missing(self.old, self.uses))
+            yield from ((name, *self.uses[name]) for name in helper_text.find_missing(self.old, self.uses))
 
 
-def gather(found: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
-    """Return the helpers that scripts import, if they exist, a changed script needs them, or they are lost."""
+def collect_helpers(found: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
+    """Return the helpers that scripts import: those that exist, that a changed script imports, or that are lost."""
     helpers: dict[str, Helper] = {}
     for script in scripts:
         module, path = project.helpers.get(script.path, ("", ""))
@@ -80,7 +80,7 @@ def gather(found: Walk, project: Project, scripts: Iterable[Script]) -> list[Hel
             file = found.root / path
             helper = helpers.setdefault(path, Helper(path, file.read_bytes() if file.is_file() else b""))
             helper.needed |= script.changed
-            used = {**dict.fromkeys(MENTION.findall(script.advised), 1), **helper_text.uses(tree, local)}
+            used = {**dict.fromkeys(MEMBER_MENTION.findall(script.advised), 1), **helper_text.find_uses(tree, local)}
             helper.uses |= {name: (script.path, line) for name, line in used.items() if name not in helper.uses}
     return [helper for _, helper in sorted(helpers.items()) if helper.before or helper.needed or is_lost(found, helper)]
 
@@ -96,23 +96,23 @@ def imported_as(tree: ast.AST, module: str) -> str:
     imports = (
         node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and imported_modules(node) == [module]
     )
-    names = (alias.asname or NAME for node in imports for alias in node.names if alias.name == NAME)
+    names = (alias.asname or HELPER_OBJECT for node in imports for alias in node.names if alias.name == HELPER_OBJECT)
     return next(names, "")
 
 
-def on_missing(helper: str, name: str, path: str, line: int, before: str) -> Finding:
-    """Return the finding about a changed helper that lacks something."""
+def report_missing_member(helper: str, name: str, path: str, line: int, before: str) -> Finding:
+    """Return the finding about a helper that its owner has changed and that lacks a member which a script uses."""
     return Finding(
         *(path, line, line, 1, RULE, "mandatory", "manual"),
         f"{helper} has been changed since it was written, and has no {name}: write it there; or move that file away "
-        "and migrate again, then it is written anew",
+        "and migrate again, then the helper is written anew",
         f"{helper} 写入后已被修改,其中没有 {name}:请自行补上,或移走该文件后重新迁移,届时会重新写入",
         "high",
         before,
     )
 
 
-def stems(old: str, new: str) -> tuple[int, ...]:
+def map_lines(old: str, new: str) -> tuple[int, ...]:
     """Return, for each line of an extended helper, its line in the old text; 0 for a new line."""
     before, after = lines_of(old), lines_of(new)
     found = [0] * len(after)

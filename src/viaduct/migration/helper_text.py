@@ -1,4 +1,4 @@
-"""The text of the helper of `--to any`, cut to what a project's scripts use of it.
+"""The text of the helper of `--to any` (neutral.py), cut to what a project's scripts use of it.
 
 The complete helper is `accelerator_device.py` of this folder, a module with tests of its own that nothing here imports.
 Members of its class, results for the CPU, other definitions and imports that the used members do not need are left out,
@@ -14,18 +14,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from viaduct.migration.graphs import find_reachable
-from viaduct.migration.project import HELPER
+from viaduct.migration.project import HELPER_MODULE
 
-WHOLE = Path(__file__).with_name(f"{HELPER}.py")
-CLASS, ANSWERS = "AnyAccelerator", "ON_THE_CPU"
-ALWAYS = (".name", ".is_available", ".__getattr__")
+COMPLETE_HELPER = Path(__file__).with_name(f"{HELPER_MODULE}.py")
+CLASS, CPU_RESULTS = "AnyAccelerator", "ON_THE_CPU"
+ALWAYS = (".name", ".is_available", ".__getattr__")  # parts that every helper has
 MAX_LINE_CHARACTERS = 100
 """The table of results for the CPU is written on one line if it fits."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part that may be left out: its lines, counted from 1, and the parts that it needs."""
+    """A part that may be left out: its lines, counted from 1, and the names (as in `parts`) of parts that it needs."""
 
     first: int
     last: int
@@ -33,11 +33,11 @@ class Part:
 
 
 def read_helper() -> str:
-    return WHOLE.read_text(encoding="utf-8")
+    return COMPLETE_HELPER.read_text(encoding="utf-8")
 
 
 def write(uses: Iterable[str]) -> str:
-    """Return the helper with the members that `accelerator.USE` needs, on any card and on the CPU."""
+    """Return the helper with the members of these names, and all that they need."""
     known, lines = known_parts(), read_helper().splitlines(keepends=True)
     needs = {name: known_part.needs for name, known_part in known.items()}
     wanted = set[str]().union(*(find_reachable(name, needs) for name in (*ALWAYS, *(f".{use}" for use in uses))))
@@ -47,7 +47,7 @@ def write(uses: Iterable[str]) -> str:
 
 def on_one_line(text: str) -> str:
     """Return the helper with its table of results for the CPU on one line, if it fits."""
-    start = text.index(f"{ANSWERS} = {{")
+    start = text.index(f"{CPU_RESULTS} = {{")
     stop = text.index("}\n", start) + len("}\n")
     head, *entries, _ = text[start:stop].splitlines()
     joined = head + " ".join(entry.strip() for entry in entries).rstrip(",") + "}\n"
@@ -62,7 +62,7 @@ def known_parts() -> dict[str, Part]:
 
 
 def parts(tree: ast.Module, text: str) -> Iterator[tuple[str, Part]]:
-    """Yield the parts of the helper by name: `.x` for accelerator.x (a member or CPU result), else module names."""
+    """Yield the parts of the helper: `.x` for accelerator.x (a member or a CPU result), else names of the module."""
     lines = text.splitlines()
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom):
@@ -91,11 +91,11 @@ def part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
     first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", []))])
     while not lines[first - 2].strip():
         first -= 1
-    return Part(first, node.end_lineno or node.lineno, frozenset(needs(node)))
+    return Part(first, node.end_lineno or node.lineno, frozenset(find_needs(node)))
 
 
-def needs(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a part uses."""
+def find_needs(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a part uses, as in `parts`."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):
             yield inner.id
@@ -103,11 +103,14 @@ def needs(node: ast.AST) -> Iterator[str]:
             yield f".{inner.attr}"
 
 
-# ---- what there is, and what is asked for
+# ---- an existing helper, and the uses of one
 
 
-def held(text: str) -> set[str]:
-    """Return the names and texts that a helper defines, also a changed one; nothing if it cannot be parsed."""
+def find_definitions(text: str) -> set[str]:
+    """Return what a helper may define, also a changed one: the names of its definitions and all strings in it.
+
+    The strings include the keys of the results for the CPU. Nothing if the helper cannot be parsed.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -124,20 +127,20 @@ def held(text: str) -> set[str]:
 
 
 def is_as_written(text: str) -> bool:
-    """Return True if nobody has changed it since."""
-    return write(held(text)) == text
+    """Return True if the text of a helper is as viaduct wrote it."""
+    return write(find_definitions(text)) == text
 
 
-def missing(text: str, uses: Iterable[str]) -> list[str]:
+def find_missing(text: str, uses: Iterable[str]) -> list[str]:
     """Return the used members of the complete helper that this one lacks; none if it cannot be parsed."""
-    there = held(text)
-    return sorted(use for use in uses if f".{use}" in known_parts() and use not in there) if there else []
+    defined = find_definitions(text)
+    return sorted(use for use in uses if f".{use}" in known_parts() and use not in defined) if defined else []
 
 
-def uses(tree: ast.AST, local: str) -> dict[str, int]:
+def find_uses(tree: ast.AST, local: str) -> dict[str, int]:
     """Return the members of the helper that a script uses, each with the line of its first use.
 
-    If the helper itself is passed on, its uses are not known: then all members count.
+    `local` is its name there. If the helper itself is passed on, its uses are not known: then all members count.
     """
     attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_read(node.value, local)]
     known = {node.value for node in attributes}

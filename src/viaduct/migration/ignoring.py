@@ -1,4 +1,4 @@
-"""Files that git ignores, found without running git: .gitignore, info/exclude and the user's own list.
+"""Files that git ignores, found without running git: by .gitignore, info/exclude and the user's core.excludesFile.
 
 Patterns are those of gitignore(5). Matching backtracks to the last star only, so that no pattern takes long.
 """
@@ -19,7 +19,7 @@ MAX_BYTES = 1 << 20
 """A larger file is not read as a list of patterns."""
 LETTERS, DIGITS = string.ascii_letters, string.digits
 Test = Callable[[str], bool]
-CLASSES: dict[str, Test] = {
+CHARACTER_CLASSES: dict[str, Test] = {
     **{"alpha": LETTERS.__contains__, "digit": DIGITS.__contains__, "alnum": (LETTERS + DIGITS).__contains__},
     **{"upper": string.ascii_uppercase.__contains__, "lower": string.ascii_lowercase.__contains__},
     **{"space": string.whitespace.__contains__, "blank": " \t".__contains__, "punct": string.punctuation.__contains__},
@@ -45,14 +45,14 @@ class Pattern:
 class Ignoring:
     """The rules that hold in one folder."""
 
-    lists: tuple[tuple[str, tuple[Pattern, ...]], ...] = ()  # (folder in the repository, patterns), the strongest last
-    index: Index = field(default_factory=Index)
+    lists: tuple[tuple[str, tuple[Pattern, ...]], ...] = ()  # (folder in the repository, patterns); later ones win
+    index: Index = field(default_factory=Index)  # the files that git tracks
     prefix: str = ""  # path of this folder within the repository: empty, or ending in a slash
-    inside: bool = False  # the whole folder is ignored: of its files only those that git tracks count
+    inside: bool = False  # the folder itself is ignored, so that all in it is, but for what git tracks
     active: bool = False  # False: there is no repository, and nothing is ignored
 
     def is_ignored(self, name: str, is_folder: bool) -> bool:
-        """Return True for what git ignores; not for a tracked file and a folder that holds one."""
+        """Return True if git ignores an entry of this folder; False for a tracked file and a folder with one."""
         path = self.prefix + name
         if not self.active or path in self.index.entries or (is_folder and path in self.index.folders):
             return False
@@ -69,12 +69,15 @@ class Ignoring:
         return False
 
     def enter(self, name: str, folder: Path) -> Ignoring:
-        """Return the rules that hold in a folder below this one; a repository within has its own."""
+        """Return the rules that hold in a subfolder; for a repository within, those of that one alone."""
         if os.path.lexists(folder / ".git"):
-            return begin_repository(folder)
+            try:
+                return load_repository_rules(open_repository(folder))
+            except UnreadableRepository:
+                return Ignoring()
         if not self.active:
             return self
-        inside = self.is_matched(self.prefix + name, True)
+        inside = self.is_matched(self.prefix + name, is_folder=True)
         return replace(self, prefix=f"{self.prefix}{name}/", inside=inside).with_list(folder)
 
     def with_list(self, folder: Path) -> Ignoring:
@@ -86,7 +89,7 @@ class Ignoring:
 def load_ignore_rules(root: Path) -> Ignoring:
     """Return the rules for the folder of a project, which may lie within a repository.
 
-    If the repository ignores that folder, nothing counts as ignored: the user has named the folder.
+    If the repository ignores the folder itself, nothing in it counts as ignored: the user has named the folder.
     """
     try:
         repository = find_repository(root)
@@ -94,7 +97,7 @@ def load_ignore_rules(root: Path) -> Ignoring:
         repository = None
     if repository is None:
         return Ignoring()
-    rules, folder = of_repository(repository), repository.top
+    rules, folder = load_repository_rules(repository), repository.top
     for name in root.resolve().relative_to(repository.top.resolve()).parts:
         folder = folder / name
         rules = rules.enter(name, folder)
@@ -103,15 +106,7 @@ def load_ignore_rules(root: Path) -> Ignoring:
     return rules
 
 
-def begin_repository(top: Path) -> Ignoring:
-    """Return the rules at the top of a repository within the project; none if it cannot be read."""
-    try:
-        return of_repository(open_repository(top))
-    except UnreadableRepository:
-        return Ignoring()
-
-
-def of_repository(repository: Repository) -> Ignoring:
+def load_repository_rules(repository: Repository) -> Ignoring:
     """Return the rules at the top of a repository. An index that cannot be read counts as empty."""
     try:
         index = repository.index
@@ -168,12 +163,12 @@ def match_path(pattern: tuple[Test | None, ...], names: list[str]) -> bool:
 
 
 def match_all(tests: Sequence[Test | None], items: Sequence[str]) -> bool:
-    """Return True if each item passes the test at its place; None stands for any number of items.
+    """Return True if the items pass the tests one by one; the test None stands for any number of items.
 
-    Where a test fails, the last None takes one item more, and the tests behind it begin anew.
+    Where a test fails, the last None before it takes one item more, and the tests behind that None begin anew.
     """
     test_index = index = 0
-    star = resume = -1  # positions of the last None, and of the first item that it does not take
+    star = resume = -1  # position of the last None in `tests`; that of the first item that it does not take
     while index < len(items):
         test = tests[test_index] if test_index < len(tests) else None
         if test is not None and test(items[index]):
@@ -189,7 +184,7 @@ def match_all(tests: Sequence[Test | None], items: Sequence[str]) -> bool:
 
 
 def compile_segment(text: str) -> Test:
-    """Return a test of one name; the common shapes are plain comparisons."""
+    """Return a test of one file name for the text between two slashes; `name`, `*.x` and `x*` are plain comparisons."""
     tokens = list(tokens_of(text))
     letters = [token for token in tokens if isinstance(token, str)]
     literal = "".join(letters)
@@ -231,7 +226,7 @@ def parse_set(text: str, start: int) -> tuple[Test, int] | None:
         return None
     negated, body = bool(found[1]), found[2]
     items = re.findall(r"\[:(\w+):\]|(\\.|.)(?:-(\\.|.))?", body)
-    classes = [CLASSES[name] for name, _, _ in items if name in CLASSES]
+    classes = [CHARACTER_CLASSES[name] for name, _, _ in items if name in CHARACTER_CLASSES]
     ranges = [(first[-1], (last or first)[-1]) for name, first, last in items if not name]
 
     def is_member(character: str) -> bool:

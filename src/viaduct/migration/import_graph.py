@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 
 from viaduct.cards import NPU
 from viaduct.migration.frameworks import PYTORCH_COMPANIONS
-from viaduct.migration.graphs import reverse_edges
 from viaduct.migration.project import Project
 
 LIBRARIES = frozenset(
@@ -24,7 +23,7 @@ LIBRARIES = frozenset(
     }
 )
 """Top-level modules whose submodules (`tensorflow.data`) are not files of the project."""
-IMPORT = re.compile(
+IMPORT_STATEMENT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\((?:[^)#]|#[^\n]*\n)*\)|[^\n#;]+)"
     rb"|import[ \t]+([\w., \t]+))",
     re.MULTILINE,
@@ -42,7 +41,7 @@ class Modules:
             self.tails.setdefault(name.rpartition(".")[2], []).append(name)
 
     def find(self, name: str, importer: str) -> str | None:
-        """Return the file that a dotted name stands for in the file `importer`; None for another package's."""
+        """Return the file that a dotted name means in the file `importer`; None if it is not a file of the project."""
         folder = Project.module_of(importer)[0].rpartition(".")[0]
         for candidate in (f"{folder}.{name}" if folder else name, name):
             if candidate in self.paths:
@@ -64,7 +63,7 @@ class Modules:
 
 def scan_statements(data: bytes) -> Iterator[tuple[int, str, list[str]]]:
     """Yield (leading dots, module, imported names) of each import of a text, found without parsing it."""
-    for dots, module, names, modules in IMPORT.findall(data):
+    for dots, module, names, modules in IMPORT_STATEMENT.findall(data):
         if modules:
             yield from ((0, item.split()[0], []) for item in modules.decode().split(",") if item.strip())
         else:
@@ -73,7 +72,10 @@ def scan_statements(data: bytes) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def scan_imports(data: bytes, path: str) -> Iterator[str]:
-    """Yield the dotted names that a text imports, of `from a import b` both a and a.b, relative ones resolved."""
+    """Yield the dotted names that the text of the file `path` imports: of `from a import b` both a and a.b.
+
+    Relative imports are resolved.
+    """
     own_module, is_package = Project.module_of(path)
     parts = own_module.split(".") if own_module else []
     for dots, name, members in scan_statements(data):
@@ -84,15 +86,11 @@ def scan_imports(data: bytes, path: str) -> Iterator[str]:
         yield from (f"{module}.{member}" if module else member for member in members)
 
 
-def note_importers(project: Project) -> None:
-    """Fill `project.importers`, the reverse of `project.imports`."""
-    project.importers = reverse_edges(project.imports)
-
-
 def programs_of(project: Project, path: str) -> list[set[str]]:
     """Return the programs that a file can be part of, each as the set of its files.
 
-    A program begins with a file that no other imports. Files that all import each other are one program.
+    A program is a file that no other imports, and all that it imports. Of files that import each other, each may begin
+    one.
     """
     importers = project.all_importers(path)
     roots = [importer for importer in importers if not project.importers.get(importer)]
@@ -100,7 +98,7 @@ def programs_of(project: Project, path: str) -> list[set[str]]:
 
 
 def escapes_of(project: Project, path: str) -> list[str]:
-    """Return the lines, as `file:line`, at which the file's programs pass Horovod's module on to code not followed."""
+    """Return the places (`file:line`) in the file's programs that pass Horovod's module on to code not followed."""
     if not project.escapes:
         return []
     files = set[str]().union(*programs_of(project, path)) & project.escapes.keys()

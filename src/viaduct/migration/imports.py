@@ -1,4 +1,4 @@
-"""The last pass: imports of the names that rules have introduced (rows I1, I2 and I3 of the specification).
+"""The last pass over a file: imports of the names that rules have introduced (rows I1, I2 and I3 of docs/rules.md).
 
 Each name gets an explicit import, or comes from the star import of npu_init with `--imports star`. The imports are
 inserted behind the block of imports that holds the file's first top-level import of a framework; else behind the
@@ -22,26 +22,26 @@ from viaduct.migration.predicates import imported_modules, is_string
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
-REGISTERS = full_name("npu_ops")
-"""Module that registers the NPU with TensorFlow; importing any other of npu_bridge does too."""
+REGISTERING_MODULE = full_name("npu_ops")
+"""Module that is imported to register the NPU with TensorFlow; an import of any other npu_bridge module does too."""
 
 
 def insert_imports(work: Work) -> Work:
     """Insert the imports that rules have requested: `work.needed` and `work.effects`."""
     is_notebook = work.path.endswith(".ipynb")
     if work.options.to == "any" and is_notebook:
-        work = helper_cell.extend(work)
+        work = helper_cell.extend_cell(work)
     needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
     needed |= {work.free_name(module.rpartition(".")[2]): module for module in missing_effects(work, needed)}
     if not needed:
         return work
-    location = anchor(work.source.tree)
-    lines = import_lines(needed, star=work.options.imports == "star" and not overwrites(work, location))
+    location = lazy_imports.last_of_import_block(work.source.tree.body, FRAMEWORKS)
+    lines = import_lines(needed, star=work.options.imports == "star" and not star_would_overwrite(work, location))
     lazy = location is None and work.options.to == "any" and not is_notebook
     if lazy and lazy_imports.insert(work, next(iter(needed)), lines):  # with --to any the helper alone is needed
         return work.after()
     if is_notebook:
-        lines = helper_cell.in_place_of_import(work, lines, work.project.helper_of(work.path))
+        lines = helper_cell.replace_import_by_cell(work, lines, work.project.helper_of(work.path))
     newline = work.source.newline
     if location is None:
         start = work.source.starts[header_end(work) - 1] if header_end(work) <= len(work.source.starts) else 0
@@ -55,11 +55,11 @@ def insert_imports(work: Work) -> Work:
 
 
 def missing_effects(work: Work, needed: dict[str, str]) -> Iterator[str]:
-    """Yield the modules to import for their effect, without those that another import loads."""
+    """Yield the modules to import for their effect, without those that another import has loaded already."""
     statements = [*work.source.of_kind(ast.Import), *work.source.of_kind(ast.ImportFrom)]
     present = {name.partition(".")[0] for statement in statements for name in imported_modules(statement)}
     registered = BRIDGE in present or any(name.partition(".")[0] == BRIDGE for name in needed.values())
-    yield from (module for module in sorted(work.effects - present) if module != REGISTERS or not registered)
+    yield from (module for module in sorted(work.effects - present) if module != REGISTERING_MODULE or not registered)
 
 
 def is_last_on_line(work: Work, statement: ast.stmt) -> bool:
@@ -69,8 +69,11 @@ def is_last_on_line(work: Work, statement: ast.stmt) -> bool:
     return following is None or following.start >= work.source.line_stop(end)
 
 
-def overwrites(work: Work, location: ast.stmt | None) -> bool:
-    """Return True, and report it, if a star import behind a statement would rebind a name that the file has bound."""
+def star_would_overwrite(work: Work, location: ast.stmt | None) -> bool:
+    """Return True, and report it, if a star import behind `location` would give a name bound before a new meaning.
+
+    `location`: the statement behind which imports are inserted; None: the top of the file.
+    """
     body = work.source.tree.body
     bound = work.names.scopes[work.source.tree].bound
     before = body[: body.index(location) + 1] if location is not None else []
@@ -99,12 +102,11 @@ def bound_by(statement: ast.stmt) -> Iterator[str]:
 
 
 def used_names(work: Work) -> set[str]:
-    """Return the names that the file mentions."""
     return {node.id for node in work.source.of_kind(ast.Name)}
 
 
 def import_lines(needed: dict[str, str], star: bool) -> list[str]:
-    """Return the import statements for names (local -> qualified); with `star` npu_init's star import for its own."""
+    """Return the import statements for names (local -> qualified). `star`: one star import for those of npu_init."""
     lines: list[str] = []
     if star:
         starred = {local for local, full in needed.items() if STAR_NAMES.get(local) == full}
@@ -120,13 +122,8 @@ def import_lines(needed: dict[str, str], star: bool) -> list[str]:
     return lines + [f"from {module} import {name}" for module in sorted(grouped) for name in sorted(grouped[module])]
 
 
-def anchor(tree: ast.Module) -> ast.stmt | None:
-    """Return the last import of the block with the first top-level import of a framework; None if there is none."""
-    return lazy_imports.last_of_import_block(tree.body, FRAMEWORKS)
-
-
 def header_end(work: Work) -> int:
-    """Return the line behind the docstring, `from __future__` and the comments at the top."""
+    """Return the number of the line behind the docstring, `from __future__` and the comments at the top."""
     last = 0
     for index, statement in enumerate(work.source.tree.body):
         docstring = index == 0 and isinstance(statement, ast.Expr) and is_string(statement.value)

@@ -1,7 +1,7 @@
-"""Change the files of a project, all or none, whatever interrupts it; journal.py says how what is left is undone.
+"""Change the files of a project, all or none, whatever interrupts it; journal.py undoes what a killed run has left.
 
-A file is replaced by renaming. One with several names (hard links), or whose owner or attributes a new file could not
-have, is written into as it is.
+A file is replaced by renaming a new one to it. A file with several names (hard links), or whose owner or attributes a
+new file could not have, is overwritten instead.
 """
 
 from __future__ import annotations
@@ -14,38 +14,37 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from viaduct.errors import BadValue
-from viaduct.migration.durable import digest, digest_of, flush, flush_folders, take_after, take_group, write_file
+from viaduct.migration.durable import copy_metadata, digest, digest_of, flush, flush_folders, inherit_group, write_file
 from viaduct.migration.journal import (
     JOURNAL,
     NEW,
     OLD,
     Change,
-    Meddled,
-    Way,
+    ChangedMeanwhile,
+    WriteMethod,
     begun_name,
-    cannot_recover,
     check_folder,
-    is_busy,
-    meddled_with,
+    make_busy_error,
+    make_changed_error,
+    make_edited_error,
+    make_recovery_error,
     remove_contents,
     rewrite,
     undo,
-    was_edited,
     write_journal,
 )
-from viaduct.migration.locking import Busy, Foreign, Held, Stop, Stopped, defer_signals, hold_folder
+from viaduct.migration.locking import FolderBusy, LockedFolder, NotOurFolder, Stop, Stopped, defer_signals, lock_folder
 from viaduct.migration.run import FileResult, Outcome
-from viaduct.migration.walk import STATE, printable_path
+from viaduct.migration.walk import STATE_FOLDER, printable_path
 from viaduct.plain_files import read_plain_file
 
 
 def write_in_place(outcome: Outcome) -> None:
-    """Change the files of a project, all or none."""
     write_files(outcome.root, outcome.written)
 
 
 def write_files(root: Path, files: Iterable[FileResult]) -> None:
-    """Write every file or none; raise BadValue where none was written, and why."""
+    """Write every file or none; if none, raise BadValue that says why."""
     files = list(files)
     if not files:
         return
@@ -61,7 +60,7 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
             work.take_back()
             where = printable_path(error.filename or root)
             raise BadValue(f"{where} cannot be written: {error.strerror}.", "No file was changed.") from error
-        except Meddled as error:
+        except ChangedMeanwhile as error:
             work.take_back()
             raise BadValue(*error.lines) from None
         except BaseException:
@@ -69,21 +68,21 @@ def write_files(root: Path, files: Iterable[FileResult]) -> None:
             raise
 
 
-def start_work(root: Path) -> Held:
-    """Take the lock of a project and return the place for a migration's state."""
-    folder = root / STATE
+def start_work(root: Path) -> LockedFolder:
+    """Lock a project, and return the locked folder for the migration's journal and copies."""
+    folder = root / STATE_FOLDER
     try:
-        held = hold_folder(folder)
-    except Busy:
-        raise is_busy(root) from None
-    except Foreign as error:
+        held = lock_folder(folder)
+    except FolderBusy:
+        raise make_busy_error(root) from None
+    except NotOurFolder as error:
         raise BadValue(f"{printable_path(error)}.", "--in-place keeps its journal there: move that away.") from None
     except OSError as error:
         raise BadValue(
             f"{printable_path(root)} takes no new file: {error.strerror}.",
             "--in-place keeps its journal there while it writes. Make the folder writable, or give --out DIR.",
         ) from None
-    if os.path.lexists(folder / JOURNAL):  # killed since we looked
+    if os.path.lexists(folder / JOURNAL):  # another run was killed since `recover`
         held.release(remove=False)
         raise BadValue(
             f"a migration of {printable_path(root)} was interrupted just now.", "Start again: that undoes it."
@@ -92,18 +91,18 @@ def start_work(root: Path) -> Held:
         remove_contents(folder)
     except OSError as error:
         held.release(remove=False)
-        raise cannot_recover(folder, error) from None
+        raise make_recovery_error(folder, error) from None
     return held
 
 
 class Work:
     """One run of --in-place."""
 
-    def __init__(self, root: Path, held: Held, stop: Stop) -> None:
+    def __init__(self, root: Path, held: LockedFolder, stop: Stop) -> None:
         self.root, self.held, self.stop = root, held, stop
         self.folder = held.folder
         self.changes: list[Change] = []
-        self.written = False
+        self.written = False  # True: all files have their new content
         self.rewritten: dict[tuple[int, int], str] = {}  # (device, inode) -> digest of what was written into it
 
     def write(self, files: list[FileResult]) -> None:
@@ -128,7 +127,7 @@ class Work:
         self.finish()
 
     def replace_content(self, number: int, change: Change) -> None:
-        """Give one file its new content; one of several names of the same file gives it to all of them."""
+        """Give one file its new content. Of a file with several names it is written once, under the first of them."""
         path, new = self.root / change.path, self.folder / NEW / str(number)
         check_folder(self.root, change.path)
         if change.way == "create":
@@ -137,11 +136,11 @@ class Work:
         if self.rewritten.get((found.st_dev, found.st_ino)) == change.new:
             return None
         if (found.st_ino, found.st_mtime_ns, stat.S_ISREG(found.st_mode)) != (change.inode, change.modified, True):
-            raise meddled_with(path)
+            raise make_changed_error(path)
         if change.way == "rename":
             return os.rename(new, path)
         if digest_of(path) != change.old:
-            raise meddled_with(path)
+            raise make_changed_error(path)
         begun = begun_name(new)
         os.rename(new, begun)
         flush_folders({new.parent})
@@ -150,13 +149,13 @@ class Work:
         return None
 
     def check_backups(self) -> None:
-        """Raise if somebody wrote into a file just before it was replaced: then its old inode shows it."""
+        """Raise if somebody wrote into a file just before it was replaced: `keep_old` has linked that very file."""
         for number, change in enumerate(self.changes):
             if change.way == "rename" and digest_of(self.folder / OLD / str(number)) != change.old:
-                raise meddled_with(self.root / change.path)
+                raise make_changed_error(self.root / change.path)
 
     def finish(self) -> None:
-        """Remove what is no longer needed. What cannot be removed is found at the next start."""
+        """Remove what is no longer needed; what cannot be removed, the next start removes."""
         with contextlib.suppress(OSError):
             flush_folders({self.folder})
         with contextlib.suppress(OSError):
@@ -172,7 +171,7 @@ class Work:
                 left = undo(self.root, self.folder, self.changes)
                 if left:
                     self.held.release(remove=False)
-                    raise was_edited(self.root, self.folder, left)
+                    raise make_edited_error(self.root, self.folder, left)
                 os.unlink(self.folder / JOURNAL)
         except OSError as error:
             self.held.release(remove=False)
@@ -185,7 +184,7 @@ class Work:
         self.finish()
 
 
-# ---- before anything is changed
+# ---- preparations, which change no file of the project
 
 
 def prepare(root: Path, folder: Path, number: int, file: FileResult) -> Change:
@@ -194,23 +193,25 @@ def prepare(root: Path, folder: Path, number: int, file: FileResult) -> Change:
     check_folder(root, file.path)
     if not file.before:
         if os.path.lexists(path):
-            raise has_appeared(path)
+            raise make_appeared_error(path)
         write_file(new, file.after, 0o666)
-        take_group(new, path.parent)
+        inherit_group(new, path.parent)
         return Change(file.path, "create", "", digest(file.after))
     found = os.lstat(path)
     if read_plain_file(path) != file.before:
-        raise meddled_with(path)
+        raise make_changed_error(path)
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only", str(path))
     write_file(new, file.after, 0o600)
-    route: Way = "rename" if can_replace(path, found, folder) and take_after(path, found, new) else "rewrite"
-    keep_old(path, folder / OLD / str(number), found, route)
-    return Change(file.path, route, digest(file.before), digest(file.after), found.st_mtime_ns, found.st_ino)
+    method: WriteMethod = (
+        "rename" if can_replace(path, found, folder) and copy_metadata(path, found, new) else "rewrite"
+    )
+    keep_old(path, folder / OLD / str(number), found, method)
+    return Change(file.path, method, digest(file.before), digest(file.after), found.st_mtime_ns, found.st_ino)
 
 
 def can_replace(path: Path, found: os.stat_result, folder: Path) -> bool:
-    """Return True if a renamed file may take the place: no second name, the same file system, a writable folder."""
+    """Return True if a file may be replaced by renaming: no second name, the same file system, a writable folder."""
     return (
         found.st_nlink == 1
         and found.st_dev == os.lstat(folder).st_dev == os.stat(path.parent).st_dev
@@ -218,7 +219,7 @@ def can_replace(path: Path, found: os.stat_result, folder: Path) -> bool:
     )
 
 
-def keep_old(path: Path, old: Path, found: os.stat_result, method: Way) -> None:
+def keep_old(path: Path, old: Path, found: os.stat_result, method: WriteMethod) -> None:
     """Keep a file as it is: its inode under a second name if it is to be renamed over, else a copy of its content."""
     if method == "rename":
         try:
@@ -229,7 +230,7 @@ def keep_old(path: Path, old: Path, found: os.stat_result, method: Way) -> None:
                 raise
             # this file system has no hard links
     write_file(old, read_plain_file(path), 0o600)
-    take_after(path, found, old)
+    copy_metadata(path, found, old)
 
 
 def flush_all(folder: Path, count: int) -> None:
@@ -242,13 +243,13 @@ def flush_all(folder: Path, count: int) -> None:
 
 
 def check_names(root: Path, changes: list[Change]) -> None:
-    """Raise if two names of the same file would have to become different."""
+    """Raise ChangedMeanwhile if two names of the same file would get different contents."""
     first: dict[int, Change] = {}
     for change in changes:
         if change.way == "rewrite":
             other = first.setdefault(change.inode, change)
             if other.new != change.new and os.path.samefile(root / other.path, root / change.path):
-                raise Meddled(
+                raise ChangedMeanwhile(
                     f"{printable_path(other.path)} and {printable_path(change.path)} are one file with two names "
                     "(a hard link), and the "
                     "migration would write them differently.",
@@ -256,9 +257,11 @@ def check_names(root: Path, changes: list[Change]) -> None:
                 )
 
 
-def has_appeared(path: Path) -> Meddled:
+def make_appeared_error(path: Path) -> ChangedMeanwhile:
     """Return the error for a file that somebody else has made where a new one is to be written."""
-    return Meddled(f"{printable_path(path)} has appeared during the migration.", "No file was written; start again.")
+    return ChangedMeanwhile(
+        f"{printable_path(path)} has appeared during the migration.", "No file was written; start again."
+    )
 
 
 # ---- the change itself
@@ -269,7 +272,7 @@ def create(new: Path, path: Path) -> None:
     try:
         return os.link(new, path)
     except FileExistsError:
-        raise has_appeared(path) from None
+        raise make_appeared_error(path) from None
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK) or os.path.lexists(path):
             raise

@@ -33,55 +33,58 @@ from viaduct.migration.durable import (
     write_all,
     write_file,
 )
-from viaduct.migration.locking import Busy, Foreign, hold_folder
-from viaduct.migration.walk import STATE, printable_path
+from viaduct.migration.locking import FolderBusy, NotOurFolder, lock_folder
+from viaduct.migration.walk import STATE_FOLDER, printable_path
 from viaduct.plain_files import read_plain_file
 
 JOURNAL, DRAFT, OLD, NEW = "journal", "journal.draft", "old", "new"
 VERSION = 1
 MAX_JOURNAL_BYTES = 64 << 20
 """A larger file is not a journal of viaduct."""
-SHOWN = 3
+MAX_SHOWN_FILES = 3
 """Number of files that a refusal names."""
-Way = Literal["rename", "rewrite", "create"]
+WriteMethod = Literal["rename", "rewrite", "create"]
+"""How a file gets its new content: another file is renamed to it, it is overwritten, or it is new."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One file: digests of its content before and after, and how it is written."""
+    """One file of a migration, as the journal records it. The fields are the keys of the file format."""
 
     path: str
-    way: Way
-    old: str
-    new: str
+    way: WriteMethod
+    old: str  # digest of the content before; empty for a new file
+    new: str  # digest of the content after
     modified: int = 0  # mtime before, in nanoseconds
     inode: int = 0
 
 
-class Meddled(Exception):
-    """Somebody else has changed a file; the message says what to do."""
+class ChangedMeanwhile(Exception):
+    """Somebody else has changed a file while the migration ran; `lines` are the message and what to do."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__(lines[0])
         self.lines = lines
 
 
-def meddled_with(path: Path) -> Meddled:
+def make_changed_error(path: Path) -> ChangedMeanwhile:
     """Return the error for a file that was changed during the migration."""
-    return Meddled(
+    return ChangedMeanwhile(
         f"{printable_path(path)} was changed while it was being migrated.", "No file was written; start again."
     )
 
 
 def check_folder(root: Path, path: str) -> None:
-    """Raise if the way to a file leads out of the project: a link may have come since the project was read."""
+    """Raise ChangedMeanwhile if a link that has come since the project was read leads a path out of the project."""
     parent = os.path.dirname(path)
     real = os.path.realpath(root)
     expected = os.path.normpath(os.path.join(real, parent))
     if not (expected == real or expected.startswith(os.path.join(real, ""))):
-        raise Meddled(f"{printable_path(path)} leads out of the project.", "No file was written.")
+        raise ChangedMeanwhile(f"{printable_path(path)} leads out of the project.", "No file was written.")
     if os.path.realpath(os.path.join(real, parent)) != expected:
-        raise Meddled(f"{printable_path(root / parent)} has become a link.", "No file was written; start again.")
+        raise ChangedMeanwhile(
+            f"{printable_path(root / parent)} has become a link.", "No file was written; start again."
+        )
 
 
 def begun_name(new: Path) -> Path:
@@ -146,11 +149,11 @@ def remove_contents(folder: Path) -> None:
 
 
 def rewrite(path: Path, data: bytes, inode: int) -> None:
-    """Overwrite the content of a file without replacing the file; raise Meddled if it is another file by now."""
+    """Overwrite a file's content without replacing the file; raise ChangedMeanwhile if it is another file by now."""
     number = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if os.fstat(number).st_ino != inode:
-            raise meddled_with(path)
+            raise make_changed_error(path)
         write_all(number, data, path)
         with name_errors(path):
             os.ftruncate(number, len(data))
@@ -159,17 +162,17 @@ def rewrite(path: Path, data: bytes, inode: int) -> None:
         os.close(number)
 
 
-# ---- back
+# ---- undoing
 
 
 def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
-    """Put all files back; return those that somebody has edited since, which stay: path -> number in the journal."""
+    """Put all files back; return those that stay, as somebody has edited them since: path -> index in `changes`."""
     left = {}
     for number, change in reversed(list(enumerate(changes))):
         try:
             check_folder(root, change.path)
             restored = restore(root / change.path, folder, number, change)
-        except Meddled:
+        except ChangedMeanwhile:
             restored = False
         if not restored:
             left[change.path] = number
@@ -178,7 +181,7 @@ def undo(root: Path, folder: Path, changes: list[Change]) -> dict[str, int]:
 
 
 def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
-    """Put one file back; False if it is neither as it was, nor as it would be, nor half-written."""
+    """Put one file back; False if it has neither its old content, nor the new one, nor a part of each."""
     old, new = folder / OLD / str(number), folder / NEW / str(number)
     present = content_of(path)
     if change.way == "create":
@@ -202,7 +205,7 @@ def restore(path: Path, folder: Path, number: int, change: Change) -> bool:
 
 
 def remove_created(path: Path, new: Path, change: Change, present: bytes | None) -> bool:
-    """Remove a file that the migration has added, unless it is somebody else's by now."""
+    """Remove a file that the migration has added, unless somebody has changed it since; return True."""
     ours = os.path.samefile(new, path) if os.path.lexists(new) and present is not None else True
     if present is not None and ours and digest(present) == change.new:
         os.unlink(path)
@@ -210,7 +213,7 @@ def remove_created(path: Path, new: Path, change: Change, present: bytes | None)
 
 
 def is_inode(path: Path, inode: int) -> bool:
-    """Return True if the saved file is the replaced one itself: then it has also what was written into it last."""
+    """Return True if the saved file is the replaced file itself, so that it has what was written into that last."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -219,7 +222,7 @@ def is_inode(path: Path, inode: int) -> bool:
 
 
 def is_mixture(present: bytes, old: bytes, new: bytes | None) -> bool:
-    """Return True if every byte is that of the old or of the new content: writing was interrupted, or putting back."""
+    """Return True if every byte is that of the old or the new content at its position: a write was interrupted."""
     if new is None or not min(len(old), len(new)) <= len(present) <= max(len(old), len(new)):
         return False
     pairs = zip_longest(old[: len(present)], new[: len(present)])
@@ -230,12 +233,12 @@ def is_mixture(present: bytes, old: bytes, new: bytes | None) -> bool:
 
 
 def recover(path: Path, say: Callable[[str], None]) -> None:
-    """Undo what a killed run of --in-place has left in a project's folder, or in one around it."""
+    """Undo what a killed run of --in-place has left in a project's folder or one around it; `say` tells the user."""
     real = Path(os.path.realpath(path))
     root = real if os.path.isdir(real) else real.parent
     for folder in (root, *root.parents):
         try:
-            found = os.lstat(folder / STATE)
+            found = os.lstat(folder / STATE_FOLDER)
         except OSError:
             continue
         if stat.S_ISDIR(found.st_mode) and (found.st_uid == os.geteuid() or folder == root):
@@ -244,29 +247,29 @@ def recover(path: Path, say: Callable[[str], None]) -> None:
 
 def recover_folder(root: Path, say: Callable[[str], None]) -> None:
     """Undo what a killed run has left in this very folder."""
-    state = root / STATE
+    state = root / STATE_FOLDER
     try:
-        held = hold_folder(state)
-    except Busy:
-        raise is_busy(root) from None
-    except Foreign as error:
+        held = lock_folder(state)
+    except FolderBusy:
+        raise make_busy_error(root) from None
+    except NotOurFolder as error:
         raise BadValue(
             f"an interrupted migration is to be undone, but {printable_path(error)}.",
             "Let its owner start `viaduct migrate` there once, or remove it.",
         ) from None
     except OSError as error:
-        raise cannot_recover(state, error) from None
+        raise make_recovery_error(state, error) from None
     try:
         changes = read_journal(state)
         left = undo(root, state, changes)
         if left:
-            raise was_edited(root, state, left)
+            raise make_edited_error(root, state, left)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(state / JOURNAL)
         remove_contents(state)
     except OSError as error:
         held.release(remove=False)
-        raise cannot_recover(state, error) from error
+        raise make_recovery_error(state, error) from error
     except BaseException:
         held.release(remove=False)
         raise
@@ -275,14 +278,14 @@ def recover_folder(root: Path, say: Callable[[str], None]) -> None:
     say(f"A migration of {printable_path(root)} was interrupted; {what}.")
 
 
-def is_busy(root: Path) -> BadValue:
+def make_busy_error(root: Path) -> BadValue:
     """Return the error for a project that another migration is writing to."""
     return BadValue(
         f"another `viaduct migrate --in-place` is writing to {printable_path(root)}.", "Wait until it has ended."
     )
 
 
-def cannot_recover(state: Path, error: OSError) -> BadValue:
+def make_recovery_error(state: Path, error: OSError) -> BadValue:
     """Return the error for an interrupted migration that cannot be undone."""
     return BadValue(
         f"an interrupted migration cannot be undone: {error.strerror} ({printable_path(error.filename or state)}).",
@@ -290,15 +293,15 @@ def cannot_recover(state: Path, error: OSError) -> BadValue:
     )
 
 
-def was_edited(root: Path, state: Path, left: dict[str, int]) -> BadValue:
+def make_edited_error(root: Path, state: Path, left: dict[str, int]) -> BadValue:
     """Return the error for files that were edited after an interrupted migration."""
     shortly = [
         f"{printable_path(path)} (before: {printable_path(state / OLD / str(number))})" for path, number in left.items()
     ]
-    more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+    more = f" and {len(left) - MAX_SHOWN_FILES} more" if len(left) > MAX_SHOWN_FILES else ""
     return BadValue(
         f"a migration of {printable_path(root)} was interrupted, and somebody has changed since: "
-        f"{', '.join(shortly[:SHOWN])}{more}.",
+        f"{', '.join(shortly[:MAX_SHOWN_FILES])}{more}.",
         "That is left as it is; every other file is as it was before.",
         f"Keep what you need of both, then remove {printable_path(state)}.",
     )

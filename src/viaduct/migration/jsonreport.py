@@ -1,7 +1,7 @@
-"""A migration as JSON: the same project and the same flags give the same bytes; there are no times in it.
+"""A migration as JSON: the same project and the same flags give the same bytes, so it contains no times.
 
-`summary.ledger` counts, for each requirement of the target, the places that it concerns and their states; `places`
-lists them. Schema 2 has `summary.verdict` and `summary.ledger` instead of `summary.confidence`.
+`summary.ledger` counts, for each requirement of the target, the places that it concerns by their states; `places` lists
+these places. Schema 2 has `summary.verdict` and `summary.ledger` instead of `summary.confidence` of schema 1.
 
 Each finding is a record: file, line, end_line, column, place, rule, kind, status, risk, message, before, after, doc.
 """
@@ -25,7 +25,6 @@ SCHEMA = 2
 
 
 def as_json(outcome: Outcome, language: str = "en") -> str:
-    """Return the report as JSON text."""
     return json.dumps(record(outcome, language), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -47,12 +46,11 @@ def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
 
 
 def readable(path: str) -> str:
-    r"""Return a path with bytes that are no UTF-8 as `\xff`; control characters JSON escapes itself."""
+    r"""Return a path with bytes that are not UTF-8 as `\xff`. Control characters stay: JSON escapes them."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def file_record(file: FileResult, language: str) -> dict[str, Any]:
-    """Return what the report says of one file."""
     state = "changed" if file.changed else "unread" if file.reason else "unchanged"
     return {
         "path": readable(file.path),
@@ -64,26 +62,25 @@ def file_record(file: FileResult, language: str) -> dict[str, Any]:
 
 
 def added_record(file: FileResult) -> dict[str, Any]:
-    """Return the record of a helper of --to any; its state is "there" if the file is not written."""
+    """Return the record of a helper module of --to any; its state is "there" if the existing file needs no change."""
     state = "there" if not file.changed else "extended" if file.before else "added"
     return {"path": readable(file.path), "state": state, "text": file.new}
 
 
 def place_record(place: Place, language: str) -> dict[str, Any]:
-    """Return the record of a place of the ledger; `message` is there if a finding or the ledger has one."""
+    """Return the record of a place of the ledger; it has the key `message` if there is one."""
     message = place.text(language)
     return {
         "requirement": place.requirement,
         "file": readable(place.file),
         "line": place.line,
         "state": place.state,
-        "what": place.what,
+        "what": place.excerpt,
         **({"message": message} if message else {}),
     }
 
 
 def finding_record(outcome: Outcome, finding: Finding, language: str) -> dict[str, Any]:
-    """Return what the report says of one finding."""
     return {
         "file": readable(finding.file),
         "line": finding.line,

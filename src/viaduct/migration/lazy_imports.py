@@ -23,9 +23,10 @@ Import = ast.Import | ast.ImportFrom
 
 
 def insert(work: Work, local: str, lines: list[str]) -> bool:
-    """Insert the import lines of `local` wherever its uses need them; return False if one use has no such statement.
+    """Insert the import lines of `local` where its uses need them; return False, with nothing inserted, if that fails.
 
-    Then the caller inserts them at the top of the file.
+    It fails if the file has no import of torch, or a use has no statement for it (`find_statement`). The caller then
+    inserts the lines at the top of the file.
     """
     if not any("torch" in map(root_of, imported_modules(node)) for node in work.source.nodes):
         return False
@@ -50,7 +51,7 @@ def is_optional(work: Work, statement: ast.stmt) -> bool:
 
 
 def find_import(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
-    """Return the last import of the block with the first import of torch; else one within a `try`, `if` or `with`.
+    """Return the last of the imports that begin with the first one of torch; else one within a `try`, `if` or `with`.
 
     An `if` whose condition contains one of the `skipped` texts is not looked into.
     """
@@ -73,7 +74,6 @@ def last_of_import_block(body: list[ast.stmt], roots: Collection[str]) -> ast.st
 
 
 def root_of(module: str) -> str:
-    """Return the top-level module of a dotted name."""
     return module.partition(".")[0]
 
 
@@ -113,8 +113,8 @@ def first_statement(function: Function) -> ast.stmt:
 
 
 def report_lazy_import(work: Work, statement: ast.stmt, local: str) -> None:
-    """Report a name that is not bound where the import of torch fails."""
+    """Report that `local` is not bound if the import of torch fails."""
     line = work.lines[statement.lineno - 1]
-    message = f"{local} is imported with torch: where that fails there is no {local} either, so ask for torch before it"
+    message = f"{local} is imported with torch: if that fails there is no {local} either, so test for torch first"
     zh = f"{local} 与 torch 一同导入:若 torch 导入失败,{local} 也不存在,使用前请先判断 torch 是否可用"
     work.findings.append(Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))

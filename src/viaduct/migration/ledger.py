@@ -13,42 +13,42 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.migration.candidates import Candidate, Mark, find_candidates
-from viaduct.migration.findings import LEFT, Finding, Status
+from viaduct.migration.findings import UNFINISHED_STATUSES, Finding, Status
 from viaduct.migration.graphs import group_connected
-from viaduct.migration.requirements import REQUIREMENTS, by_name, requirement_of
+from viaduct.migration.requirements import REQUIREMENTS, requirement_of, requirements_by_name
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 State = Literal["changed", "right", "manual", "unresolved"]
 STATES: tuple[State, ...] = ("changed", "right", "manual", "unresolved")
-TITLES = dict(zip(STATES, ("changed", "already right", "manual review", "unresolved"), strict=True))
-TITLES_ZH = dict(zip(STATES, ("已修改", "原本正确", "需人工检查", "未能确定"), strict=True))
-UNRESOLVED = "engine.unresolved"
-"""Name of the rule in findings of the ledger itself."""
+STATE_TITLES = dict(zip(STATES, ("changed", "already right", "manual review", "unresolved"), strict=True))
+STATE_TITLES_ZH = dict(zip(STATES, ("已修改", "原本正确", "需人工检查", "未能确定"), strict=True))
+UNRESOLVED_RULE = "engine.unresolved"
+"""Value of `Finding.rule` in findings that the ledger adds."""
 MAX_LINES = 100
-"""Lines of one place or finding that are indexed: a class of a thousand lines is found by its first ones."""
+"""Number of lines of one place or finding that are indexed: a long class is found by its first lines only."""
 SECONDARY_RULES = ("tf1.session_grad_fusion",)
 """Rules that add to a place which another rule of the same requirement changes; their changes are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place that a requirement of the target concerns. Lines are those of the original."""
+    """Entry of the ledger: a place that a requirement of the target concerns. Lines are those of the original."""
 
     requirement: str
     file: str
     line: int
     state: State
-    what: str  # the beginning of its text, or the path of the file
+    excerpt: str  # beginning of its first line; for an entry about a whole file or program, a path
     message: str = ""
     message_zh: str = ""
-    is_new: bool = False  # True: no rule has reported it, so that it becomes a finding of the ledger's own
+    is_new: bool = False  # True: no rule has reported it, so that the ledger adds a finding (`as_finding`)
 
     def as_finding(self) -> Finding:
         """Return the finding of a place with `is_new`."""
         messages = self.message, self.message_zh
-        return Finding(self.file, self.line, self.line, 1, UNRESOLVED, "report", "unresolved", *messages, "high")
+        return Finding(self.file, self.line, self.line, 1, UNRESOLVED_RULE, "report", "unresolved", *messages, "high")
 
     def text(self, language: str) -> str:
         """Return the message in a language, English where there is no other."""
@@ -56,7 +56,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Row:
+class LedgerRow:
     """Counts of the places of one requirement: all of them (`needed`), and those in each state."""
 
     requirement: str
@@ -69,24 +69,23 @@ class Row:
     unresolved: int
 
     def name(self, language: str) -> str:
-        """Return the title in a language."""
         return self.title_zh if language == "zh" else self.title
 
 
 def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tuple[Place, ...]:
     """Return the ledger's places of one file. `findings` are those of the file, with the lines of the original.
 
-    A candidate of the result needs a change unless its state is "right". The same text on the same original line may
-    have been right before: then only the text around it changed.
+    A candidate of the result needs a change unless its state is "right". If the same text on the same original line was
+    "right" before the migration it still is: only the text around it has changed.
     """
     path, lines = original.path, result.lines
     before = find_candidates(original)
     after = find_candidates(result) if result is not original else before
-    right = {(found.requirement, found.line, found.what) for found in before if found.state == "right"}
+    right = {(found.requirement, found.line, found.excerpt) for found in before if found.state == "right"}
     unfinished = [
         found
         for found in after
-        if found.state != "right" and (found.requirement, lines[found.line - 1], found.what) not in right
+        if found.state != "right" and (found.requirement, lines[found.line - 1], found.excerpt) not in right
     ]
     origins = find_origins(before, unfinished, lines)
     remaining = set(origins.values())
@@ -95,8 +94,8 @@ def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tup
     places += [judge_changed(path, found, claims) for number, found in enumerate(before) if number not in remaining]
     introduced = [found for number, found in enumerate(unfinished) if number not in origins]
     places += [describe_introduced(path, lines[found.line - 1], found) for found in introduced]
-    places += [of_finding(finding) for finding in claims.find_unclaimed() if counts(finding)]
-    return tuple(sorted(places, key=lambda place: (place.line, place.requirement, place.what)))
+    places += [make_place_of_finding(finding) for finding in claims.find_unclaimed() if is_counted(finding)]
+    return tuple(sorted(places, key=lambda place: (place.line, place.requirement, place.excerpt)))
 
 
 def indexed_lines(line: int, end_line: int) -> range:
@@ -105,24 +104,24 @@ def indexed_lines(line: int, end_line: int) -> range:
 
 
 class ByLine:
-    """Positions, in their list, of candidates or findings: by requirement and by each line that they span."""
+    """Positions of candidates or findings in their list, by requirement and by each line that they span."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, int], list[int]] = {}
 
     def add(self, requirement: str, line: int, end_line: int, number: int) -> None:
-        """Record an entry under every line that it spans."""
+        """Record the candidate or finding at position `number` under every line that it spans."""
         for spanned in indexed_lines(line, end_line):
             self.numbers.setdefault((requirement, spanned), []).append(number)
 
     def find(self, requirement: str, line: int, end_line: int) -> Iterator[int]:
-        """Yield the numbers of a requirement's entries that touch these lines."""
+        """Yield the positions of those of a requirement that share a line with these lines."""
         for spanned in indexed_lines(line, end_line):
             yield from self.numbers.get((requirement, spanned), ())
 
 
 class Claims:
-    """The findings of a file. A place claims those that are about it; each is claimed by at most one place."""
+    """The findings of a file. A candidate claims those that are about it; each finding is claimed at most once."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = findings
@@ -130,10 +129,10 @@ class Claims:
         self.lines = ByLine()
         for number, finding in enumerate(findings):
             self.lines.add(subject_of(finding), finding.line, finding.end_line, number)
-        self.unfinished = {finding.line: finding for finding in findings if finding.status in LEFT}
+        self.unfinished = {finding.line: finding for finding in findings if finding.status in UNFINISHED_STATUSES}
 
     def claim(self, found: Candidate, status: Status) -> Finding | None:
-        """Claim and return a finding of this status and the place's requirement on its lines; None if there is none."""
+        """Claim and return a finding of this status and the candidate's requirement on its lines; None without one."""
         for number in self.lines.find(found.requirement, found.line, found.end_line):
             if self.findings[number].status == status and number not in self.claimed:
                 self.claimed.add(number)
@@ -141,19 +140,18 @@ class Claims:
         return None
 
     def find_unfinished(self, found: Candidate) -> Finding | None:
-        """Return an unfinished finding that begins on a line of the place, whatever its requirement; else None."""
+        """Return an unfinished finding of any requirement that begins on a line of the candidate; else None."""
         lines = indexed_lines(found.line, found.end_line)
         return next((self.unfinished[line] for line in lines if line in self.unfinished), None)
 
     def find_unclaimed(self) -> Iterator[Finding]:
-        """Return the findings that no place has claimed."""
         return (finding for number, finding in enumerate(self.findings) if number not in self.claimed)
 
 
 def find_origins(before: Sequence[Candidate], unfinished: Sequence[Candidate], lines: Sequence[int]) -> dict[int, int]:
-    """Match places of the result that need a change with those of the original, by their positions in the two lists.
+    """Match candidates of the result that need a change with the original's: index in `unfinished` -> in `before`.
 
-    A place matches one of the same requirement on the lines that it stems from, preferably one with the same text.
+    A candidate matches one of the same requirement on the lines that it stems from, preferably one with the same text.
     """
     index, unmatched = ByLine(), set[int]()
     for number, found in enumerate(before):
@@ -165,24 +163,27 @@ def find_origins(before: Sequence[Candidate], unfinished: Sequence[Candidate], l
         first, last = lines[found.line - 1], lines[min(found.end_line, len(lines)) - 1]
         near = [item for item in index.find(found.requirement, min(first, last), max(first, last)) if item in unmatched]
         if near:
-            origins[number] = next((item for item in near if before[item].what == found.what), near[0])
+            origins[number] = next((item for item in near if before[item].excerpt == found.excerpt), near[0])
             unmatched.discard(origins[number])
     return origins
 
 
 def judge_remaining(path: str, found: Candidate, claims: Claims) -> Place:
-    """Return the entry of a place that still needs a change: its state is that of a finding, else unresolved."""
+    """Return the entry of a candidate that still needs a change; its state follows from the finding about it.
+
+    Advice counts as right: the rule saw the place and only advises. Without a finding the place is unresolved.
+    """
     states: dict[Status, State] = {"unresolved": "unresolved", "manual": "manual", "advice": "right"}
     for status, state in states.items():
         finding = claims.claim(found, status)
         if finding is not None:
             messages = finding.message, finding.message_zh
-            return Place(found.requirement, path, found.line, state, found.what, *messages)
+            return Place(found.requirement, path, found.line, state, found.excerpt, *messages)
     other = claims.find_unfinished(found)
     if other is not None:
-        return Place(found.requirement, path, found.line, "manual", found.what, other.message, other.message_zh)
+        return Place(found.requirement, path, found.line, "manual", found.excerpt, other.message, other.message_zh)
     return Place(
-        *(found.requirement, path, found.line, "unresolved", found.what),
+        *(found.requirement, path, found.line, "unresolved", found.excerpt),
         f"this may need a change ({title_of(found.requirement)}), and the text does not show whether or how",
         f"此处可能需要修改({title_of(found.requirement, 'zh')}),但无法由文本确定是否以及如何修改",
         is_new=True,
@@ -190,43 +191,43 @@ def judge_remaining(path: str, found: Candidate, claims: Claims) -> Place:
 
 
 def judge_changed(path: str, found: Candidate, claims: Claims) -> Place:
-    """Return the entry of a place that needs no change in the result: changed or right, unless a finding is open."""
+    """Return the entry of a candidate that needs no change in the result: changed or right, or as a finding says."""
     states: tuple[Literal["unresolved", "manual"], ...] = ("unresolved", "manual")
     for state in states if found.state != "right" else ():
         finding = claims.claim(found, state)
         if finding is not None:
             messages = finding.message, finding.message_zh
-            return Place(found.requirement, path, found.line, state, found.what, *messages)
+            return Place(found.requirement, path, found.line, state, found.excerpt, *messages)
     while claims.claim(found, "changed") is not None:
         pass  # several rules may have changed it
-    return Place(found.requirement, path, found.line, "right" if found.state == "right" else "changed", found.what)
+    return Place(found.requirement, path, found.line, "right" if found.state == "right" else "changed", found.excerpt)
 
 
 def describe_introduced(path: str, line: int, found: Candidate) -> Place:
-    """Return the entry of a place that needs a change in the result and is in no place of the original."""
-    message = f"the migration itself wrote `{found.what}`, which needs a change for the device: please report this"
-    zh = f"迁移写入的 `{found.what}` 在设备上仍需修改:请反馈此问题"
-    return Place(found.requirement, path, line, "unresolved", found.what, message, zh, is_new=True)
+    """Return the entry of a candidate that needs a change in the result and that the original does not have."""
+    message = f"the migration itself wrote `{found.excerpt}`, which needs a change for the device: please report this"
+    zh = f"迁移写入的 `{found.excerpt}` 在设备上仍需修改:请反馈此问题"
+    return Place(found.requirement, path, line, "unresolved", found.excerpt, message, zh, is_new=True)
 
 
 def subject_of(finding: Finding) -> str:
-    """Return the requirement of a finding: its rule's; for a finding about torch.cuda.amp, mixed precision."""
+    """Return the requirement of a finding: that of its rule, but "amp" if it is about a call of torch.cuda.amp."""
     requirement = requirement_of(finding.rule)
     return "amp" if requirement == "device_calls" and ".amp" in finding.message else requirement
 
 
-def counts(finding: Finding) -> bool:
+def is_counted(finding: Finding) -> bool:
     """Return True if the ledger counts a finding: not advice, nor a change that is not mandatory."""
     if finding.status == "changed":
         return finding.kind not in ("performance", "advice") and finding.rule not in SECONDARY_RULES
-    return finding.status in LEFT
+    return finding.status in UNFINISHED_STATUSES
 
 
-def of_finding(finding: Finding) -> Place:
-    """Return the entry of a finding that the ledger counts."""
+def make_place_of_finding(finding: Finding) -> Place:
+    """Return the entry of a finding for which `is_counted` is true."""
     location = subject_of(finding), finding.file, finding.line
-    what = finding.before.strip().split("\n", 1)[0][:60]
-    return Place(*location, finding.status, what, finding.message, finding.message_zh)  # type: ignore[arg-type]
+    excerpt = finding.before.strip().split("\n", 1)[0][:60]
+    return Place(*location, finding.status, excerpt, finding.message, finding.message_zh)  # type: ignore[arg-type]
 
 
 NEEDED_BY_RANKS = (
@@ -241,7 +242,7 @@ NEEDED_BY_RANKS = (
         "该程序在多个 rank 上训练,但未见启动集合通信",
     ),
 )
-"""Requirement, mark of a file that meets it, and the messages, English and Chinese, if no file of a program does."""
+"""(requirement, mark of a file that fulfils it, message in English and in Chinese if no file of a program has it)."""
 NO_PLUGIN = (
     "this program names the card, and none of its files imports the plug-in that makes it known to torch",
     "该程序使用了加速卡,但没有任何文件导入使 torch 识别它的插件",
@@ -254,7 +255,7 @@ def audit_programs(
     places: Iterable[Place],
     is_set_outside: bool = False,
 ) -> list[Place]:
-    """Return the entries for what programs as a whole lack; here a program is all files with marks that imports link.
+    """Return the entries for what programs as a whole lack. A program: all files with marks that imports connect.
 
     `is_set_outside`: a settings file or shell script of the project was changed, so the card may be named there.
     """
@@ -282,7 +283,7 @@ def find_missing_communication(
     program_marks: frozenset[Mark],
     reported: set[tuple[str, str]],
 ) -> Iterator[Place]:
-    """Yield what a program that trains on several ranks needs and none of its files does or reports."""
+    """Yield what a program that trains on several ranks needs, and that none of its files does or has reported."""
     if "trains" not in program_marks or "delegates" in program_marks:
         return
     first = next(path for path in files if "trains" in marks[path])
@@ -291,23 +292,22 @@ def find_missing_communication(
             yield Place(requirement, first, 1, "unresolved", first, message, zh, is_new=True)
 
 
-def rows_of(places: Iterable[Place]) -> list[Row]:
+def rows_of(places: Iterable[Place]) -> list[LedgerRow]:
     """Count the places of each requirement; requirements without a place are left out."""
     counted = Counter((entry.requirement, entry.state) for entry in places)
     rows = []
     for requirement in REQUIREMENTS:
         numbers = [counted[requirement.name, state] for state in STATES]
         if sum(numbers):
-            rows.append(Row(requirement.name, requirement.title, requirement.title_zh, sum(numbers), *numbers))
+            rows.append(LedgerRow(requirement.name, requirement.title, requirement.title_zh, sum(numbers), *numbers))
     return rows
 
 
-def is_complete(rows: Iterable[Row]) -> bool:
+def is_complete(rows: Iterable[LedgerRow]) -> bool:
     """Return True if nothing needs manual review or is unresolved."""
     return all(row.manual == row.unresolved == 0 for row in rows)
 
 
 def title_of(requirement: str, language: str = "en") -> str:
-    """Return the title of a requirement in a language."""
-    known = by_name()[requirement]
+    known = requirements_by_name()[requirement]
     return known.title_zh if language == "zh" else known.title

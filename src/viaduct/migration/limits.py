@@ -1,4 +1,4 @@
-"""A limit on the time that one file may take, in seconds of a core, so that a busy machine does not shorten it."""
+"""A limit on the processor time that one file may take: on a busy machine the limit is the same."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class TooSlow(Exception):
 
 @contextmanager
 def limit_cpu(seconds: float) -> Iterator[None]:
-    """Raise TooSlow within the block once it has taken so much of a core; no limit where there is no such timer."""
+    """Raise TooSlow within the block after this processor time; no limit in other threads, or without such a timer."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        """Raise TooSlow: the handler of the processor time's signal."""
+        """Handle SIGPROF, which the timer of the processor time sends."""
         raise TooSlow
 
     before = signal.signal(signal.SIGPROF, stop)

@@ -1,4 +1,4 @@
-"""Folders of viaduct's own beside or within a project, each locked by one process; and signals that have to wait.
+"""Folders of viaduct's own beside or within a project, each locked by one process; and deferred signals.
 
 A killed process leaves its folder, but not the lock.
 """
@@ -22,15 +22,15 @@ from viaduct.signals import stop_signals
 LOCK = "lock"
 
 
-class Busy(Exception):
+class FolderBusy(Exception):
     """Another process holds the folder."""
 
 
-class Foreign(Exception):
+class NotOurFolder(Exception):
     """Something at the folder's path is not viaduct's; the message says what it is."""
 
 
-class Held:
+class LockedFolder:
     """A folder of ours that this process alone writes to."""
 
     def __init__(self, folder: Path, lock: int) -> None:
@@ -45,51 +45,54 @@ class Held:
         os.close(self.lock)
 
 
-def hold_folder(folder: Path) -> Held:
-    """Make the folder, or take over one that a killed process has left; raise Busy or Foreign."""
-    for _ in range(20):
+def lock_folder(folder: Path) -> LockedFolder:
+    """Make and lock the folder, or lock one that a killed process has left; raise FolderBusy or NotOurFolder."""
+    for _ in range(20):  # another process may remove the folder at each step
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
         try:
-            check_own(folder)
+            check_owner(folder)
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             continue  # its owner has just removed it
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise Foreign(f"{folder / LOCK} is a link") from None
+                raise NotOurFolder(f"{folder / LOCK} is a link") from None
             raise
         try:
             take_lock(lock)
-            if os.fstat(lock).st_nlink:
-                return Held(folder, lock)
+            if os.fstat(lock).st_nlink:  # 0: its owner has removed the file that was opened
+                return LockedFolder(folder, lock)
         except BaseException:
             os.close(lock)
             raise
         os.close(lock)
-    raise Busy
+    raise FolderBusy
 
 
-def check_own(folder: Path) -> None:
-    """Raise Foreign unless a path is a folder of this user's."""
+def check_owner(folder: Path) -> None:
+    """Raise NotOurFolder unless the path is a folder, not a link, that belongs to this user."""
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
-        raise Foreign(f"{folder} is not a folder")
+        raise NotOurFolder(f"{folder} is not a folder")
     if found.st_uid != os.geteuid():
-        raise Foreign(f"{folder} belongs to another user (uid {found.st_uid})")
+        raise NotOurFolder(f"{folder} belongs to another user (uid {found.st_uid})")
 
 
 def take_lock(lock: int) -> None:
-    """Lock an open file; raise Busy, or Foreign if it is no plain file. lockf serves file systems without flock."""
+    """Lock an open file; raise FolderBusy, or NotOurFolder if it is not a plain file.
+
+    lockf is taken as well, for file systems on which flock does not work.
+    """
     if not stat.S_ISREG(os.fstat(lock).st_mode):
-        raise Foreign(f"its {LOCK} is not a plain file")
+        raise NotOurFolder(f"its {LOCK} is not a plain file")
     for take in (fcntl.flock, fcntl.lockf):
         try:
             take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise Busy from None
+                raise FolderBusy from None
             if take is fcntl.lockf:
                 raise
 
@@ -114,12 +117,12 @@ class Stop:
             raise Stopped
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Keep the first signal: the handler of all."""
+        """Record the signal if it is the first. This is the handler of all deferred signals."""
         self.signal = self.signal or signal.Signals(number)
 
 
 class Stopped(Exception):
-    """A signal has asked to end while something was being written."""
+    """A signal has asked this process to end while it was writing."""
 
 
 @contextlib.contextmanager

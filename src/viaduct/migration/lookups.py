@@ -1,4 +1,4 @@
-"""Parts of a script that many rules look up: names as they are written, arguments, parameters, bindings, classes."""
+"""Lookups in a script that many rules share: names as they are written, arguments, parameters, bindings, classes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def elements(node: ast.expr) -> list[ast.expr]:
 
 
 def branches(node: ast.expr) -> list[ast.expr]:
-    """Return the values that a conditional expression may have; the expression itself if it is none."""
+    """Return the branches of a conditional expression and of those nested in it; else the expression itself."""
     return [*branches(node.body), *branches(node.orelse)] if isinstance(node, ast.IfExp) else [node]
 
 
@@ -111,7 +111,10 @@ def parameter_default(function: Function, name: str) -> ast.expr | None:
 
 
 def bind_arguments(call: ast.Call, parameters: Iterable[str]) -> dict[str, ast.expr]:
-    """Return what a call passes for each parameter, given the names of the positional ones; * and ** left out."""
+    """Return parameter -> the value that a call passes for it. `parameters`: names of those that may be positional.
+
+    Arguments behind a * argument, and those in **, are left out.
+    """
     visible = takewhile(lambda argument: not isinstance(argument, ast.Starred), call.args)
     by_position = dict(zip(parameters, visible, strict=False))
     return by_position | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
@@ -156,7 +159,7 @@ def named_node(site: Site) -> ast.expr:
 
 
 def mark_once(site: Site, *key: object) -> bool:
-    """Mark something as dealt with in the present text; return False if it was already."""
+    """Mark `key`, which a rule chooses, as dealt with in the present text; return False if it was already."""
     if key in site.work.seen:
         return False
     site.work.seen[key] = None

@@ -23,97 +23,99 @@ from viaduct.migration.walk import Walk
 
 MAX_BYTES = 1_000_000
 """A larger file is not looked into."""
-KERNELS, PACKAGES, LIMITS = "torch.kernels", "torch.packages", "torch.patch_limits"
-Line = tuple[int, str]  # its number, and the name of a package on it
-NAME = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
-ITEM = re.compile(r"\s*-\s*(?:[\w-]+::)?([A-Za-z0-9][\w.-]*)")
-QUOTED = re.compile(r"[\"']([A-Za-z0-9][\w.-]*)")
-KEY = re.compile(r"\s*[\"']?([A-Za-z0-9][\w.-]*)[\"']?\s*=")
-SECTION = re.compile(r"\s*\[+([^\]]+)\]+\s*$")
+KERNELS_RULE, PACKAGES_RULE, PATCH_LIMITS_RULE = "torch.kernels", "torch.packages", "torch.patch_limits"
+PackageLine = tuple[int, str]  # number of a line, and the name of a package on it
+PACKAGE_LINE = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
+YAML_ITEM = re.compile(r"\s*-\s*(?:[\w-]+::)?([A-Za-z0-9][\w.-]*)")
+QUOTED_PACKAGE = re.compile(r"[\"']([A-Za-z0-9][\w.-]*)")
+TOML_KEY = re.compile(r"\s*[\"']?([A-Za-z0-9][\w.-]*)[\"']?\s*=")
+TOML_SECTION = re.compile(r"\s*\[+([^\]]+)\]+\s*$")
 CUDA_BUILD = re.compile(r"\+cu\d+|/whl/(?:nightly/)?cu\d+")
-IMAGE = re.compile(r"\s*FROM\s+(?:--\S+\s+)?(\S+)", re.IGNORECASE)
+FROM_IMAGE = re.compile(r"\s*FROM\s+(?:--\S+\s+)?(\S+)", re.IGNORECASE)
 CUDA_IMAGE = re.compile(r"nvidia|nvcr\.io|cuda", re.IGNORECASE)
-PIP = re.compile(r"\b(?:pip3?|conda|mamba)\s+install\b(.*)")
+INSTALL_COMMAND = re.compile(r"\b(?:pip3?|conda|mamba)\s+install\b(.*)")
 
 
-def listed_names(pattern: re.Pattern[str], lines: list[str]) -> Iterator[Line]:
-    """Yield what a pattern finds at the beginning of lines, with their numbers."""
+def find_listed_packages(pattern: re.Pattern[str], lines: list[str]) -> Iterator[PackageLine]:
+    """Yield the package that the pattern finds at the beginning of each line, comments removed."""
     for number, line in enumerate(lines, 1):
         match = pattern.match(line.partition("#")[0])
         if match:
             yield number, match.group(1)
 
 
-def project_names(lines: list[str]) -> Iterator[Line]:
-    """Yield the dependencies that pyproject.toml and Pipfile list or have tables of, with their lines."""
+def find_toml_packages(lines: list[str]) -> Iterator[PackageLine]:
+    """Yield the dependencies in lists and in tables of pyproject.toml and Pipfile."""
     section, within = "", False
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0]
-        header = SECTION.match(text)
+        header = TOML_SECTION.match(text)
         if header:
             section, within = header.group(1), False
             continue
         begins = re.match(r"\s*[\w-]*(?:dependencies|requires)\s*=\s*\[", text) is not None
         listed = within or begins or ("optional-dependencies" in section)
         if listed:
-            yield from ((number, name) for name in QUOTED.findall(text))
+            yield from ((number, name) for name in QUOTED_PACKAGE.findall(text))
         elif any(item in section for item in ("dependencies", "packages")):
-            yield from ((number, match.group(1)) for match in [KEY.match(text)] if match)
+            yield from ((number, match.group(1)) for match in [TOML_KEY.match(text)] if match)
         within = (within or begins) and "]" not in text.rpartition('"')[2].rpartition("'")[2]
 
 
-def config_names(lines: list[str]) -> Iterator[Line]:
-    """Yield the dependencies of setup.cfg: the indented lines below install_requires and its like."""
+def find_setup_cfg_packages(lines: list[str]) -> Iterator[PackageLine]:
+    """Yield the dependencies of setup.cfg: the lines of install_requires and the like, and those of extras_require."""
     within = False
     for number, line in enumerate(lines, 1):
         head = re.match(r"(\w+)\s*=\s*(.*)", line)
         if head or line.startswith("["):
             within = bool(head and head.group(1).endswith("requires")) or "extras_require" in line
             line = head.group(2) if head else ""
-        match = NAME.match(line.partition("#")[0]) if within else None
+        match = PACKAGE_LINE.match(line.partition("#")[0]) if within else None
         if match:
             yield number, match.group(1)
 
 
-def image_names(lines: list[str]) -> Iterator[Line]:
-    """Yield what a Dockerfile installs."""
+def find_dockerfile_packages(lines: list[str]) -> Iterator[PackageLine]:
+    """Yield the packages that a Dockerfile installs with pip or conda."""
     for number, line in enumerate(lines, 1):
-        match = PIP.search(line)
+        match = INSTALL_COMMAND.search(line)
         for part in match.group(1).split() if match else []:
-            name = NAME.match(part.strip("\"'"))
+            name = PACKAGE_LINE.match(part.strip("\"'"))
             if name:
                 yield number, name.group(1)
 
 
-READERS: dict[str, Callable[[list[str]], Iterator[Line]]] = {
-    **dict.fromkeys(("*requirements*.txt", "requirements/*.txt"), partial(listed_names, NAME)),
-    **dict.fromkeys(("environment*.y*ml", "conda*.y*ml"), partial(listed_names, ITEM)),
-    "pyproject.toml": project_names,
-    "Pipfile": project_names,
-    "setup.cfg": config_names,
-    "Dockerfile*": image_names,
-    "*.Dockerfile": image_names,
+PACKAGE_READERS: dict[str, Callable[[list[str]], Iterator[PackageLine]]] = {
+    **dict.fromkeys(("*requirements*.txt", "requirements/*.txt"), partial(find_listed_packages, PACKAGE_LINE)),
+    **dict.fromkeys(("environment*.y*ml", "conda*.y*ml"), partial(find_listed_packages, YAML_ITEM)),
+    "pyproject.toml": find_toml_packages,
+    "Pipfile": find_toml_packages,
+    "setup.cfg": find_setup_cfg_packages,
+    "Dockerfile*": find_dockerfile_packages,
+    "*.Dockerfile": find_dockerfile_packages,
 }
 
 
-def reader_for(path: str) -> Callable[[list[str]], Iterator[Line]] | None:
-    """Return the reader of a file by its name."""
+def reader_for(path: str) -> Callable[[list[str]], Iterator[PackageLine]] | None:
+    """Return the reader for a file of this name; None if it is not a list of packages."""
     location = PurePosixPath(path)
     names = (location.name, "/".join(location.parts[-2:]))
-    return next((read for pattern, read in READERS.items() if any(fnmatch(name, pattern) for name in names)), None)
+    return next(
+        (read for pattern, read in PACKAGE_READERS.items() if any(fnmatch(name, pattern) for name in names)), None
+    )
 
 
 def rule_for(path: str) -> str:
     """Return the name of the rule that reports on a file; empty if none does."""
     if path.endswith((".cu", ".cuh")):
-        return KERNELS
+        return KERNELS_RULE
     if path.endswith((".sh", ".bash")):
-        return LIMITS  # runs with --mode patch only; else shell.py rewrites the script
-    return PACKAGES if reader_for(path) else ""
+        return PATCH_LIMITS_RULE  # runs with --mode patch only; else shell.py rewrites the script
+    return PACKAGES_RULE if reader_for(path) else ""
 
 
 def check_manifests(found: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
-    """Yield path, text and findings of each file with findings."""
+    """Yield (path, text, findings) of each file with findings."""
     rules = {rule.name: rule for rule in all_rules() if rule.is_wanted(options)}
     for path in list(found.others):
         rule = rules.get(rule_for(path))
@@ -126,11 +128,10 @@ def check_manifests(found: Walk, options: Options) -> Iterator[tuple[str, str, t
 
 
 def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:
-    """Yield the findings of one file."""
     lines = lines_of(text)
-    if rule.name == KERNELS:
+    if rule.name == KERNELS_RULE:
         yield kernel_finding(path, text, rule, options)
-    elif rule.name == LIMITS:
+    elif rule.name == PATCH_LIMITS_RULE:
         yield from find_variables(path, lines, rule, options)
     else:
         listed: dict[str, dict[int, str]] = {}  # package -> line -> its name there
@@ -144,9 +145,9 @@ def find_all(path: str, text: str, rule: Rule, options: Options) -> Iterator[Fin
 
 
 def package_finding(path: str, lines: list[str], names: dict[int, str], rule: Rule, options: Options) -> Finding:
-    """Return one finding for all lines of a file that name a package: a lock file lists a dozen of CUDA's.
+    """Return one finding for all lines of a file that name the same package, or variants of it such as nvidia-*.
 
-    `names`: line -> the name of the package there.
+    `names`: line -> the name as it is written there.
     """
     number, name = next(iter(names.items()))
     package = find_installed(name)
@@ -162,7 +163,6 @@ def package_finding(path: str, lines: list[str], names: dict[int, str], rule: Ru
 
 
 def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Finding:
-    """Return the finding of a file with CUDA kernels."""
     count = len(re.findall(r"\b__global__\b", text))
     english, chinese = CUDA_KERNELS[options.to]
     contents = f" with {count} kernel{'' if count == 1 else 's'}" if count else ""
@@ -172,7 +172,7 @@ def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Findin
 
 
 def find_variables(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
-    """Yield the lines of a shell script that use CUDA_VISIBLE_DEVICES: the run-time patch does not replace it there."""
+    """Yield a finding for each line of a shell script with CUDA_VISIBLE_DEVICES: a run-time patch cannot replace it."""
     visible = CARDS[options.to].visible
     messages = (
         f"the accelerator does not read CUDA_VISIBLE_DEVICES: set {visible}",
@@ -184,9 +184,9 @@ def find_variables(path: str, lines: list[str], rule: Rule, options: Options) ->
 
 
 def find_cuda_builds(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
-    """Yield the lines with a CUDA build of PyTorch, by its version or index, and Dockerfiles' images made for CUDA."""
+    """Yield a finding for each CUDA build of PyTorch (its version or package index) and CUDA image of a Dockerfile."""
     for number, line in enumerate(lines, 1):
-        match = IMAGE.match(line) if "ockerfile" in path else None
+        match = FROM_IMAGE.match(line) if "ockerfile" in path else None
         image = match.group(1) if match else ""
         if CUDA_IMAGE.search(image):
             english, chinese = CONTAINER_IMAGE[options.to]

@@ -1,11 +1,11 @@
 """Flow of Horovod's module through a project: parameters, attributes, results and files that pass it on as a value.
 
 After `import horovod.tensorflow as hvd` the module is often passed to the function that builds the model, or kept on an
-object. What surely holds the module is an alias, and names resolve through it: `self.hvd.rank()` is
-`horovod.tensorflow.rank`. A line that passes the module on to code that is not followed is an escape: rules for Horovod
-leave a program with one as it is.
+object. What surely holds the module is called an alias, and names resolve through it: `self.hvd.rank()` is
+`horovod.tensorflow.rank`. A line that passes the module on to code that is not followed is called an escape: rules for
+Horovod leave a program with an escape as it is.
 
-Aliases are kept by a key -> the module's name. Keys: `module.name`, `module.function(parameter)`,
+`project.aliases` has key -> the module's name. Keys: `module.name`, `module.function(parameter)`,
 `module.Class.method(parameter)`, `module.function()` for a result, `module.Class.attribute`, and `.attribute` for an
 attribute of any other object. Classes that inheritance relates share their attributes. An alias that gets something
 else, too, is dropped (mixed_aliases.py), and the lines that give it the module are escapes.
@@ -32,15 +32,15 @@ from viaduct.migration.project import Project, parse_names
 from viaduct.migration.project_calls import METHOD_KINDS, FunctionNode, ProjectCalls, function_name
 from viaduct.migration.source import Source
 
-ROOTS = ("horovod.tensorflow", "horovod.keras", "horovod.tensorflow.keras")
-CONVERTED = {
+HOROVOD_MODULES = ("horovod.tensorflow", "horovod.keras", "horovod.tensorflow.keras")
+CONVERTED_MEMBERS = {
     *("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer", "callbacks", "keras"),
     *("BroadcastGlobalVariablesHook", "callbacks.BroadcastGlobalVariablesCallback", "broadcast_global_variables"),
     *("broadcast_variables", "allreduce", "allgather", "broadcast", "Average", "Sum", "Min", "Max", "Product"),
 }
 """Members of Horovod that rules convert, or remove together with a call that they convert."""
 MEMBERS = {
-    *CONVERTED,
+    *CONVERTED_MEMBERS,
     *("Adasum", "Compression", "DistributedGradientTape", "allgather_object", "alltoall", "broadcast_object"),
     *("cross_rank", "cross_size", "elastic", "gloo_built", "is_initialized", "join", "mpi_built", "nccl_built"),
     *("reducescatter", "start_timeline", "stop_timeline", "load_model", "mpi_threads_supported"),
@@ -70,13 +70,13 @@ def note_module_flow(project: Project, files: dict[str, Names], plain: list[tupl
 
 
 def is_unconverted(names: Names, node: ast.AST) -> bool:
-    """Return True for a member of Horovod without a counterpart in the device's communication: it stays as it is."""
+    """Return True for a use of a member of Horovod that no rule converts: the device's communication lacks it."""
     if not isinstance(node, ast.Name | ast.Attribute) or isinstance(names.source.parents.get(node), ast.Attribute):
         return False
     name = names.qualified(node) or ""
-    root = next((root for root in sorted(ROOTS, key=len, reverse=True) if name.startswith(f"{root}.")), None)
+    root = next((root for root in sorted(HOROVOD_MODULES, key=len, reverse=True) if name.startswith(f"{root}.")), None)
     member = name[len(root) + 1 :] if root else ""
-    return bool(member) and member not in CONVERTED and not member.startswith("Compression")
+    return bool(member) and member not in CONVERTED_MEMBERS and not member.startswith("Compression")
 
 
 class ModuleFlow:
@@ -120,7 +120,7 @@ class ModuleFlow:
                 home = names.own if isinstance(scope.node, ast.Module) else f"{names.own}.{scope.node.name}"
                 for name, bound in scope.bound.items():
                     root = names.resolve(bound, name)
-                    if root in ROOTS:
+                    if root in HOROVOD_MODULES:
                         self.note_alias(f"{home}.{name}", str(root))
         for node in names.source.nodes:
             root = self.root_of(names, node)
@@ -140,12 +140,12 @@ class ModuleFlow:
     def is_module(self, names: Names, value: Value) -> bool:
         """Return True if a value is surely Horovod's module."""
         found = names.qualified(value) if isinstance(value, ast.expr) else names.follow(value) if value else None
-        return found in ROOTS
+        return found in HOROVOD_MODULES
 
     # ---- where the module goes
 
     def root_of(self, names: Names, node: ast.AST) -> str | None:
-        """Return Horovod's module if the node is that module as a value, not the start of a dotted name or a call."""
+        """Return the module of Horovod that a node is as a value; None if it begins a dotted name, and for all else."""
         if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.IfExp):
             return None
         if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):
@@ -154,15 +154,15 @@ class ModuleFlow:
         if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
             return None
         root = names.qualified(node)
-        return root if root in ROOTS else None
+        return root if root in HOROVOD_MODULES else None
 
     def destination(self, names: Names, node: ast.AST) -> str | None:
-        """Return the key of what gets the value; empty if names resolve without one; None where it is not followed."""
+        """Return the key of what a node's value goes to; None if it is not followed there; "" if no alias is needed."""
         parent = names.source.parents[node]
         keyword = parent if isinstance(parent, ast.keyword) else None
         parent = names.source.parents[parent] if keyword is not None else parent
-        if isinstance(parent, ast.Expr) or is_question(names.source, node):
-            return ""
+        if isinstance(parent, ast.Expr) or is_only_tested(names.source, node):
+            return ""  # unused, or only tested
         if isinstance(parent, ast.IfExp) and self.root_of(names, parent) is not None:
             return ""  # the conditional expression is followed itself
         if isinstance(parent, ast.Assign | ast.AnnAssign):
@@ -227,20 +227,22 @@ class ModuleFlow:
     def is_overwriting(self, names: Names, target: ast.Attribute) -> bool:
         """Return True for `main.hvd = other`, where `main.hvd` is the module, and for `hvd.rank = other`."""
         name = names.qualified(target) or ""
-        is_of_module = any(name == root or name.startswith(f"{root}.") for root in ROOTS)
+        is_of_module = any(name == root or name.startswith(f"{root}.") for root in HOROVOD_MODULES)
         return is_of_module and not is_module_or_false(self, names, stored_value(names.source, target))
 
 
 def is_mixed_import(names: Names, statement: ast.Import | ast.ImportFrom) -> bool:
     """Return True if the name by which a statement imports Horovod is bound to something else, too."""
     base = f"{names.imported_from(statement)}." if isinstance(statement, ast.ImportFrom) else ""
-    imported = [alias for alias in statement.names if canonical(base + alias.name) in ROOTS and (base or alias.asname)]
+    imported = [
+        alias for alias in statement.names if canonical(base + alias.name) in HOROVOD_MODULES and (base or alias.asname)
+    ]
     scope = names.scope_of(statement)
     found = (
         names.resolve(names.lookup(name, scope) or [], name)
         for name in (alias.asname or alias.name for alias in imported)
     )
-    return any(root not in ROOTS for root in found)
+    return any(root not in HOROVOD_MODULES for root in found)
 
 
 def is_used_as_module(source: Source, node: ast.AST) -> bool:
@@ -248,7 +250,7 @@ def is_used_as_module(source: Source, node: ast.AST) -> bool:
     parent = source.parents[node]
     if isinstance(parent, ast.Attribute):
         return parent.attr in MEMBERS
-    return not isinstance(parent, ast.Expr) and not is_question(source, node)
+    return not isinstance(parent, ast.Expr) and not is_only_tested(source, node)
 
 
 def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | None:
@@ -258,19 +260,19 @@ def key_of_target(names: Names, statement: ast.Assign | ast.AnnAssign) -> str | 
     if len(targets) != 1 or not isinstance(target, ast.Name | ast.Attribute):
         return None
     if isinstance(target, ast.Name):
-        if names.qualified(target) not in ROOTS:
+        if names.qualified(target) not in HOROVOD_MODULES:
             return None  # it is bound to something else, too
         scope = names.scope_of(target)
         if isinstance(scope.node, ast.ClassDef):
             return f"{names.own}.{scope.node.name}.{target.id}"
-        is_global = isinstance(scope.node, ast.Module) or target.id in scope.elsewhere
-        return f"{names.own}.{target.id}" if is_global else ""
+        declared_outside = target.id in scope.elsewhere  # global or nonlocal
+        return f"{names.own}.{target.id}" if isinstance(scope.node, ast.Module) or declared_outside else ""
     owner = names.source.class_around(target) if is_self(target.value) else None
     return f"{names.own}.{owner.name}.{target.attr}" if owner else f".{target.attr}"
 
 
-def is_question(source: Source, node: ast.AST) -> bool:
-    """Return True if only the presence of a module is asked: `hvd is None`, `if not hvd`."""
+def is_only_tested(source: Source, node: ast.AST) -> bool:
+    """Return True if code only tests whether a value is there: `hvd is None`, `if not hvd`."""
     parent = source.parents[node]
     if isinstance(parent, ast.Compare):
         sides = [parent.left, *parent.comparators]
@@ -292,12 +294,13 @@ def is_condition(source: Source, node: ast.AST) -> bool:
         return node in parent.ifs
     if not isinstance(parent, ast.BoolOp):
         return False
-    is_consumed = isinstance(parent.op, ast.And) and parent.values[-1] is not node  # the module is true
-    return is_consumed or is_condition(source, parent)
+    # `hvd and x` is x, since the module is true.
+    is_dropped = isinstance(parent.op, ast.And) and parent.values[-1] is not node
+    return is_dropped or is_condition(source, parent)
 
 
 def is_dotted(node: ast.AST) -> bool:
-    """Return True for names joined by dots."""
+    """Return True for a plain name or names joined by dots."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
@@ -309,7 +312,7 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute):
         owner = names.source.class_around(node) if is_self(node.value) else None
         own = aliases.get(f"{names.own}.{owner.name}.{node.attr}") if owner else None
-        return own or aliases.get(f".{node.attr}")  # of another object, or inherited
+        return own or aliases.get(f".{node.attr}")  # an attribute of another object, or an inherited one
     if isinstance(node, ast.Call):
         if not is_dotted(node.func):
             return None
@@ -321,7 +324,7 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
     if isinstance(node, ast.IfExp):
         found = {names.qualified(branch) for branch in (node.body, node.orelse) if not is_none(branch)}
         root = found.pop() if len(found) == 1 else None
-        return root if root in ROOTS else None
+        return root if root in HOROVOD_MODULES else None
     if not isinstance(node, ast.Name):
         return None
     scope = names.scope_of(node)

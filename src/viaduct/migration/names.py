@@ -21,7 +21,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source
 
-# Prefixes under which one thing is known, and the canonical one.
+# (prefix of a qualified name, the prefix that replaces it): several prefixes lead to the same thing.
 SPELLINGS = (
     ("tensorflow.compat.v1.", "tensorflow."),
     ("tensorflow._api.v1.", "tensorflow."),
@@ -37,28 +37,35 @@ SPELLINGS = (
     *((f"{card.package}.", f"{card.root}.") for card in CARDS.values()),  # torch_npu.npu is torch.npu
 )
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-BINDING = (
+BINDING_NODES = (
     *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal),
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
 )
 # Nodes that bind names or open scopes: `walk_nodes` hands them to `visit`.
 SPECIAL = {
-    *(*BINDING, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(*BINDING_NODES, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
 }
-# Names that `from tensorflow import *` gives, even if a module without such classes is imported with a star too.
-TOP_CLASSES = ("Session", "InteractiveSession", "ConfigProto", "GPUOptions", "GraphOptions", "OptimizerOptions")
+# Names that `from tensorflow import *` gives, even if one of the modules below is imported with a star too.
+TENSORFLOW_TOP_CLASSES = (
+    "Session",
+    "InteractiveSession",
+    "ConfigProto",
+    "GPUOptions",
+    "GraphOptions",
+    "OptimizerOptions",
+)
 MODULES_WITHOUT_CLASSES = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Bound = list[str | ast.expr | None]
 """Bindings of a name in a scope: qualified names, assigned expressions, and None for any other (a parameter)."""
 Table = TypeVar("Table")
-MISSING: Any = object()
+MISSING: Any = object()  # for dict.get, where None is a value
 
 
 @lru_cache(maxsize=65536)
 def canonical(name: str) -> str:
-    """Return the one name under which several spellings of a thing are known."""
+    """Return a qualified name with the prefixes of SPELLINGS replaced."""
     dotted = name + "."
     changed = True
     while changed:
@@ -85,7 +92,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class TopLevel:
-    """Qualified names of the names of a module: those that it binds, and those that rules have added."""
+    """Qualified names of a module's names: `resolved` are those that it binds, `added` those that rules have added."""
 
     resolved: dict[str, str | None]
     stars: list[str]  # modules that are imported with a star
@@ -103,8 +110,8 @@ class TopLevel:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Facts of one top-level statement, which are kept while rules leave the statement as it is."""
+class StatementNames:
+    """Scopes and bindings of one top-level statement, kept as long as rules leave the statement as it is."""
 
     scopes: list[Scope]  # outer ones before inner ones
     bound: dict[str, Bound]  # what it binds in the module
@@ -128,7 +135,7 @@ class Names:
     ):
         """Find the scopes of a file; those of statements that the former text had are taken over."""
         self.source = source
-        self.own = module
+        self.own = module  # own dotted name
         self.package = module if is_package else module.rpartition(".")[0]  # relative imports begin here
         self.added = added or {}
         self.exports: Exports | None = None  # of the project; set once it is surveyed
@@ -139,16 +146,16 @@ class Names:
         self.found: dict[tuple[Scope, str], Bound | None] = {}  # results of `lookup`, kept by base_name
         # `resolve` keeps its results by the id of a list of bindings; see there
         self.resolved: dict[int, str | None] = {}
-        self.resolving: dict[int, None] = {}
-        self.provisional: dict[int, None] = {}
+        self.resolving: dict[int, None] = {}  # ids that are being resolved, in order
+        self.provisional: dict[int, None] = {}  # ids with a None that may change: see resolve
         self.aliases: dict[str, str] = {}  # see module_flow.py; empty for a file without any
         self.tables: dict[str, Any] = {}  # see remember
-        self.parts: dict[ast.stmt, Part] = {}
+        self.parts: dict[ast.stmt, StatementNames] = {}
         self.walk_module(former.parts if former is not None else {})
 
     # ---- building
 
-    def walk_module(self, known: dict[ast.stmt, Part]) -> None:
+    def walk_module(self, known: dict[ast.stmt, StatementNames]) -> None:
         """Find what each top-level statement binds, from the last to the first."""
         top = self.scopes[self.source.tree] = Scope(self.source.tree, None)
         bound: dict[str, Bound] = {}
@@ -163,21 +170,21 @@ class Names:
         top.bound = bound
         self.stars.reverse()  # the last star import wins
 
-    def take_over(self, part: Part, top: Scope) -> Part:
-        """Return the part of a statement that the former text had, with its scopes below the present module's."""
+    def take_over(self, part: StatementNames, top: Scope) -> StatementNames:
+        """Return what is known of a statement that the former text had, its scopes below the present module's."""
         scopes: list[Scope] = []
         for scope in part.scopes:
             outer = self.scopes.get(scope.outer.node, top) if scope.outer is not None else top
             scopes.append(Scope(scope.node, outer, scope.bound))
             self.scopes[scope.node] = scopes[-1]
-        return Part(scopes, part.bound, part.stars)
+        return StatementNames(scopes, part.bound, part.stars)
 
-    def walk_statement(self, statement: ast.stmt, top: Scope) -> Part:
+    def walk_statement(self, statement: ast.stmt, top: Scope) -> StatementNames:
         """Find the scopes of one top-level statement, and what it binds in the module."""
         scopes, stars = self.scopes, self.stars
         self.scopes, self.stars, top.bound = {}, [], {}
         self.walk_nodes([statement], top)
-        part = Part([*self.scopes.values()], top.bound, self.stars)
+        part = StatementNames([*self.scopes.values()], top.bound, self.stars)
         scopes.update(self.scopes)
         self.scopes, self.stars = scopes, stars
         return part
@@ -227,7 +234,7 @@ class Names:
         elif isinstance(scope.node, Comprehension) and node is scope.node.generators[0]:
             pending += [scope.node.generators[0].target, *scope.node.generators[0].ifs]
         else:
-            if isinstance(node, BINDING):
+            if isinstance(node, BINDING_NODES):
                 self.bindings(node, scope)
             pending += self.source.inner[node]
 
@@ -301,7 +308,7 @@ class Names:
         kept = parts[: len(parts) - node.level + 1]
         return ".".join([*kept, *([node.module] if node.module else [])]) or "."
 
-    # ---- asking
+    # ---- resolving
 
     def copy_without_additions(self) -> Names:
         """Return the names of the same file without those that rules have added."""
@@ -332,6 +339,7 @@ class Names:
 
     @staticmethod
     def outside(child: ast.AST, scope: ast.AST) -> bool:
+        """Return True if a child of a node that opens a scope is evaluated outside of it."""
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return not isinstance(child, ast.stmt)  # its body holds statements, all else are expressions
         return isinstance(scope, ast.Lambda) and child is not scope.body
@@ -398,7 +406,7 @@ class Names:
         return found
 
     def follow(self, name: str) -> str:
-        """Return where a qualified name comes from, if modules of the project hand it on."""
+        """Return where a qualified name comes from if modules of the project re-export it; else the name itself."""
         if self.exports is None:
             return name
         if name not in self.followed:
@@ -406,7 +414,7 @@ class Names:
         return self.followed[name]
 
     def unbound(self, name: str) -> str | None:
-        """Return what a name stands for that the file binds nowhere: an import of a rule, or of a star import."""
+        """Return what a name means that the file binds nowhere: by an import of a rule, or by a star import."""
         return self.added.get(name) or self.from_star(name)
 
     def resolve(self, bound: Bound, name: str) -> str | None:
@@ -435,7 +443,7 @@ class Names:
 
     @staticmethod
     def narrow_alias(bound: Bound, name: str) -> str | None:
-        """Return the imported name where a name is also assigned a member of itself that is the same thing.
+        """Return the imported name if else only members of it that are the same thing are assigned; else None.
 
         Example: `import tensorflow as tf` and then `tf = tf.compat.v1`.
         """
@@ -448,7 +456,7 @@ class Names:
         return base if all(same) else None
 
     def common_name(self, bound: Bound) -> str | None:
-        """Return the one qualified name that all bindings have; None if they differ."""
+        """Return the one qualified name that all bindings have, those to None ignored; None if they differ."""
         names: set[str | None] = set()
         for what in bound:
             if isinstance(what, ast.Constant) and what.value is None:
@@ -459,7 +467,7 @@ class Names:
         return names.pop() if names else None
 
     def from_star(self, name: str) -> str | None:
-        """Return what a name means that only a star import can bind."""
+        """Return what a name means that only a star import can bind; None if the file has none, or for a builtin."""
         if not self.stars or hasattr(builtins, name) or name.startswith("__"):
             return None
         for star in self.stars:
@@ -471,12 +479,12 @@ class Names:
             return own
         without_classes = ("tensorflow", *MODULES_WITHOUT_CLASSES)
         is_sure = all(star.partition(".")[0] in without_classes for star in others)
-        if name in TOP_CLASSES and "tensorflow" in others and is_sure:
+        if name in TENSORFLOW_TOP_CLASSES and "tensorflow" in others and is_sure:
             return f"tensorflow.{name}"
-        return canonical(f"{others[-1]}.{name}") if others else None
+        return canonical(f"{others[-1]}.{name}") if others else None  # the last star import wins
 
     def resolve_top_level(self) -> TopLevel:
-        """Return what else than a node's own top-level statement decides on its qualified name."""
+        """Return what decides on the qualified name of a node besides its own top-level statement."""
         bound = self.scopes[self.source.tree].bound
         resolved = {name: self.resolve(what, name) for name, what in bound.items()}
         return TopLevel(resolved, self.stars, dict(self.added))
@@ -493,7 +501,7 @@ class Names:
         return used | {name for scope in self.scopes.values() for name in scope.bound} | set(self.added)
 
     def local(self, qualified: str) -> str | None:
-        """Return the module-level name that stands for a qualified name; None if the file has none."""
+        """Return the module's name that means a qualified name, bound in the file or added; None if there is none."""
         if qualified in self.spellings:
             return self.spellings[qualified]
         return next((name for name, full in self.added.items() if full == qualified), None)

@@ -1,4 +1,4 @@
-"""Rules that only report the use of a name, as rows of a table: a name, the documentation and the messages.
+"""Rules that only report the use of names: each is a call of `report_rule`, without a file of its own.
 
     rules = (
         report_rule(
@@ -10,7 +10,7 @@
         ),
     )
 
-A rule that decides anything is a file of its own; the names that it only reports are notices too (`add_notices`).
+A rule that decides anything has a file of its own; names that it only reports can be added to it (`add_notices`).
 """
 
 from __future__ import annotations
@@ -43,17 +43,16 @@ class Notice:
     status: Literal["manual", "advice"] = "manual"
     risk: Risk | None = None  # None: the usual one of the status
     remarks: Mapping[str, Remark] = field(default_factory=dict)
-    uses: tuple[Literal["call", "reference"], ...] = ("call",)
+    uses: tuple[Literal["call", "reference"], ...] = ("call",)  # which uses are reported
 
     def report(self, site: Site) -> None:
-        """Report one use."""
         remarks = [self.remarks[card.name] for card in targets.cards(site.options)] if self.remarks else []
         risk = max((remark.risk for remark in remarks), key=RISKS.index, default=self.risk)
         last = site.name.rpartition(".")[2]
         english = self.english.format(name=site.name, last=last, cards="; ".join(remark.english for remark in remarks))
         chinese = self.chinese.format(name=site.name, last=last, cards=";".join(remark.chinese for remark in remarks))
-        say = site.manual if self.status == "manual" else site.advice
-        say(english, zh=chinese, risk=risk or DEFAULT_RISKS[self.status])
+        report = site.manual if self.status == "manual" else site.advice
+        report(english, zh=chinese, risk=risk or DEFAULT_RISKS[self.status])
 
 
 def add_notices(rule: Rule, *notices: Notice) -> Rule:
@@ -67,5 +66,5 @@ def add_notices(rule: Rule, *notices: Notice) -> Rule:
 
 
 def report_rule(module: str, title: str, text: str, *notices: Notice, **facts: Any) -> Rule:
-    """Return the rule of one row; `facts` are the other fields of Rule, `text` is what docs/rules.md says of it."""
+    """Return a rule that only reports; `text` is its documentation, `facts` are the other fields of Rule."""
     return add_notices(Rule(module, title=title, text=cleandoc(text), last=True, **facts), *notices)

@@ -1,4 +1,4 @@
-"""Notes about operators, merged: one for each operator and project, with the count and the first places."""
+"""Findings of the rule torch.operators (notes), merged: one per operator and project, with count and first places."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from viaduct.migration.findings import Finding
 if TYPE_CHECKING:
     from viaduct.migration.run import FileResult
 
-RULE = "torch.operators"
+OPERATORS_RULE = "torch.operators"
 MAX_PLACES = 5
 """Places that a note names."""
 
 
 def gather_notes(results: Iterable[FileResult]) -> list[FileResult]:
-    """Keep the first note about each operator, with the places of the others in its text."""
+    """Keep the first note about each operator, with the places of the other notes about it in its text."""
     files = list(results)
     groups: defaultdict[str, list[tuple[FileResult, Finding]]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.path):
         for finding in file.findings:
-            if finding.rule == RULE:
+            if finding.rule == OPERATORS_RULE:
                 groups[finding.message].append((file, finding))
     notes = {(group[0][1].file, group[0][1].line, message): merge_notes(group) for message, group in groups.items()}
     return [keep_first(file, notes) for file in files]
@@ -47,7 +47,7 @@ def keep_first(file: FileResult, notes: dict[tuple[str, int, str], Finding]) -> 
     dropped: set[tuple[int, str]] = set()
     for finding in file.findings:
         note = notes.get((finding.file, finding.line, finding.message))
-        if finding.rule != RULE:
+        if finding.rule != OPERATORS_RULE:
             kept.append(finding)
         elif note is not None and note not in kept:
             kept.append(note)

@@ -29,8 +29,8 @@ MAX_PIECE_BYTES = 3_000_000
 class Part:
     """Files that are migrated together."""
 
-    members: tuple[str, ...]  # they are surveyed and rewritten
-    around: tuple[str, ...] = ()  # they are only surveyed
+    members: tuple[str, ...]  # files that are surveyed and rewritten
+    around: tuple[str, ...] = ()  # only surveyed: files that members import, or that import them
 
 
 def split_parts(texts: dict[str, bytes]) -> list[Part]:
@@ -48,7 +48,6 @@ def split_parts(texts: dict[str, bytes]) -> list[Part]:
 
 
 def size_of(paths: list[str], texts: dict[str, bytes]) -> int:
-    """Return the bytes of several files together."""
     return sum(len(texts[path]) for path in paths)
 
 
@@ -66,7 +65,8 @@ def find_imports(texts: dict[str, bytes]) -> dict[str, set[str]]:
 def find_files(name: str, folder: tuple[str, ...], modules: Modules) -> Iterator[str]:
     """Yield the files of a dotted name and of the packages in it.
 
-    Each is looked up from the importing file's folder outwards; else it is the only module whose name ends so.
+    `folder`: the importing file's. Each name is looked up from there outwards; else it is the only module whose name
+    ends so.
     """
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
@@ -82,11 +82,11 @@ def find_files(name: str, folder: tuple[str, ...], modules: Modules) -> Iterator
                 yield modules.paths[longer[0]]
 
 
-# ---- neither too small nor too large
+# ---- parts neither too small nor too large
 
 
 def join_small(groups: list[list[str]], texts: dict[str, bytes]) -> list[list[str]]:
-    """Join small groups within the same folder: those of the deepest folders first, the result with those above."""
+    """Join small groups within the same folder, the deepest first; the joined ones may be joined again above."""
     by_folder: dict[tuple[str, ...], list[list[str]]] = {}
     for group in groups:
         by_folder.setdefault(common_folder(group), []).append(group)
@@ -135,9 +135,9 @@ def cut(group: list[str], imports: dict[str, set[str]], texts: dict[str, bytes])
 def files_around(
     members: list[str], imports: dict[str, set[str]], importers: dict[str, set[str]], texts: dict[str, bytes]
 ) -> Iterator[str]:
-    """Yield what the members import, then who imports them, then what those files import and so on, as far as it fits.
+    """Yield what the members import, then who imports them, then what those files import and so on.
 
-    All of them together have no more than MAX_PIECE_BYTES.
+    It ends when the yielded files have MAX_PIECE_BYTES together; a file that no longer fits is left out.
     """
     seen, remaining = set(members), MAX_PIECE_BYTES
     pending = deque([*((path, imports) for path in members), *((path, importers) for path in members)])

@@ -23,16 +23,17 @@ from viaduct.migration.ledger import Place, lacks_plugin
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.source import LINE_END, Unparsable, decode, lines_of, parse
 
-RULE = "torch.plugin"
+PLUGIN_RULE = "torch.plugin"
 Import = ast.Import | ast.ImportFrom
 
 
-def scripts_without_plugin(
+def find_scripts_without_plugin(
     marks: Mapping[str, frozenset[Mark]], imports: Mapping[str, set[str]], scripts: Iterable[str], is_set_outside: bool
 ) -> list[str]:
-    """Return the scripts that no other file imports and that reach torch and the card's name, but not the plug-in.
+    """Return the scripts that no other file imports and whose programs name the card, but do not import its plug-in.
 
-    `marks`: file -> its marks; `is_set_outside`: a settings file or shell script names the card.
+    `marks`: file -> its marks; `imports`: file -> files that it imports; `is_set_outside`: a settings file or shell
+    script names the card.
     """
     imported = {other for path, others in imports.items() for other in others if other != path}
     found = []
@@ -46,16 +47,16 @@ def scripts_without_plugin(
 
 
 def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | None:
-    """Return the text with the import of a module behind that of torch, and the line of the latter.
+    """Return the text with the import of a module behind that of torch (`find_import_before`), and the latter's line.
 
-    None: the file cannot be parsed, is a notebook, has no import, or shares the line of that import.
+    None if the file cannot be parsed, is a notebook, has no such import, or has another statement on its line.
     """
     try:
         text, encoding = decode(data)
         tree = parse(text)
     except Unparsable:
         return None
-    statement = anchor(tree)
+    statement = find_import_before(tree)
     if statement is None or not path.endswith(".py"):
         return None
     line = statement.end_lineno or statement.lineno
@@ -70,7 +71,7 @@ def insert_import(path: str, data: bytes, module: str) -> tuple[bytes, int] | No
     return f"{before}import {module}{newline}{after}".encode(encoding), line
 
 
-def anchor(tree: ast.Module) -> Import | None:
+def find_import_before(tree: ast.Module) -> Import | None:
     """Return the first top-level import of torch, else of a library on it, else any but `__future__`; else None."""
     statements = [line for line in tree.body if isinstance(line, Import)]
     for roots in ({"torch"}, PYTORCH_COMPANIONS):
@@ -86,7 +87,7 @@ def describe_insertion(path: str, line: int, text: str, module: str) -> tuple[Pl
     zh = f"导入 {module}:该程序的设备在其他文件中设置"
     before = lines_of(text)[line - 1]
     finding = Finding(
-        *(path, line, line, 1, RULE, "mandatory", "changed", message, zh, "low"),
+        *(path, line, line, 1, PLUGIN_RULE, "mandatory", "changed", message, zh, "low"),
         *(before, f"{before}\nimport {module}"),
     )
     return Place("plugin", path, line, "changed", before.strip()[:60]), finding

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def is_none(node: object) -> bool:
-    """Return True for the literal None."""
     return isinstance(node, ast.Constant) and node.value is None
 
 
@@ -26,12 +25,11 @@ def is_literal(node: ast.AST | None) -> TypeGuard[ast.Constant]:
 
 
 def is_constant(node: ast.AST | None, value: object) -> bool:
-    """Return True for the literal True, False or None that `value` is; compared by identity."""
+    """Return True for the literal of `value`, which is True, False or None: `is` tells 1 from True."""
     return isinstance(node, ast.Constant) and node.value is value
 
 
 def is_string(node: ast.AST | None) -> bool:
-    """Return True for a string literal."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
@@ -41,7 +39,6 @@ def is_literal_in(node: ast.AST | None, *values: object) -> bool:
 
 
 def is_self(node: ast.AST | None) -> bool:
-    """Return True for the name `self`."""
     return isinstance(node, ast.Name) and node.id == "self"
 
 

@@ -19,7 +19,7 @@ from viaduct.migration.names import Names
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source, Unparsable, decode
 
-HELPER = "accelerator_device"
+HELPER_MODULE = "accelerator_device"
 """The module that --to any writes into a project, unless it has one of that name."""
 SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
@@ -39,7 +39,9 @@ class Project:
     imports: dict[str, set[str]] = field(default_factory=dict)  # file -> files that it imports
     importers: dict[str, set[str]] = field(default_factory=dict)  # the reverse of `imports`
     plain_imports: dict[str, set[str]] = field(default_factory=dict)  # file without a framework -> names it imports
-    named: set[str] = field(default_factory=set)  # all names in `plain_imports`: of a main.py that only starts train.py
+    named: set[str] = field(
+        default_factory=set
+    )  # all names in `plain_imports`, as of a main.py that only starts train.py
     own_names: set[str] = field(default_factory=set)  # names of the project's folders and modules
     exports: Exports = field(default_factory=Exports)  # names that modules hand on: reexports.py
     entry: str = ""  # the script of --entry
@@ -50,7 +52,9 @@ class Project:
     calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)  # function -> (file, call) of each call
     returns: dict[str, str] = field(default_factory=dict)  # function, or module.Class.method -> kind of the result
     parameters: dict[tuple[str, str], str] = field(default_factory=dict)  # (function, parameter) -> kind
-    others: set[tuple[str, str]] = field(default_factory=set)  # parameters that only get values of other libraries
+    others: set[tuple[str, str]] = field(
+        default_factory=set
+    )  # (function, parameter) given values of OTHER_LIBRARIES only
     classes: dict[str, OwnClass] = field(default_factory=dict)
     class_tails: dict[str, list[str]] = field(default_factory=dict)  # bare name -> classes of that name
     attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
@@ -61,9 +65,9 @@ class Project:
     uses: dict[str, set[str]] = field(default_factory=dict)  # question about a loaded value -> uses: flows.py
 
     # Horovod's module as a value: module_flow.py
-    aliases: dict[str, str] = field(default_factory=dict)
-    alias_files: set[str] = field(default_factory=set)
-    escapes: dict[str, set[int]] = field(default_factory=dict)  # file -> lines
+    aliases: dict[str, str] = field(default_factory=dict)  # key -> the module that it holds; the keys: module_flow.py
+    alias_files: set[str] = field(default_factory=set)  # those in which names resolve through `aliases`
+    escapes: dict[str, set[int]] = field(default_factory=dict)  # file -> lines that pass the module on to unknown code
     horovod_kept: set[str] = field(default_factory=set)  # files using something of Horovod that the device lacks
 
     # what files do: project_usage.py
@@ -74,15 +78,15 @@ class Project:
     cycle_files: set[str] = field(default_factory=set)  # those that run an Estimator more than once in a function
     training_files: set[str] = field(default_factory=set)  # those that minimise a loss or apply gradients
     broadcast_files: set[str] = field(default_factory=set)  # those that broadcast variables
-    fed: dict[str, set[str]] = field(default_factory=dict)  # input function -> which of train, evaluate, predict get it
+    fed: dict[str, set[str]] = field(default_factory=dict)  # input_fn -> those of train, evaluate, predict that get it
     npu_helpers: set[str] = field(default_factory=set)  # functions that add NpuOptimizer; methods also as `.method`
-    initialisers: set[str] = field(default_factory=set)  # keys of what holds one: project_usage.note_variables
+    initialisers: set[str] = field(default_factory=set)  # keys of what holds one: note_variables
     other_attributes: set[str] = field(
         default_factory=set
     )  # `.attribute` to which something else is assigned somewhere
     optimizers: set[str] = field(default_factory=set)  # classes that derive from a TensorFlow optimizer
-    device_options: set[str] = field(default_factory=set)  # of the scripts' command lines: shell.note_options
-    backend_options: set[str] = field(default_factory=set)  # likewise
+    device_options: set[str] = field(default_factory=set)  # command-line options that take a device: shell.note_options
+    backend_options: set[str] = field(default_factory=set)  # those that take a backend
 
     # caches of methods below and of classes.py
     files_by_text: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -104,7 +108,7 @@ class Project:
         return self.known_importers[path]
 
     def outline(self, members: Iterable[str]) -> Project:
-        """Return what is needed after the migration: paths and names, no trees; frameworks of `members` only."""
+        """Return a copy with what is needed after the rewriting: paths and names, no trees; frameworks of `members`."""
         return Project(
             frameworks={path: self.frameworks[path] for path in members if path in self.frameworks},
             torch_files=self.torch_files,
@@ -121,12 +125,12 @@ class Project:
         return find_reachable(path, self.imports)
 
     def is_for(self, framework: str, path: str) -> bool:
-        """Return True if the rules of a framework are for a file; so are all rules for a file without a framework."""
+        """Return True if the rules of a framework run on a file; on a file without a framework, those of each do."""
         return framework in self.frameworks.get(path, (framework,))
 
     def helper_of(self, path: str) -> str:
         """Return the helper module that a file imports with --to any."""
-        return self.helpers[path][0] if path in self.helpers else HELPER
+        return self.helpers[path][0] if path in self.helpers else HELPER_MODULE
 
     @staticmethod
     def module_of(path: str) -> tuple[str, bool]:
@@ -191,9 +195,9 @@ def parse_names(path: str, data: bytes) -> Names | None:
 
 
 def parse_receivers(project: Project, files: list[tuple[str, bytes]]) -> dict[str, Names]:
-    """Parse those of some files that name no framework and import one by way of the project's own modules.
+    """Parse the files, of these which name no framework, that get one by importing the project's own modules.
 
-    A file that was parsed may itself hand the framework on, so the others are tried again until none is added.
+    Such a file may hand the framework on to others, so the rest are tried again until none is added.
     """
     received: dict[str, Names] = {}
     pending = files
@@ -202,8 +206,8 @@ def parse_receivers(project: Project, files: list[tuple[str, bytes]]) -> dict[st
         for path, data in pending:
             module, is_package = Project.module_of(path)
             package = module if is_package else module.rpartition(".")[0]
-            givers = project.exports.givers(project.plain_imports[path], package)
-            if not any(project.exports.offers_framework(giver) for giver in givers):
+            modules = project.exports.find_own_modules(project.plain_imports[path], package)
+            if not any(project.exports.offers_framework(module) for module in modules):
                 waiting.append((path, data))
                 continue
             names = parse_names(path, data)
@@ -288,7 +292,7 @@ def note_parameters(project: Project, files: dict[str, Names]) -> None:
 
 
 def passed_in(project: Project, name: str, calls: list[tuple[str, ast.Call]]) -> Iterator[tuple[str, str, ast.expr]]:
-    """Yield what the calls of a function pass: the file, the parameter, the value."""
+    """Yield (file, parameter, value) for each argument of some calls of a function."""
     parameters = [parameter.arg for parameter in project.functions[name][1].args.args]
     for path, call in calls:
         for index, argument in enumerate(call.args[: len(parameters)]):

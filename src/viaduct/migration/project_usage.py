@@ -1,7 +1,7 @@
 """Survey of what a project's files do: open sessions with a helper's config, run Keras models, ask for ranks.
 
-This is the part of the survey by which a rule that works on one file knows about the others: whether another file sets
-a session, whether the script that is started needs communication because of a file that it imports.
+From it a rule that works on one file knows about the other files: whether one of them makes the config of a session, or
+whether the script that is started needs communication because of a file that it imports.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from viaduct.cards.tensorflow_api import COLLECTIVES, OPERATORS, full_name
-from viaduct.migration.import_graph import Modules, escapes_of, note_importers
+from viaduct.migration.graphs import reverse_edges
+from viaduct.migration.import_graph import Modules, escapes_of
 from viaduct.migration.names import Names
 from viaduct.migration.predicates import find_argument, is_literal_in
 from viaduct.migration.project import Project, passed_in, returns_of
-from viaduct.migration.sessions import SLOTS, SLOTS_OF_ANY_RECEIVER
+from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_OF_ANY_RECEIVER
 from viaduct.migration.values import Values, kind_of_call
 
-KERAS_RUNS = {"fit", "fit_generator", "predict", "train_on_batch"}
+KERAS_RUN_METHODS = {"fit", "fit_generator", "predict", "train_on_batch"}
 MAX_DEPTH = 8  # of lambdas and partials within each other
-ESTIMATOR_RUNS = {"train", "evaluate", "predict"}
-FED_BY = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.EvalSpec": "evaluate"}
+ESTIMATOR_RUN_METHODS = {"train", "evaluate", "predict"}
+SPEC_TO_RUN = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.EvalSpec": "evaluate"}
 RANK_CALLS = {"rank", "size", "local_rank", "local_size"}  # of Horovod
-TRAINING = ("minimize", "apply_gradients")
+TRAINING_METHODS = ("minimize", "apply_gradients")
 # Functions that take an optimizer and train with it.
-CONSUMERS = {
+TRAINS_WITH_OPTIMIZER = {
     *("tensorflow.contrib.layers.optimize_loss", "tensorflow.contrib.training.create_train_op"),
     *("tensorflow.contrib.slim.learning.create_train_op", "tf_slim.learning.create_train_op"),
     *("tensorflow.contrib.slim.training.create_train_op", "tf_slim.create_train_op"),
@@ -36,20 +37,25 @@ INITIALIZERS = {
     *("tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables"),
     "tensorflow.initializers.global_variables",
 }
-VARIABLES = re.compile("|".join([*TRAINING, "initial", "broadcast", "Broadcast", "train_op", "optimize_loss", "clip_"]))
-"""A text without any of these has nothing for note_variables."""
-GROUPS = {"tensorflow.group", "tensorflow.tuple"}
+VARIABLE_WORDS = re.compile(
+    "|".join([*TRAINING_METHODS, "initial", "broadcast", "Broadcast", "train_op", "optimize_loss", "clip_"])
+)
+"""note_variables has nothing to do in a text without any of these."""
+GROUPING_CALLS = {"tensorflow.group", "tensorflow.tuple"}
 BROADCASTS = {
     *(f"{OPERATORS}.broadcast", full_name("npu_hooks_append")),
     full_name("NPUBroadcastGlobalVariablesHook"),
     *("horovod.tensorflow.BroadcastGlobalVariablesHook", "horovod.tensorflow.broadcast_global_variables"),
     "horovod.tensorflow.broadcast_variables",
 }
-CONTEXT = ("num_input_pipelines", "input_pipeline_id")  # of an input context: what a dataset is sharded by
+INPUT_CONTEXT_NAMES = (
+    "num_input_pipelines",
+    "input_pipeline_id",
+)  # members of tf.distribute.InputContext: a dataset is sharded by them
 
 
 def note_habits(project: Project, files: dict[str, Names]) -> None:
-    """Record how the project's files use training, variables and ranks."""
+    """Record the imports of the project's files, and how they use training, variables and ranks."""
     modules = Modules([*files, *project.plain_imports])
     for path, imported in project.plain_imports.items():
         project.imports[path] = modules.find_all(imported, path)
@@ -57,7 +63,7 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
         values = Values(names, project)
         for call in names.source.of_kind(ast.Call):
             note_call(project, path, call, values)
-        if any(text in names.source.text for text in CONTEXT):
+        if any(text in names.source.text for text in INPUT_CONTEXT_NAMES):
             project.rank_files.add(path)
         functions = names.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)
         if "stimator" in names.source.text and any(estimator_cycle(function, values) for function in functions):
@@ -71,37 +77,37 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
         }
         note_variables(project, path, values)
         note_npu_helpers(project, names)
-    note_importers(project)
+    project.importers = reverse_edges(project.imports)
     for path in project.horovod_ranks:
         if not escapes_of(project, path):
             project.rank_files.add(path)
 
 
 def note_call(project: Project, path: str, call: ast.Call, values: Values) -> None:
-    """Record one call: what it opens, feeds, initialises or asks for."""
+    """Record what one call does: ask for ranks, run a Keras model, feed an estimator, open a session."""
     name = values.names.qualified(call.func)
     if name is not None and name not in project.functions:
         project.mentions.setdefault(name, set()).add(path)
     if name is not None and asks_for_rank(name):
         (project.horovod_ranks if name.startswith("horovod.") else project.rank_files).add(path)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    if method in KERAS_RUNS and values.kind(call.func.value) == "keras_model":  # type: ignore[attr-defined]
+    if method in KERAS_RUN_METHODS and values.kind(call.func.value) == "keras_model":  # type: ignore[attr-defined]
         project.keras_files.add(path)
-    if method in ESTIMATOR_RUNS or name in FED_BY:
-        note_fed(project, values, call, FED_BY.get(name or "", method))
-    slot = SLOTS.get(name or "") or SLOTS_OF_ANY_RECEIVER.get(method)
+    if method in ESTIMATOR_RUN_METHODS or name in SPEC_TO_RUN:
+        note_fed(project, values, call, SPEC_TO_RUN.get(name or "", method))
+    slot = CONFIG_SLOTS.get(name or "") or CONFIG_SLOTS_OF_ANY_RECEIVER.get(method)
     if slot is not None:
         note_config_helper(project, values, find_argument(call, *slot))
 
 
 def note_variables(project: Project, path: str, values: Values) -> None:
-    """Record which files train or broadcast variables, and what holds an initialiser of all variables.
+    """Record which files train or broadcast variables, and what holds global_variables_initializer's operator.
 
     Keys of `project.initialisers`: `module.name`, `.attribute`, `module.function` and `module.Class.method` for what is
     returned, with `[index]` for an element of a tuple, and `module.function(parameter)`.
     """
     names = values.names
-    if VARIABLES.search(names.source.text) is None:
+    if VARIABLE_WORDS.search(names.source.text) is None:
         return
     for call in names.source.of_kind(ast.Call):
         name = names.qualified(call.func) or ""
@@ -122,14 +128,14 @@ def note_variables(project: Project, path: str, values: Values) -> None:
 
 def is_training_call(project: Project, name: str, method: str) -> bool:
     """Return True for `opt.minimize(…)` and functions that train with an optimizer; not for scipy.optimize.minimize."""
-    if name in CONSUMERS:
+    if name in TRAINS_WITH_OPTIMIZER:
         return True
     root = name.partition(".")[0]
-    return method in TRAINING and (root in ("", "tensorflow") or root in project.own_names)
+    return method in TRAINING_METHODS and (root in ("", "tensorflow") or root in project.own_names)
 
 
 def note_npu_helpers(project: Project, names: Names) -> None:
-    """Record the functions that mention "NpuOptimizer": code that was migrated before adds it to a config there."""
+    """Record the functions with the text "NpuOptimizer": code that was migrated before adds it to a config there."""
     if "NpuOptimizer" not in names.source.text:
         return
     for node in names.source.of_kind(ast.Constant):
@@ -185,7 +191,9 @@ def makes_initialiser(values: Values, node: ast.expr) -> bool:
     if not isinstance(origin, ast.Call):
         return False
     name = values.names.qualified(origin.func)
-    return name in INITIALIZERS or (name in GROUPS and any(makes_initialiser(values, value) for value in origin.args))
+    return name in INITIALIZERS or (
+        name in GROUPING_CALLS and any(makes_initialiser(values, value) for value in origin.args)
+    )
 
 
 def note_fed(project: Project, values: Values, call: ast.Call, run: str) -> None:
@@ -213,7 +221,7 @@ def unpack_dictionary(values: Values, value: ast.expr, wanted: str) -> Iterator[
 
 
 def functions_of(values: Values, value: ast.expr, depth: int = 0) -> Iterator[str]:
-    """Yield the functions that an expression may be, or that it calls: by their names, methods as `*.name`."""
+    """Yield the names of functions that an expression may be, or that it calls; methods as `*.name`."""
     origin = values.origin(value)
     inner: list[ast.expr] = []
     if isinstance(origin, ast.Lambda):
@@ -259,7 +267,7 @@ def note_config_helper(project: Project, values: Values, value: ast.expr | None)
 
 
 def estimator_cycle(function: ast.AST, values: Values) -> list[ast.Call]:
-    """Return the calls of an Estimator's train, evaluate and predict that another follows, or that are in a loop."""
+    """Return those calls of an Estimator's train, evaluate and predict behind which the function runs another one."""
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and runs_estimator(node.func, values)]
     calls.sort(key=lambda call: (call.lineno, call.col_offset))
     return [call for call in calls if call is not calls[-1] or is_in_loop(call, function, values)]
@@ -267,7 +275,7 @@ def estimator_cycle(function: ast.AST, values: Values) -> list[ast.Call]:
 
 def runs_estimator(callee: ast.expr, values: Values) -> bool:
     """Return True for `estimator.train` and its like."""
-    if not isinstance(callee, ast.Attribute) or callee.attr not in ESTIMATOR_RUNS:
+    if not isinstance(callee, ast.Attribute) or callee.attr not in ESTIMATOR_RUN_METHODS:
         return False
     return values.kind(callee.value) in ("estimator", "npu_estimator")
 

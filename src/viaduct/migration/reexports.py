@@ -1,7 +1,7 @@
-"""Names that the modules of a project hand on: `from utils import *` may bring `tf`, `from pkg import make` a function.
+"""Names that modules of a project re-export: `from utils import *` may give `tf`, `from pkg import make` a function.
 
 A script gets TensorFlow without ever writing its name, and a package's `__init__` gathers what its modules define. What
-a module offers is noted in the survey as plain strings; a qualified name is then followed to where it comes from.
+a module offers is recorded in the survey as plain strings; a qualified name is then followed to where it comes from.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from viaduct.cards.tensorflow_api import MIGRATED
 if TYPE_CHECKING:
     from viaduct.migration.names import Names
 
-ROOTS = ("tensorflow", "torch", "keras", "horovod", *MIGRATED, "tf_slim")
-STEPS = 100
-"""Modules through which a name is followed."""
+FRAMEWORK_ROOTS = ("tensorflow", "torch", "keras", "horovod", *MIGRATED, "tf_slim")
+MAX_STEPS = 100
+"""Largest number of modules through which a name is followed."""
 
 
 @dataclass
 class Exports:
-    """modules: dotted name -> what it offers, name -> where that comes from; tails: the same by the end of the name."""
+    """What the modules of a project offer to files that import them. Modules are dotted names."""
 
-    modules: dict[str, dict[str, str]] = field(default_factory=dict)
+    modules: dict[str, dict[str, str]] = field(default_factory=dict)  # module -> name -> where that comes from
     stars: dict[str, tuple[str, ...]] = field(default_factory=dict)  # module -> modules it imports with a star
     tails: dict[str, list[str]] = field(default_factory=dict)  # last part -> modules
 
     def note(self, names: Names) -> None:
-        """Take down what a file offers: its functions and classes, and what it imports."""
+        """Record what a file offers: its functions and classes, and what it imports."""
         top = names.scopes[names.source.tree]
         offered = {}
         for name, bound in top.bound.items():
@@ -39,13 +39,13 @@ class Exports:
         self.add(names.own, offered, tuple(names.stars))
 
     def add(self, module: str, offered: dict[str, str], stars: tuple[str, ...] = ()) -> None:
-        """Record what a module offers and which modules it stars."""
+        """Record what a module offers, and the modules that it imports with a star."""
         self.modules[module] = offered
         self.stars[module] = stars
         self.tails.setdefault(module.rpartition(".")[2], []).append(module)
 
     def module(self, name: str, package: str) -> str | None:
-        """Return the project's module of a name, as seen from a package: beside it, above it, or the only one."""
+        """Return the project's module of a name used in a package: in it, above it, or the only one that ends so."""
         parts = package.split(".") if package else []
         for count in range(len(parts), -1, -1):
             full = ".".join([*parts[:count], name])
@@ -55,12 +55,12 @@ class Exports:
         return found[0] if len(found) == 1 else None
 
     def follow(self, name: str, package: str) -> str:
-        """Return where a qualified name comes from; itself, if no module of the project hands it on.
+        """Return where a qualified name comes from; itself if no module of the project re-exports it.
 
         A folder of the project that is called tensorflow does not take the name away from the framework.
         """
-        for _ in range(STEPS):
-            step = self.step(name, package) if name.partition(".")[0] not in ROOTS else None
+        for _ in range(MAX_STEPS):
+            step = self.step(name, package) if name.partition(".")[0] not in FRAMEWORK_ROOTS else None
             if step is None or step == name:
                 return name
             name = step
@@ -68,6 +68,7 @@ class Exports:
         return name
 
     def step(self, name: str, package: str) -> str | None:
+        """Return where the module of a name has it from; None if no prefix of the name is a module of the project."""
         head, _, remainder = name.rpartition(".")
         more = ""
         while head:
@@ -80,9 +81,9 @@ class Exports:
         return None
 
     def find_offered(self, module: str, name: str, seen: tuple[str, ...] = ()) -> str | None:
-        """Return where a module has a name from, itself or by its star imports."""
+        """Return where a module has a name from, by itself or by its star imports; None if it does not have it."""
         found = self.modules[module].get(name)
-        if found is not None or len(seen) > STEPS:
+        if found is not None or len(seen) > MAX_STEPS:
             return found
         package = module.rpartition(".")[0]
         for star in self.stars[module]:
@@ -94,7 +95,7 @@ class Exports:
         return None
 
     def from_stars(self, name: str, stars: Iterable[str], package: str) -> str | None:
-        """Return which module's name it is among those that a file imports with stars."""
+        """Return the qualified name of a name that the project's modules among `stars` offer; None if none does."""
         for star in stars:
             module = self.module(star, package)
             if module is not None and self.find_offered(module, name):
@@ -102,12 +103,12 @@ class Exports:
         return None
 
     def offers_framework(self, module: str) -> bool:
-        """Return True if a framework is among what a module hands on, or may be by a star import."""
-        return any(home.partition(".")[0] in ROOTS for home in self.modules[module].values()) or any(
+        """Return True if a module offers something of a framework, or imports a module of the project with a star."""
+        return any(home.partition(".")[0] in FRAMEWORK_ROOTS for home in self.modules[module].values()) or any(
             self.module(star, module.rpartition(".")[0]) for star in self.stars[module]
         )
 
-    def givers(self, imported: Iterable[str], package: str) -> Iterator[str]:
+    def find_own_modules(self, imported: Iterable[str], package: str) -> Iterator[str]:
         """Yield the modules of the project among imported names."""
         for name in imported:
             module = self.module(name.lstrip("."), package)

@@ -1,7 +1,7 @@
-"""Parse a text again after edits without parsing the statements that they leave as and where they are.
+"""Parse a text again after edits, but not the statements that the edits neither change nor move.
 
 A rule edits a few lines of a file, and the next rule needs the tree of what it left. Most top-level statements are the
-same on the same lines, so their nodes are taken from the former tree; nobody changes a node.
+same on the same lines, so their nodes are taken from the former tree; this is safe since nothing modifies nodes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LineStarts:
         self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
 
     def parse(self, after: int, upto: int | None) -> list[ast.stmt]:
-        """Return the statements of the lines behind one, up to and with another; None is the end."""
+        """Return the statements of the lines behind line `after`, up to and including `upto`; None: up to the end."""
         if after >= len(self.starts):
             return []
         end = self.starts[upto] if upto is not None and upto < len(self.starts) else len(self.text)

@@ -1,4 +1,4 @@
-"""A migration as one HTML page: a summary for those who decide, and every changed line for those who check."""
+"""A migration as one HTML page: a summary, the ledger (ledger.py), findings, and every changed line."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Literal
 
-from viaduct.migration.diffing import Row, around, compare
+from viaduct.migration.diffing import AlignedLine, compare_texts, with_context
 from viaduct.migration.findings import Finding, Status
-from viaduct.migration.ledger import STATES, TITLES, TITLES_ZH
+from viaduct.migration.ledger import STATE_TITLES, STATE_TITLES_ZH, STATES
 from viaduct.migration.rule import all_rules
 from viaduct.migration.run import FileResult, Outcome
-from viaduct.migration.summary import WORDS, Summary, headline, plural, summarise
+from viaduct.migration.summary import STATUS_WORDS, Summary, headline, plural, summarise
 from viaduct.migration.walk import printable_path, visible
 from viaduct.reporting import (
     Code,
@@ -30,16 +30,15 @@ from viaduct.reporting import (
 
 Tone = Literal["good", "bad", "warn", "muted"]
 TONES: dict[Status, Tone] = {"changed": "good", "advice": "muted", "manual": "warn", "unresolved": "bad"}
-SURE = {"complete": True, "nothing to change": None, "incomplete": False}
+IS_GOOD_VERDICT = {"complete": True, "nothing to change": None, "incomplete": False}
 
 
 def write(outcome: Outcome, path: Path, language: str = "en") -> None:
-    """Write the report as a page."""
     write_page(page(outcome, language), path)
 
 
 def page(outcome: Outcome, language: str = "en") -> Page:
-    """Return the report as a page's record."""
+    """Return the report as a Page, the data of which write_page makes HTML."""
     summary = summarise(outcome)
     name = outcome.files[0].path if outcome.walk.single and outcome.files else outcome.root.resolve().name
     return Page(
@@ -50,7 +49,7 @@ def page(outcome: Outcome, language: str = "en") -> Page:
             *unread_section(outcome, language),
             overview(outcome, summary),
             *ledger_section(outcome, summary, language),
-            left_section(outcome, summary, language),
+            review_section(outcome, summary, language),
             *changes_section(outcome, language),
             *rules_section(summary),
             *advice_section(outcome, language),
@@ -79,12 +78,11 @@ def tiles(summary: Summary) -> list[Tile]:
             f"{total['manual']:,} for manual review, {total['unresolved']:,} unresolved",
             good=None if left else True,
         ),
-        Tile("verdict", summary.verdict, summary.reasons[0], good=SURE[summary.verdict]),
+        Tile("verdict", summary.verdict, summary.reasons[0], good=IS_GOOD_VERDICT[summary.verdict]),
     ]
 
 
 def overview(outcome: Outcome, summary: Summary) -> Section:
-    """Return the facts of the migration."""
     facts = {
         "target": outcome.options.to,
         "files": f"{summary.files:,}: {summary.changed:,} changed, {summary.unchanged:,} not concerned, "
@@ -101,7 +99,7 @@ def unread_section(outcome: Outcome, language: str) -> list[Section]:
     if not outcome.unread:
         return []
     rows = [[printable_path(unread.path), visible(unread.why(language))] for unread in outcome.unread]
-    text = "The migration is incomplete: nothing can be said of these."
+    text = "The migration is incomplete: these files and folders were not analysed."
     return [Section("Not read", text, [Table(["path", "why"], rows)])]
 
 
@@ -109,18 +107,22 @@ def ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Se
     """Return the section with the table of requirements; none if no place is concerned."""
     if not summary.ledger:
         return []
-    heads = ["requirement", "needed", *TITLES.values()] if language != "zh" else ["要求", "需要", *TITLES_ZH.values()]
+    heads = (
+        ["requirement", "needed", *STATE_TITLES.values()]
+        if language != "zh"
+        else ["要求", "需要", *STATE_TITLES_ZH.values()]
+    )
     rows: list[list[object]] = [
         [row.name(language), row.needed, row.changed, row.right, row.manual, row.unresolved] for row in summary.ledger
     ]
     text = (
         "For each thing that the target demands: the places that need it, and what became of them. A place that needs "
-        "a change and could not be analysed is unresolved. Complete is said when the last two columns are zero."
+        "a change and could not be analysed is unresolved. The verdict is complete if the last two columns are zero."
     )
     return [Section("Requirements", text, [Table(heads, rows)])]
 
 
-def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
+def review_section(outcome: Outcome, summary: Summary, language: str) -> Section:
     """Return the section of findings that need manual review or are unresolved."""
     rows = [
         [finding.risk, printable_path(outcome.where(finding)), visible(finding.text(language)), finding.rule]
@@ -132,7 +134,7 @@ def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
 
 
 def nothing_left(summary: Summary) -> str:
-    """Return the sentence for a list without findings; it names files that could not be analysed, if there are any."""
+    """Return the sentence for an empty list of manual reviews; it counts the files that could not be analysed."""
     if summary.verdict != "incomplete":
         return "Nothing: all that was found could be decided from the text."
     paths = f"{plural(summary.incomplete, 'path')} could not be analysed"
@@ -140,21 +142,18 @@ def nothing_left(summary: Summary) -> str:
 
 
 def changes_section(outcome: Outcome, language: str) -> list[Section]:
-    """Return the section of changes, line by line."""
     files = diffs(outcome, language)
     return [Section("Changes", "Line by line: − before, + after.", [DiffView(files)])] if files else []
 
 
 def rules_section(summary: Summary) -> list[Section]:
-    """Return the section of rules that did something."""
     meaning = {rule.name: rule.doc.splitlines()[0] for rule in all_rules()}
     rows = [[name, *counts.values(), meaning.get(name, "")] for name, counts in summary.rules.items()]
-    columns = ["rule", *WORDS.values(), "what it does"]
+    columns = ["rule", *STATUS_WORDS.values(), "what it does"]
     return [Section("Rules", "docs/rules.md explains each, with an example.", [Table(columns, rows)])] if rows else []
 
 
 def advice_section(outcome: Outcome, language: str) -> list[Section]:
-    """Return the section of advice."""
     found = [finding for finding in outcome.findings if finding.status == "advice"]
     rows = [[printable_path(outcome.where(node)), visible(node.text(language)), node.rule] for node in found]
     table = Table(["place", "advice", "rule"], rows)
@@ -162,7 +161,6 @@ def advice_section(outcome: Outcome, language: str) -> list[Section]:
 
 
 def files_section(outcome: Outcome, language: str) -> list[Section]:
-    """Return the section of all files."""
     rows: list[list[object]] = [
         [printable_path(file.path), state(file), file.line_count, len(file.findings), visible(file.why(language))]
         for file in [*outcome.files, *outcome.added]
@@ -190,19 +188,19 @@ def diffs(outcome: Outcome, language: str) -> list[DiffFile]:
 
 
 def diff_file(file: FileResult, language: str) -> DiffFile:
-    """Return the changes of one file with their findings."""
     by_line: dict[int, list[Finding]] = defaultdict(list)
     for finding in file.findings:
         by_line[finding.line].append(finding)
     if file.reason:
         comments = [comment(file, finding, language) for finding in file.findings]
         return DiffFile(printable_path(file.path), [DiffRow("same", comments=comments)], "not looked into")
-    shown = around(compare(file.old, file.new, file.stems), set(by_line))  # a number stands for omitted rows
+    shown = with_context(compare_texts(file.old, file.new, file.stems), set(by_line))
+    # A number stands for so many omitted rows.
     rows = [row if isinstance(row, int) else diff_row(file, row, by_line, language) for row in shown]
     return DiffFile(printable_path(file.path), rows, "new" if not file.before else "" if file.changed else "unchanged")
 
 
-def diff_row(file: FileResult, row: Row, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
+def diff_row(file: FileResult, row: AlignedLine, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
     """Return one line of a diff with the findings on it."""
     comments = [comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
     left, right = ([(visible(piece.text), piece.marked) for piece in side] for side in (row.left, row.right))
@@ -210,7 +208,6 @@ def diff_row(file: FileResult, row: Row, by_line: dict[int, list[Finding]], lang
 
 
 def comment(file: FileResult, finding: Finding, language: str) -> Comment:
-    """Return a finding as a comment beside a line."""
     tone: Tone = "bad" if finding.status == "manual" and finding.risk == "high" else TONES[finding.status]
     location = printable_path(file.where(finding.line)) if file.cells else ""
-    return Comment(visible(finding.text(language)), finding.rule, WORDS[finding.status], tone, location)
+    return Comment(visible(finding.text(language)), finding.rule, STATUS_WORDS[finding.status], tone, location)

@@ -11,13 +11,13 @@ from pathlib import Path
 from viaduct.errors import BadValue
 from viaduct.migration.walk import is_script
 
-HEAD = 4096
-"""Bytes within which a page says who made it."""
-PAGE = re.compile(rb'<meta name="generator" content="viaduct [^"]* migrate">')
+HEAD_BYTES = 4096
+"""Number of bytes at the beginning of a page that contain its generator tag."""
+GENERATOR_TAG = re.compile(rb'<meta name="generator" content="viaduct [^"]* migrate">')
 
 
-def check_places(path: Path, reports: Mapping[str, Path | None], out: Path | None, force: bool) -> None:
-    """Refuse two reports with one path, and each path that `check_place` refuses. `reports`: flag -> file."""
+def check_report_paths(path: Path, reports: Mapping[str, Path | None], out: Path | None, force: bool) -> None:
+    """Refuse two reports with one path, and each path that `check_report_path` refuses. `reports`: flag -> file."""
     taken: dict[Path, str] = {}
     for flag, entry in reports.items():
         if entry is None:
@@ -26,10 +26,10 @@ def check_places(path: Path, reports: Mapping[str, Path | None], out: Path | Non
         if aim in taken:
             raise BadValue(f"{taken[aim]} and {flag} both name {entry}.", "Give each report a file of its own.")
         taken[aim] = flag
-        check_place(path, flag, entry, out, force)
+        check_report_path(path, flag, entry, out, force)
 
 
-def check_place(path: Path, flag: str, report: Path, out: Path | None, force: bool) -> None:
+def check_report_path(path: Path, flag: str, report: Path, out: Path | None, force: bool) -> None:
     """Refuse a path for a report: a folder, a link, a script of the project, or a file that is no earlier report.
 
     `force` allows the last.
@@ -38,16 +38,16 @@ def check_place(path: Path, flag: str, report: Path, out: Path | None, force: bo
         raise BadValue(f"{flag} {report} is a folder.", "Name the file to write.")
     if not os.path.isdir(report.parent) and not (out is not None and resolve_parent(report).parent == out.resolve()):
         raise BadValue(f"{flag} {report}: there is no folder {report.parent}.", "Make it first, or name another.")
-    there = occupant(path, report, out)
+    there = find_occupant(path, report, out)
     if there is None:
         return
     if os.path.islink(report) or not os.path.isfile(there):
-        raise BadValue(f"{flag} {report} is there and is not a plain file.", "Name a new file.")
-    if belongs(path, there) and is_script(there):
+        raise BadValue(f"{flag} {report} exists and is not a plain file.", "Name a new file.")
+    if is_in_project(path, there) and is_script(there):
         raise BadValue(f"{flag} {report} is a script of the project.", "Name another file.")
     if not force and not is_earlier(flag, there):
         raise BadValue(
-            f"{flag} {report} is there and is no earlier report of this kind.",
+            f"{flag} {report} exists and is not an earlier report of this kind.",
             "Name another file; --force replaces it.",
         )
 
@@ -57,8 +57,8 @@ def resolve_parent(report: Path) -> Path:
     return report.parent.resolve() / report.name
 
 
-def occupant(path: Path, report: Path, out: Path | None) -> Path | None:
-    """Return what would be overwritten: the file that is there, or that --out will have put there."""
+def find_occupant(path: Path, report: Path, out: Path | None) -> Path | None:
+    """Return the file that would be overwritten: one at the path, or the one of the project that --out copies there."""
     if os.path.lexists(report):
         return report
     if out is None or resolve_parent(report).parent != out.resolve():
@@ -67,39 +67,35 @@ def occupant(path: Path, report: Path, out: Path | None) -> Path | None:
     return copied if copied.name == report.name and os.path.lexists(copied) else None
 
 
-def belongs(path: Path, file: Path) -> bool:
-    """Return True for a file of the project."""
+def is_in_project(path: Path, file: Path) -> bool:
     project, aim = path.resolve(), file.resolve()
     return aim == project or project in aim.parents
 
 
-# ---- what we wrote ourselves
+# ---- recognition of earlier reports
 
 
 def is_earlier(flag: str, file: Path) -> bool:
-    """Return True for an earlier report of this kind."""
+    """Return True if a file is an earlier report of the flag's kind."""
     try:
-        return OURS[flag](file)
+        return RECOGNIZERS[flag](file)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False
 
 
 def is_page(file: Path) -> bool:
-    """Return True for a page that viaduct wrote."""
     with open(file, "rb") as stream:
-        head = stream.read(HEAD)
-    return PAGE.search(head) is not None
+        head = stream.read(HEAD_BYTES)
+    return GENERATOR_TAG.search(head) is not None
 
 
 def is_sarif(file: Path) -> bool:
-    """Return True for a SARIF file that viaduct wrote."""
     return bool(json.loads(file.read_bytes())["runs"][0]["tool"]["driver"]["name"] == "viaduct migrate")
 
 
 def is_record(file: Path) -> bool:
-    """Return True for a JSON report that viaduct wrote."""
     report = json.loads(file.read_bytes())
     return bool(report["tool"]["name"] == "viaduct" and "findings" in report)
 
 
-OURS: dict[str, Callable[[Path], bool]] = {"--report": is_page, "--sarif": is_sarif, "--json": is_record}
+RECOGNIZERS: dict[str, Callable[[Path], bool]] = {"--report": is_page, "--sarif": is_sarif, "--json": is_record}

@@ -1,6 +1,6 @@
 """A rule: the names that it looks for, and handlers that edit or report each site at which one is used.
 
-    rule = Rule(__name__, spec="E1", kind="mandatory")
+    rule = Rule(__name__, rules_md_rows="E1", kind="mandatory")
 
     @rule.call("tensorflow.estimator.RunConfig")
     def convert(site: Site) -> None:
@@ -45,14 +45,14 @@ class Rule:
     module: str
     title: str = ""  # the rule's name, if its module holds several rules (notices.py)
     text: str = ""  # the rule's documentation, if its module holds several rules
-    spec: str = ""  # rows of the specification (listed in docs/rules.md) that it fulfils: "E1 E2"
+    rules_md_rows: str = ""  # rows of docs/rules.md's first table that it implements: "E1 E2"; --only accepts them
     kind: Kind = "mandatory"
     targets: tuple[Target, ...] = ("npu",)
     kind_for_any: Kind | None = None  # its kind with --to any, if that differs
     former: tuple[str, ...] = ()  # former names that --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before it
     last: bool = False  # runs after all rules without `last`, and reports on their result
-    on: Callable[[Options], bool] | None = None  # condition on the options, which --only overrides; None: none
+    on: Callable[[Options], bool] | None = None  # with which options it runs; --only overrides this; None: all
     always: bool = False  # runs with --only of other rules too: their edits need it
     patch: bool = False  # runs in --mode patch too, in which only an import is written
     everywhere: bool = False  # also visits lines that other rules leave alone, see served.py
@@ -60,7 +60,7 @@ class Rule:
     references: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     methods: dict[str, Handler] = field(default_factory=dict)  # by the method's name
     nodes: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
-    whole: list[Handler] = field(default_factory=list)  # run once for each file
+    whole: list[Handler] = field(default_factory=list)  # those that `file` has registered: run once for each file
     words: tuple[str, ...] = ()  # handlers in `nodes` and `whole` run only if the file's text holds one; none: always
 
     @property
@@ -137,9 +137,9 @@ class Rule:
 
 
 def is_named(name: str, rule: Rule) -> bool:
-    """Return True if a name means this rule: its name with or without the family, a former name, or a row of `spec`."""
+    """Return True if a name means this rule: its name with or without the family, a former name, or one of its rows."""
     short = name.removeprefix("torch.").removeprefix("tf1.")
-    return name in (rule.name, rule.name.partition(".")[2], *rule.spec.split()) or short in rule.former
+    return name in (rule.name, rule.name.partition(".")[2], *rule.rules_md_rows.split()) or short in rule.former
 
 
 @dataclass
@@ -164,7 +164,6 @@ class Site:
 
     @property
     def options(self) -> Options:
-        """Options of the migration."""
         return self.work.options
 
     @property
@@ -182,7 +181,6 @@ class Site:
         return self.work.names.qualified(node)
 
     def text(self, node: ast.AST) -> str:
-        """Return the text of a node."""
         return self.source.text_of(node)
 
     def keyword(self, name: str) -> ast.keyword | None:
@@ -219,7 +217,6 @@ class Site:
             self.edit.node(value, text)
 
     def remove_argument(self, value: ast.expr | ast.keyword) -> None:
-        """Remove one argument of the call."""
         slots, _ = self.source.slots(self.source.opening(self.node))
         self.edit.remove_slot(slots, self.argument_index(value))
 
@@ -249,7 +246,6 @@ class Site:
     # ---- reporting
 
     def changed(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
-        """Report a change that was made."""
         self._report("changed", message, zh, risk, node)
 
     def advice(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Migrate a whole project in memory: find its files, survey all of them, then rewrite each; large projects in parallel.
+"""Migrate a whole project in memory: find its files, survey all of them, then rewrite each, in several processes.
 
 Nothing of the project is imported or run. Nothing is written, with one exception: an interrupted migration in place is
 undone first.
@@ -28,10 +28,10 @@ from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, plugin_import
 from viaduct.migration.candidates import Mark
 from viaduct.migration.engine import Migrated, migrate_bytes
-from viaduct.migration.findings import LEFT, RISK, Finding
+from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Finding
 from viaduct.migration.frameworks import TENSORFLOW, mentions_framework
 from viaduct.migration.journal import recover, recover_folder
-from viaduct.migration.ledger import NO_PLUGIN, Place, audit_programs, counts, of_finding
+from viaduct.migration.ledger import NO_PLUGIN, Place, audit_programs, is_counted, make_place_of_finding
 from viaduct.migration.limits import TooSlow, limit_cpu
 from viaduct.migration.operator_notes import gather_notes
 from viaduct.migration.options import Options
@@ -69,14 +69,13 @@ class FileResult:
     marks: frozenset[Mark] = frozenset()  # what the file does that matters for other files of its program
     reason: str = ""  # why it was not analysed; empty if it was
     reason_zh: str = ""
-    remedy: str = ""  # what makes it readable
+    remedy: str = ""  # what the user can do about it
     cells: tuple[tuple[int, int], ...] = ()  # of a notebook: number of each code cell, its first line in `old`
     seconds: float = 0.0  # processor time
-    main: bool = False  # mentions `__main__`
-    traceback: str = ""  # of an error of viaduct
+    mentions_main: bool = False  # contains `__main__`
+    traceback: str = ""  # of an exception that viaduct raised on the file
 
     def why(self, language: str) -> str:
-        """Return the reason in a language."""
         return self.reason_zh if language == "zh" and self.reason_zh else self.reason
 
     def where(self, line: int) -> str:
@@ -105,7 +104,6 @@ class Outcome:
 
     @property
     def changed(self) -> list[FileResult]:
-        """Files that changed."""
         return [file for file in self.files if file.changed]
 
     @property
@@ -115,7 +113,6 @@ class Outcome:
 
     @property
     def findings(self) -> list[Finding]:
-        """Findings of all files."""
         return [finding for file in self.files for finding in file.findings]
 
     @property
@@ -130,8 +127,8 @@ class Outcome:
     @property
     def by_risk(self) -> list[Finding]:
         """Findings that need manual review or are unresolved, the riskiest first."""
-        unfinished = [finding for finding in self.findings if finding.status in LEFT]
-        return sorted(unfinished, key=lambda finding: (RISK[finding.risk], finding.order))
+        unfinished = [finding for finding in self.findings if finding.status in UNFINISHED_STATUSES]
+        return sorted(unfinished, key=lambda finding: (RISK_ORDER[finding.risk], finding.order))
 
     @property
     def places(self) -> list[Place]:
@@ -142,7 +139,8 @@ class Outcome:
         places = [
             place
             for file in self.files
-            for place in file.places or [of_finding(finding) for finding in file.findings if counts(finding)]
+            for place in file.places
+            or [make_place_of_finding(finding) for finding in file.findings if is_counted(finding)]
         ]
         for path in self.unread:
             if not (isinstance(path, FileResult) and path.findings):
@@ -162,7 +160,10 @@ Progress = Callable[[int, int], None]
 def migrate_project(
     path: Path, options: Options, jobs: int = 0, command: str = "", progress: Progress | None = None
 ) -> Outcome:
-    """Migrate a file or a folder in memory; the one thing written is what undoes an interrupted migration in place."""
+    """Migrate a file or a folder in memory; on the disk only an interrupted migration in place is undone.
+
+    `jobs`: number of processes, 0 for one a core; `command`: the command line, for the reports.
+    """
     from viaduct.migration import manifests, settings, shell
 
     began = time.perf_counter()
@@ -171,15 +172,15 @@ def migrate_project(
     texts = {script: data for script in list(found.scripts) if (data := found.read(script)) is not None}
     options = with_entry(options, found)
     collecting = gc.isenabled()
-    gc.disable()  # millions of syntax nodes, and no cycles that are worth a search
+    gc.disable()  # it would search millions of syntax nodes, which form hardly any cycles
     try:
-        batch = Batch(texts, options, neutral.plan(found, texts.items()) if options.to == "any" else {})
+        batch = Batch(texts, options, neutral.plan_helpers(found, texts.items()) if options.to == "any" else {})
         results, project = batch.run(jobs, progress or (lambda done, total: None))
-        if project.torch_files:
+        if project.torch_files:  # other kinds of files are migrated only in a PyTorch project
             results = gather_notes(results)
-            results += [of_manifest(*manifest) for manifest in manifests.check_manifests(found, options)]
-            results += [of_text(migrated) for migrated in shell.migrate_all(found, options, project)]
-            results += [of_text(migrated) for migrated in settings.migrate_all(found, options)]
+            results += [make_manifest_result(*manifest) for manifest in manifests.check_manifests(found, options)]
+            results += [make_text_result(migrated) for migrated in shell.migrate_all(found, options, project)]
+            results += [make_text_result(migrated) for migrated in settings.migrate_all(found, options)]
         if not options.only and options.mode == "rewrite":
             results = audit_results(project, results, batch.surveyed_texts, options)
         results.sort(key=lambda file: file.path)
@@ -197,7 +198,7 @@ def migrate_project(
 def audit_results(
     project: Project, results: list[FileResult], texts: dict[str, bytes], options: Options
 ) -> list[FileResult]:
-    """Add what programs as a whole lack: import the plug-in where it is missing, and report what else is missing."""
+    """Insert the plug-in's import into programs that lack it, and report what else a program as a whole lacks."""
     by_path = {file.path: file for file in results}
     marks = {file.path: file.marks for file in results if file.marks}
     places = [place for file in results for place in file.places]
@@ -205,8 +206,8 @@ def audit_results(
     # A shell script or settings file was changed, so the card may be named there.
     is_set_outside = any(file.changed and file.path not in scripts for file in results)
     lacking: list[Place] = []
-    for path in plugin_import.scripts_without_plugin(marks, project.imports, scripts, is_set_outside):
-        extended = with_plugin(by_path[path], texts, CARDS[options.to].module)
+    for path in plugin_import.find_scripts_without_plugin(marks, project.imports, scripts, is_set_outside):
+        extended = insert_plugin(by_path[path], texts, CARDS[options.to].module)
         by_path[path] = extended or by_path[path]
         marks[path] = marks.get(path, frozenset()) | {
             "imports plug-in"
@@ -219,7 +220,7 @@ def audit_results(
     return list(by_path.values())
 
 
-def with_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> FileResult | None:
+def insert_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> FileResult | None:
     """Return a script with the import of the card's plug-in; None where it cannot be inserted."""
     before = file.before or texts[file.path]
     inserted = plugin_import.insert_import(file.path, file.after or before, module)
@@ -249,12 +250,11 @@ def with_texts(file: FileResult, texts: dict[str, bytes]) -> FileResult:
 
 
 def with_finding(file: FileResult, finding: Finding) -> FileResult:
-    """Return the result with one more finding."""
     return replace(file, findings=tuple(sorted([*file.findings, finding], key=lambda finding: finding.order)))
 
 
 def recover_and_walk(path: Path) -> Walk:
-    """Find the files of a project, after what an interrupted migration has left in it is undone."""
+    """Undo what an interrupted migration has left in a project, then find its files."""
     recover(path, print_progress)
     found = walk(path)
     for folder in found.interrupted:
@@ -263,27 +263,26 @@ def recover_and_walk(path: Path) -> Walk:
 
 
 def print_progress(message: str) -> None:
-    """Print a message to stderr."""
     print(message, file=sys.stderr)
 
 
 def separate_helpers(
     project: Project, found: Walk, results: list[FileResult], texts: dict[str, bytes]
 ) -> tuple[list[FileResult], list[FileResult]]:
-    """Return the results without the helper modules of --to any that are written, and those helper modules.
+    """Return the results without the helper modules of --to any, and those of the helper modules.
 
     A helper that its owner has changed stays; what it lacks is reported where a script uses it.
     """
     helpers, by_path = [], {file.path: file for file in results}
     scripts = migrated_scripts(project, results, texts)
-    for helper in helper_file.gather(found, project, scripts) if project.helpers else ():
+    for helper in helper_file.collect_helpers(found, project, scripts) if project.helpers else ():
         for name, path, line in helper.missing():
             file = with_texts(by_path[path], texts)
             origin = file.stems[line - 1]
             text = lines_of(file.old)[origin - 1]
-            by_path[path] = with_finding(file, helper_file.on_missing(helper.path, name, path, origin, text))
+            by_path[path] = with_finding(file, helper_file.report_missing_member(helper.path, name, path, origin, text))
         if helper.after != helper.before or helper.path not in by_path:
-            helpers.append(of_helper(helper))
+            helpers.append(make_helper_result(helper))
             by_path.pop(helper.path, None)
     return list(by_path.values()), helpers
 
@@ -300,11 +299,10 @@ def migrated_scripts(
             yield helper_file.Script(file.path, text, file.changed, advised)
 
 
-def of_helper(helper: helper_file.Helper) -> FileResult:
-    """Return the result of a helper file."""
+def make_helper_result(helper: helper_file.Helper) -> FileResult:
     old, new = helper.before.decode(errors="replace"), helper.after.decode(errors="replace")
     size, lines, changed = len(helper.after), len(lines_of(new)), helper.after != helper.before
-    stems = helper_file.stems(old, new)
+    stems = helper_file.map_lines(old, new)
     return FileResult(helper.path, size, lines, changed, helper.before, helper.after, old, new, stems)
 
 
@@ -352,21 +350,20 @@ def leave_out(found: Walk, patterns: tuple[str, ...]) -> None:
         )
 
 
-def of_manifest(path: str, text: str, findings: tuple[Finding, ...]) -> FileResult:
+def make_manifest_result(path: str, text: str, findings: tuple[Finding, ...]) -> FileResult:
     """Return the result of a requirements list, a CUDA source or another file with findings; it is not changed."""
     count = len(lines_of(text))
     stems = tuple(range(1, count + 1))
     return FileResult(path, len(text.encode()), count, old=text, new=text, stems=stems, findings=findings)
 
 
-def of_text(migrated: Migrated) -> FileResult:
-    """Return the result of a shell script or a settings file."""
+def make_text_result(migrated: Migrated) -> FileResult:
     old, new = (data.decode(errors="replace") for data in (migrated.before, migrated.after))
-    return replace(of_migrated(migrated, old, new), size=len(migrated.before), line_count=len(lines_of(old)))
+    return replace(make_result(migrated, old, new), size=len(migrated.before), line_count=len(lines_of(old)))
 
 
-def parsable(path: str, data: bytes) -> bytes:
-    """Return the Python code of a file: a notebook's cells joined; empty for one that is too large or damaged."""
+def python_text(path: str, data: bytes) -> bytes:
+    """Return the Python code of a file, of a notebook its code cells joined; empty if it is too large or damaged."""
     if len(data) > MAX_FILE_BYTES:
         return b""
     if not path.endswith(".ipynb"):
@@ -391,7 +388,7 @@ class Batch:
     @cached_property
     def surveyed_texts(self) -> dict[str, bytes]:
         """Texts that the survey reads: of a notebook its code."""
-        return {path: parsable(path, data) for path, data in self.texts.items()}
+        return {path: python_text(path, data) for path, data in self.texts.items()}
 
     def run(self, jobs: int, progress: Progress) -> tuple[list[FileResult], Project]:
         """Migrate the files in `jobs` processes, 0 for one a core; return the results, and the project's survey.
@@ -420,7 +417,7 @@ class Batch:
             workers = 1
         # Large files first, so that the workers do not wait for one at the end.
         paths = sorted((path for path in self.texts if path not in slow), key=lambda path: -len(self.texts[path]))
-        results = [too_slow(path, self.texts[path]) for path in slow]
+        results = [make_too_slow_result(path, self.texts[path]) for path in slow]
         chunk = max(1, min(16, len(paths) // (workers * 4)))
         pieces = [paths[start : start + chunk] for start in range(0, len(paths), chunk)]
         for piece_results in iterate_in_processes(partial(self.run_files, project), pieces, workers):
@@ -434,13 +431,12 @@ class Batch:
 
         paths = [*part.members, *part.around]
         project, slow = self.survey({path: self.surveyed_texts[path] for path in sorted(paths)})
-        results = [too_slow(path, self.texts[path]) for path in part.members if path in slow]
+        results = [make_too_slow_result(path, self.texts[path]) for path in part.members if path in slow]
         results += self.run_files(project, [path for path in part.members if path not in slow])
         note_options(project)
         return results, project.outline(part.members)
 
     def run_files(self, project: Project, paths: list[str]) -> list[FileResult]:
-        """Migrate several files one after the other."""
         return [run_one(path, self.texts[path], self.options, project) for path in paths]
 
     def survey(self, texts: dict[str, bytes]) -> tuple[Project, set[str]]:
@@ -470,7 +466,7 @@ def can_survey(path: str, data: bytes) -> bool:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _work: Callable[[Any], Any] | None = None
-"""The function that forked workers call: they have what is bound to it (texts, survey) in memory, not pickled."""
+"""The function that forked workers call: what it is bound to (texts, survey) is in their memory without pickling."""
 
 
 def iterate_in_processes(work: Callable[[Item], Result], items: list[Item], workers: int) -> Iterator[Result]:
@@ -525,19 +521,17 @@ def leave_signals_to_parent() -> None:
 
 
 def stop_at_once(pool: ProcessPoolExecutor) -> None:
-    """End workers that still have something to do: nobody waits for it any more."""
+    """Kill workers that are still working; after a normal end there are none."""
     for process in list((pool._processes or {}).values()):
         process.kill()
     pool.shutdown(cancel_futures=True)  # it sees that they are gone, and does not wait
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def can_fork() -> bool:
-    """Return True where worker processes can be forked."""
     return sys.platform.startswith("linux") and "fork" in multiprocessing.get_all_start_methods()
 
 
@@ -550,7 +544,7 @@ def run_one(path: str, data: bytes, options: Options, project: Project) -> FileR
     result = migrate_guarded(path, data, options, project)
     lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     return replace(
-        result, size=len(data), line_count=lines, main=b"__main__" in data, seconds=time.process_time() - began
+        result, size=len(data), line_count=lines, mentions_main=b"__main__" in data, seconds=time.process_time() - began
     )
 
 
@@ -558,25 +552,24 @@ def migrate_guarded(path: str, data: bytes, options: Options, project: Project) 
     """Migrate one file within its limits. An error of viaduct in one file is reported and does not stop the others."""
     try:
         if len(data) > MAX_FILE_BYTES:
-            return too_large(path, data)
+            return make_too_large_result(path, data)
         if path.endswith(".py") and neutral.is_helper(data):
             return FileResult(path)
         with limit_cpu(MAX_FILE_SECONDS):
             migrate = migrate_notebook if path.endswith(".ipynb") else migrate_script
             return migrate(path, data, options, project)
     except TooSlow:
-        return too_slow(path, data)
+        return make_too_slow_result(path, data)
     except RecursionError:
-        return left_alone(path, "is nested too deeply for the parser", "嵌套过深,解析器无法处理", data)
+        return make_left_alone_result(path, "is nested too deeply for the parser", "嵌套过深,解析器无法处理", data)
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         reason = f"viaduct failed on it ({what}); it is left as it was. Please report this"
         zh = f"viaduct 处理此文件时出错({what}),文件未改动,请反馈此问题"
-        return replace(left_alone(path, reason, zh, data), traceback=traceback.format_exc())
+        return replace(make_left_alone_result(path, reason, zh, data), traceback=traceback.format_exc())
 
 
 def migrate_script(path: str, data: bytes, options: Options, project: Project) -> FileResult:
-    """Migrate one Python file."""
     migrated = migrate_bytes(path, data, options, project)
     if not migrated.changed and not migrated.findings:
         return FileResult(path, places=migrated.places, marks=migrated.marks)
@@ -584,11 +577,11 @@ def migrate_script(path: str, data: bytes, options: Options, project: Project) -
         findings = tuple(weigh_finding(finding, data) for finding in migrated.findings)
         unread = FileResult(path, reason=migrated.reason, reason_zh=migrated.reason_zh, remedy=migrated.remedy)
         return replace(unread, findings=findings)
-    return of_migrated(migrated, decode(data)[0], decode(migrated.after)[0])
+    return make_result(migrated, decode(data)[0], decode(migrated.after)[0])
 
 
-def of_migrated(migrated: Migrated, old: str, new: str) -> FileResult:
-    """Return the result of a file with its texts."""
+def make_result(migrated: Migrated, old: str, new: str) -> FileResult:
+    """Return the result of a file. `old` and `new`: its texts, of a notebook its code cells joined."""
     return FileResult(
         migrated.path,
         changed=migrated.changed,
@@ -606,24 +599,23 @@ def of_migrated(migrated: Migrated, old: str, new: str) -> FileResult:
 
 
 def migrate_notebook(path: str, data: bytes, options: Options, project: Project) -> FileResult:
-    """Migrate the code cells of a notebook."""
     try:
         notebook = notebooks.read(data)
         migrated = migrate_bytes(path, notebook.text.encode(), options, project)
         after = notebooks.put_back(notebook, migrated.after.decode()) if migrated.changed else b""
     except notebooks.NotMigrated as error:
-        return left_alone(path, str(error), error.zh, data)
-    skipped = (on_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
+        return make_left_alone_result(path, str(error), error.zh, data)
+    skipped = (report_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
     migrated = replace(migrated, findings=(*migrated.findings, *(finding for finding in skipped if finding)))
     if not migrated.changed and not migrated.findings:
         return FileResult(path, places=migrated.places, marks=migrated.marks)
     old, new = (notebooks.readable(notebook, text.decode()) for text in (migrated.before, migrated.after))
     cells = tuple(zip([number + 1 for number in notebook.cells], notebook.starts, strict=True))
-    result = replace(of_migrated(migrated, old, new), cells=cells)
+    result = replace(make_result(migrated, old, new), cells=cells)
     return replace(result, before=data, after=after) if migrated.changed else result
 
 
-def on_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
+def report_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
     """Return the finding of a cell that was not analysed; None for a `%%` cell that mentions no framework."""
     concerns = mentions_framework(cell.text.encode())
     if cell.text.lstrip().startswith("%%") and not concerns:
@@ -634,24 +626,23 @@ def on_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
     return Finding(path, cell.line, end, 1, "engine.unparsable", "report", "manual", *messages, risk, before=cell.text)
 
 
-def too_large(path: str, data: bytes) -> FileResult:
+def make_too_large_result(path: str, data: bytes) -> FileResult:
     """Return the result of a file above the size limit; it gets a finding only if it mentions a framework."""
     reason = f"has {len(data) / 1e6:.1f} MB, more than the {MAX_FILE_BYTES / 1e6:g} MB that are looked into"
     zh = f"大小为 {len(data) / 1e6:.1f} MB,超过可处理的 {MAX_FILE_BYTES / 1e6:g} MB"
     if not mentions_framework(data):
         return FileResult(path, reason=f"{reason}; it mentions no framework", reason_zh=f"{zh};未提及任何框架")
-    return left_alone(path, reason, zh, data)
+    return make_left_alone_result(path, reason, zh, data)
 
 
-def too_slow(path: str, data: bytes) -> FileResult:
-    """Return the result of a file that took too long."""
+def make_too_slow_result(path: str, data: bytes) -> FileResult:
     reason = f"takes longer than the {MAX_FILE_SECONDS:g} s that a file may take"
     zh = f"处理时间超过单个文件的上限 {MAX_FILE_SECONDS:g} 秒"
-    result = left_alone(path, reason, zh, data)
+    result = make_left_alone_result(path, reason, zh, data)
     return replace(result, findings=tuple(replace(finding, status="unresolved") for finding in result.findings))
 
 
-def left_alone(path: str, reason: str, zh: str, data: bytes) -> FileResult:
+def make_left_alone_result(path: str, reason: str, zh: str, data: bytes) -> FileResult:
     """Return the result of a file that could not be analysed and is copied as it is."""
     messages = f"{reason}. It is copied as it is", f"{zh}。文件原样复制"
     finding = Finding(path, 1, 1, 1, "engine.left_alone", "report", "manual", *messages, "high")
@@ -659,12 +650,12 @@ def left_alone(path: str, reason: str, zh: str, data: bytes) -> FileResult:
 
 
 def weigh_finding(finding: Finding, data: bytes) -> Finding:
-    """Return the finding, with low risk if the file mentions no framework: it hardly had to be migrated."""
+    """Return the finding, with low risk if the file mentions no framework: such a file rarely needs a migration."""
     return finding if mentions_framework(data) else replace(finding, risk="low")
 
 
 def likely_entry(outcome: Outcome) -> str:
-    """Return the script that is started: a script given alone, or the only changed one with `__main__`; else empty."""
+    """Return the script that is probably started: one given alone, or the only changed one with `__main__`; else ""."""
     scripts = [file for file in outcome.files if not file.path.endswith(".ipynb")]
-    mains = [file.path for file in scripts if outcome.walk.single or (file.changed and file.main)]
+    mains = [file.path for file in scripts if outcome.walk.single or (file.changed and file.mentions_main)]
     return mains[0] if len(mains) == 1 else ""

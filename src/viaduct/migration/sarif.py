@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from viaduct import __version__
 from viaduct.migration.catalogue import doc_of, page_text
-from viaduct.migration.findings import LEFT, Finding
+from viaduct.migration.findings import UNFINISHED_STATUSES, Finding
 from viaduct.migration.rule import all_rules
 from viaduct.migration.run import Outcome
 from viaduct.terminal import escape_controls
@@ -22,19 +22,17 @@ from viaduct.terminal import escape_controls
 VERSION = "2.1.0"
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 """Identifies the format; it is not fetched."""
-ENGINE = {
+ENGINE_RULES = {
     "engine.unparsable": "A file that cannot be read as Python 3 is copied as it is.",
     "engine.left_alone": "A file that is not looked into is copied as it is.",
 }
 
 
 def as_sarif(outcome: Outcome, language: str = "en") -> str:
-    """Return the report as SARIF text."""
     return json.dumps(document(outcome, language), indent=1, ensure_ascii=False) + "\n"
 
 
 def document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
-    """Return the report as a SARIF document."""
     findings = outcome.findings
     rules = sorted({finding.rule for finding in findings})
     run = {
@@ -50,7 +48,7 @@ def document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
 
 
 def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
-    """Return the command; it counts as unsuccessful if paths were not read, and lists them."""
+    """Return the invocation object: the command, and the paths that were not read, which make it unsuccessful."""
     notes = [
         {
             "level": "error",
@@ -67,15 +65,15 @@ def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
 
 
 def artifact(path: str) -> dict[str, str]:
-    """Return the location of a file in SARIF."""
+    """Return an artifactLocation of SARIF: a path below the project's root."""
     return {"uri": quote(os.fsencode(path)), "uriBaseId": "%SRCROOT%"}
 
 
 def descriptor(name: str) -> dict[str, Any]:
-    """Return a rule in SARIF."""
+    """Return the reportingDescriptor of a rule, or of an engine message, by its name."""
     known = {rule.name: rule for rule in all_rules()}
     rule = known.get(name)
-    doc = rule.doc if rule else ENGINE.get(name, "What the engine itself has to say.")
+    doc = rule.doc if rule else ENGINE_RULES.get(name, "A message of the migration engine, not of a rule.")
     return {
         "id": name,
         "name": "".join(part.title() for part in name.replace(".", "_").split("_")),
@@ -87,14 +85,12 @@ def descriptor(name: str) -> dict[str, Any]:
 
 
 def level(finding: Finding) -> str:
-    """Return the SARIF level of a finding."""
-    if finding.status not in LEFT:
+    if finding.status not in UNFINISHED_STATUSES:
         return "note"
     return "error" if finding.status == "unresolved" or finding.risk == "high" else "warning"
 
 
 def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) -> dict[str, Any]:
-    """Return a finding in SARIF."""
     location: dict[str, Any] = {"artifactLocation": artifact(finding.file)}
     if not outcome.by_path[finding.file].cells:  # lines of a notebook's file are not those of its cells
         location["region"] = {"startLine": finding.line, "endLine": finding.end_line}

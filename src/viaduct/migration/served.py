@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 CUDA = re.compile(r"(?<![A-Za-z])(?:cuda|CUDA|Cuda|gpu|GPU|nccl|NCCL)(?![a-z])|(?<=[a-z])C(?:UDA|uda)(?![a-z])")
 CUDA_PARTS = ("uda", "UDA", "gpu", "GPU", "nccl", "NCCL")
-"""One of them is in every text in which CUDA matches; looking for them is several times as fast."""
-GENERIC = re.compile(r"torch\.accelerator\.|get_device_module\(|getattr\(torch, [\w.]*(?:device|type|dev)[\w.]*\)")
+"""Every text in which the pattern CUDA matches contains one of these; looking for them is several times as fast."""
+DEVICE_NEUTRAL = re.compile(
+    r"torch\.accelerator\.|get_device_module\(|getattr\(torch, [\w.]*(?:device|type|dev)[\w.]*\)"
+)
 CUDA_CALL = re.compile(r"\w+\.cuda\.(\w+)\(")
-HARMLESS = ("manual_seed", "manual_seed_all", "empty_cache")
-"""Without CUDA these do nothing."""
+NO_OPS_WITHOUT_CUDA = ("manual_seed", "manual_seed_all", "empty_cache")
+"""Functions of torch.cuda that do nothing without CUDA."""
 MAX_TARGET_BRANCHES = 50
 """Branches for the target that are searched for a statement. A block with more of them is generated code."""
 SimpleStatement = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
@@ -37,7 +39,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @lru_cache(maxsize=8)
 def target_word(to: str) -> re.Pattern[str]:
-    """Match `npu`, `is_npu_available`, `torch_npu`, `NPUAccelerator` and the backend; not `input`."""
+    """Match `npu`, `is_npu_available`, `torch_npu`, `NPUAccelerator` and the backend for `to` "npu"; not `input`."""
     big, title, backend = to.upper(), to.title(), CARDS[to].backend
     return re.compile(
         rf"(?<![A-Za-z])(?:{to}|{title}|{backend})(?![a-z])|(?<![A-Za-z])(?:{big}|{backend.upper()})(?![A-Z]{{2}}\b)"
@@ -51,7 +53,7 @@ def find_served(work: Work) -> dict[int, int]:
     if to not in CARDS or not any(fragment in text for fragment in CUDA_PARTS) or not CUDA.search(text):
         return {}
     search = Search(work)
-    if target_word(to).search(text) or GENERIC.search(text) or "cuda" in PurePosixPath(work.path).stem.lower():
+    if target_word(to).search(text) or DEVICE_NEUTRAL.search(text) or "cuda" in PurePosixPath(work.path).stem.lower():
         search.run()
     return search.lines
 
@@ -132,14 +134,14 @@ class Search:
             self.leave_alone(node.body, node)
 
     def else_serves(self, node: ast.If) -> bool:
-        """Return True if a later branch is the target's, or the last one works on whatever device there is."""
+        """Return True if a later branch is the target's, or the last one has device-neutral code."""
         orelse = node.orelse
         while len(orelse) == 1 and isinstance(orelse[0], ast.If):
             inner = orelse[0]
             if self.is_for_target(inner.test) and not is_negated(inner.test):
                 return True
             orelse = inner.orelse
-        return bool(orelse) and any(GENERIC.search(ast.unparse(statement)) for statement in orelse)
+        return bool(orelse) and any(DEVICE_NEUTRAL.search(ast.unparse(statement)) for statement in orelse)
 
     def is_for_cuda_anywhere(self, statements: list[ast.stmt]) -> bool:
         return any(self.is_for_cuda(statement) for statement in statements)
@@ -247,7 +249,7 @@ def contains_word(node: ast.AST, word: re.Pattern[str]) -> bool:
 def needs_cuda(text: str) -> bool:
     """Return True for a call that fails without CUDA: it must be migrated even if the target has a twin of it."""
     called = CUDA_CALL.match(text)
-    return called is not None and called[1] not in HARMLESS
+    return called is not None and called[1] not in NO_OPS_WITHOUT_CUDA
 
 
 def is_negated(test: ast.expr) -> bool:

@@ -1,19 +1,19 @@
 """Calls of TensorFlow that take a ConfigProto: every way to open a session, the argument's name and position.
 
-A slot is the keyword of the argument and its position, from 0 and without `self`. The position -1 means that it differs
-between releases, so that only the keyword is trusted.
+Each slot is (keyword, position) of that argument; positions count from 0 and without `self`. The position -1 means that
+it differs between releases, so that only the keyword is trusted.
 """
 
 from __future__ import annotations
 
-PLAIN = (
+SESSION_CLASSES = (
     *("tensorflow.Session", "tensorflow.InteractiveSession"),
     *("tensorflow.python.client.session.Session", "tensorflow.python.client.session.InteractiveSession"),
 )
-MONITORED = ("tensorflow.train.MonitoredTrainingSession", "tensorflow.train.SingularMonitoredSession")
+MONITORED_SESSIONS = ("tensorflow.train.MonitoredTrainingSession", "tensorflow.train.SingularMonitoredSession")
 SLIM = ("tensorflow.contrib.slim", "tf_slim")
-SLOTS: dict[str, tuple[str, int]] = {
-    **dict.fromkeys(PLAIN, ("config", 2)),
+CONFIG_SLOTS: dict[str, tuple[str, int]] = {
+    **dict.fromkeys(SESSION_CLASSES, ("config", 2)),
     "tensorflow.train.MonitoredTrainingSession": ("config", 9),
     "tensorflow.train.SingularMonitoredSession": ("config", 3),
     "tensorflow.train.ChiefSessionCreator": ("config", 2),
@@ -25,14 +25,14 @@ SLOTS: dict[str, tuple[str, int]] = {
     **{f"{slim}.evaluation.evaluate_once": ("session_config", 13) for slim in SLIM},
     **{f"{slim}.evaluation.evaluation_loop": ("session_config", -1) for slim in SLIM},
 }
-# Methods, by the kind of their receiver (see values.CONSTRUCTORS).
-METHOD_SLOTS: dict[tuple[str, str], tuple[str, int]] = {
+# (kind of the receiver as in values.CONSTRUCTORS, method) -> slot
+CONFIG_SLOTS_OF_METHODS: dict[tuple[str, str], tuple[str, int]] = {
     ("supervisor", "managed_session"): ("config", 1),
     ("supervisor", "prepare_or_wait_for_session"): ("config", 1),
     ("session_manager", "prepare_session"): ("config", 7),
     ("session_manager", "recover_session"): ("config", 6),
     ("session_manager", "wait_for_session"): ("config", 1),
 }
-SLOTS_OF_ANY_RECEIVER = {method: slot for (_, method), slot in METHOD_SLOTS.items()}
-# What returns an object that has to be closed.
-CLOSABLE = (*PLAIN, *MONITORED, "tensorflow.train.MonitoredSession")
+CONFIG_SLOTS_OF_ANY_RECEIVER = {method: slot for (_, method), slot in CONFIG_SLOTS_OF_METHODS.items()}
+# Calls of these return an object that has to be closed.
+CLOSABLE_SESSIONS = (*SESSION_CLASSES, *MONITORED_SESSIONS, "tensorflow.train.MonitoredSession")

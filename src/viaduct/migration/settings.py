@@ -4,7 +4,7 @@
     dist:                            dist:
       backend: nccl                    backend: hccl
 
-A value is changed if its key is called a device or a backend, and the whole value is a CUDA device or `nccl`. YAML,
+A value is changed if its key names a device or a backend, and the whole value is a CUDA device or `nccl`. YAML,
 JSON, TOML, INI and gin files are read line by line, so that comments and layout stay. If another value under such a key
 mentions CUDA or NCCL, the file stays unchanged and all its places are reported: a file for two cards is worse than one
 for the old card. With `--to any` nothing is changed either, since a configuration file cannot ask for the device at run
@@ -30,15 +30,15 @@ from viaduct.migration.targets import cards
 from viaduct.migration.walk import Walk
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin")
-WORDS = (b"cuda", b"nccl", b"accelerator")
+MAY_CONCERN = (b"cuda", b"nccl", b"accelerator")
 # `key: value` or `key = value`; the value is a quoted string, a [list], a ${reference} or one bare word.
-PAIR = re.compile(
+KEY_AND_VALUE = re.compile(
     r"(?:(?<=[\s{,\[-])|^)(?P<key>\"[\w.\- ]+\"|'[\w.\- ]+'|[A-Za-z_][\w.-]*)\s*[:=]\s*"
     r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\$\{[^}]*\}|[^\s,{}\[\]#;][^\s,}\]#;]*)"
 )
 # A key whose value stands on the lines below, and such a value.
-OPENED = re.compile(r"\s*(?:-\s+)?[\"']?(?P<key>[A-Za-z_][\w.-]*)[\"']?\s*[:=]\s*[\[|>]?-?\s*")
-ALONE = re.compile(r"\s*(?:-\s+)?[\"']?(?P<value>cuda(?::\d+)?|nccl)[\"']?\s*,?\s*[\]}]*,?\s*")
+KEY_ALONE = re.compile(r"\s*(?:-\s+)?[\"']?(?P<key>[A-Za-z_][\w.-]*)[\"']?\s*[:=]\s*[\[|>]?-?\s*")
+VALUE_ALONE = re.compile(r"\s*(?:-\s+)?[\"']?(?P<value>cuda(?::\d+)?|nccl)[\"']?\s*,?\s*[\]}]*,?\s*")
 COMMENT = re.compile(r"(?:^|\s)[#;]")
 DEVICE = re.compile(r"cuda(?::\d+)?")
 
@@ -51,7 +51,7 @@ def migrate_all(found: Walk, options: Options) -> Iterator[Migrated]:
         if not path.endswith(SUFFIXES) or rule_for(path):
             continue
         data = found.read(path, MAX_BYTES) or b""
-        if any(word in data for word in WORDS):
+        if any(word in data for word in MAY_CONCERN):
             migrated = migrate(path, data, options)
             if migrated.changed or migrated.findings:
                 yield migrated
@@ -63,7 +63,7 @@ def migrate(path: str, data: bytes, options: Options) -> Migrated:
         text = data.decode()
     except UnicodeDecodeError:
         return Migrated(path, data, data)
-    migration = _Migration(path, options)
+    migration = SettingsMigration(path, options)
     old = text.split("\n")
     after = "\n".join([migration.migrate_line(number, line) for number, line in enumerate(old, 1)])
     findings = migration.findings
@@ -86,20 +86,20 @@ def leave_unchanged(finding: Finding) -> Finding:
 
 
 @dataclass
-class _Migration:
+class SettingsMigration:
     """Migration of one configuration file, line by line."""
 
     path: str
     options: Options
     findings: list[Finding] = field(default_factory=list)
-    opened: str = ""  # the key whose value is expected on the lines below
+    opened: str = ""  # last key without a value on its line: the value may be on the lines below
 
     def migrate_line(self, number: int, line: str) -> str:
         """Return the new text of a line, and add its findings."""
         comment = COMMENT.search(line)
         stop = comment.start() if comment and not self.path.endswith(".json") else len(line)
         pieces, position, first = [], 0, len(self.findings)
-        for pair in PAIR.finditer(line, 0, stop):
+        for pair in KEY_AND_VALUE.finditer(line, 0, stop):
             key, value = pair["key"].strip("\"'").rpartition(".")[2], pair["value"].strip("\"'")
             new = self.migrate_value((number, pair.start() + 1), line, key, value)
             if new:
@@ -114,12 +114,12 @@ class _Migration:
         return after
 
     def check_value_below(self, number: int, line: str, text: str) -> None:
-        """Report a value on a line of its own, in a block of YAML or a list; remember a key whose value may follow."""
-        alone = ALONE.fullmatch(text)
+        """Report a value on a line of its own, in YAML or a list; record a key without a value on its line."""
+        alone = VALUE_ALONE.fullmatch(text)
         if alone and self.opened:
             self.migrate_value((number, alone.start("value") + 1), line, self.opened, alone["value"], is_below=True)
         elif text.strip():
-            opened = OPENED.fullmatch(text)
+            opened = KEY_ALONE.fullmatch(text)
             self.opened = opened["key"].rpartition(".")[2] if opened else ""
 
     def migrate_value(self, at: tuple[int, int], line: str, key: str, value: str, is_below: bool = False) -> str:
@@ -155,7 +155,7 @@ class _Migration:
         old, new = ("cuda", card.device) if is_device else ("nccl", card.backend)
         if not is_exact or is_below:
             messages = (
-                f"{key} in this configuration speaks of {old}: where that is the card, write {new}",
+                f"{key} in this configuration mentions {old}: if that means the card, write {new}",
                 f"配置中的 {key} 提到 {old}:若指加速卡,请改为 {new}",
             )
             self.report(rule, "manual", at, line, messages, "medium")

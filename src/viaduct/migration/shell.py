@@ -3,10 +3,10 @@
     CUDA_VISIBLE_DEVICES=0,1 python train.py --device cuda     becomes
     ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py --device npu
 
-CUDA_VISIBLE_DEVICES is renamed where it is set, used or unset, never in comments or messages; if one list of devices
-cannot be kept, it is renamed nowhere in the script. Other variables are reported. Values of options are changed if the
-project itself declares the option as a device or a backend; else they are reported. Findings have the names of the
-rules that do the same to Python.
+CUDA_VISIBLE_DEVICES is renamed where it is set, used or unset, never in comments or messages; if the card cannot take
+one of the lists of devices as it is, the variable is renamed nowhere in the script. Other variables are reported.
+Values of options are changed if the project itself declares the option as a device or a backend; else they are
+reported. Findings have the names of the rules that do the same to Python.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from viaduct.cards import CARDS, Card
 from viaduct.cards.environment import NCCL, OTHERS, VISIBLE, can_be_kept, describe_nccl, describe_other, explain_refusal
 from viaduct.cards.limits import Risk
-from viaduct.migration.engine import Migrated
+from viaduct.migration.engine import Migrated, make_unparsable_finding
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
 from viaduct.migration.predicates import is_literal_in, is_string
@@ -27,26 +27,18 @@ from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import backend, device_argparse, launch_commands, nccl_variables, visible_devices
 from viaduct.migration.rules.torch._device_texts import EXACT, device_literal, is_device_name
-from viaduct.migration.shell_words import Script, Word, read, uses
+from viaduct.migration.shell_words import Script, Word, find_uses, read_script
 from viaduct.migration.source import Undecodable, lines_of
 from viaduct.migration.walk import Walk
 
 SUFFIXES = (".sh", ".bash")
-PRINTS = ("echo", "printf", "logger", ":")
-"""Commands that use their words only to print them."""
+PRINTING_COMMANDS = ("echo", "printf", "logger", ":")
+"""Commands that only print their words, or ignore them."""
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)(.*)", re.DOTALL)
 OPTION = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 LAUNCHERS = ("torchrun", "torch.distributed.launch", "torch.distributed.run")
 CUDA_IN_PYTHON = re.compile(r"torch\.cuda|\.cuda\(|[\"']cuda")
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
-
-
-@dataclass(frozen=True)
-class Declared:
-    """The options of the project's command lines that take a device, or a backend."""
-
-    devices: frozenset[str] = frozenset()
-    backends: frozenset[str] = frozenset()
 
 
 def note_options(project: Project) -> None:
@@ -64,12 +56,6 @@ def note_options(project: Project) -> None:
                     backends.update(map(normalize_option, names))
 
 
-def declared_options(project: Project) -> Declared:
-    """Return the options that take a device or a backend, of all parts of the project."""
-    note_options(project)  # of a project in parts each part has done it, and nothing is parsed any more
-    return Declared(frozenset(project.device_options), frozenset(project.backend_options))
-
-
 def normalize_option(name: str) -> str:
     """Return an option's name as argparse does: `--dist-backend` is dist_backend."""
     return name.lstrip("-").replace("-", "_")
@@ -80,35 +66,30 @@ def migrate_all(found: Walk, options: Options, project: Project) -> Iterator[Mig
     scripts = [path for path in found.others if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
         return
-    known = declared_options(project)
+    note_options(project)  # for a project in parts a no-op: each part has called it
     for path in scripts:
         data = found.read(path)
         if data is None:
             continue
-        migrated = migrate(path, data, options, known)
+        migrated = migrate(path, data, options, project)
         if migrated.changed or migrated.findings:
             yield migrated
 
 
-def migrate(path: str, data: bytes, options: Options, known: Declared) -> Migrated:
-    """Migrate one shell script."""
+def migrate(path: str, data: bytes, options: Options, project: Project) -> Migrated:
+    """Migrate one shell script. `project` has the options of its command lines that `note_options` has found."""
     from viaduct.migration.shell_any import NeutralMigration
 
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        return Migrated(path, data, data, (unread(path, error),) if b"CUDA" in data else ())
-    migration = (NeutralMigration if options.to == "any" else Migration)(path, text, options, known)
+        undecodable = Undecodable(f"cannot be decoded: {error}", f"无法解码:{error}")
+        finding = replace(make_unparsable_finding(path, undecodable), risk="low")
+        return Migrated(path, data, data, (finding,) if b"CUDA" in data else ())
+    migration = (NeutralMigration if options.to == "any" else Migration)(path, text, options, project)
     migration.run()
     lines = tuple(range(1, len(text.split("\n")) + 1))
     return Migrated(path, data, migration.after().encode(), tuple(migration.sorted_findings()), lines=lines)
-
-
-def unread(path: str, error: UnicodeDecodeError) -> Finding:
-    """Return the finding of a script that cannot be decoded."""
-    message = f"cannot be decoded: {error}. It is copied as it is; {Undecodable.remedy}"
-    zh = f"无法解码:{error}。文件原样复制;{Undecodable.remedy_zh}"
-    return Finding(path, 1, 1, 1, "engine.unparsable", "report", "manual", message, zh, "low")
 
 
 @dataclass
@@ -118,15 +99,16 @@ class Migration:
     path: str
     text: str
     options: Options
-    known: Declared
+    project: Project
     edits: dict[int, tuple[int, str]] = field(default_factory=dict)  # start -> (end, new text)
     findings: list[Finding] = field(default_factory=list)
     script: Script = field(init=False)
     card: Card = field(init=False)
 
     def __post_init__(self) -> None:
-        self.script = read(self.text)
-        self.card = CARDS.get(self.options.to, CARDS["npu"])  # with --to any the NPU: the strictest on lists of devices
+        self.script = read_script(self.text)
+        # With --to any the NPU, which accepts the fewest lists of devices.
+        self.card = CARDS.get(self.options.to, CARDS["npu"])
 
     @property
     def root(self) -> str:
@@ -136,10 +118,9 @@ class Migration:
     @property
     def active_commands(self) -> list[list[Word]]:
         """Commands that do more than print their words."""
-        return [command for command in self.script.commands if command[0].plain not in PRINTS]
+        return [command for command in self.script.commands if command[0].plain not in PRINTING_COMMANDS]
 
     def run(self) -> None:
-        """Collect the edits and findings."""
         for command in self.active_commands:
             self.check_variables(command)
             self.check_options(command)
@@ -161,7 +142,7 @@ class Migration:
 
     def set_visible_devices(self, assigned: list[tuple[Word, str]]) -> None:
         """Rename the variable where it is set, used or unset. `assigned`: the words that set it, and the values."""
-        starts = {*(word.start for word, _ in assigned), *self.find_mentions(), *uses(self.script, VISIBLE)}
+        starts = {*(word.start for word, _ in assigned), *self.find_mentions(), *find_uses(self.script, VISIBLE)}
         messages = f"{VISIBLE} becomes {self.card.visible}", f"{VISIBLE} 改为 {self.card.visible}"
         for start in sorted(starts):
             self.edits[start] = (start + len(VISIBLE), self.card.visible)
@@ -184,7 +165,7 @@ class Migration:
             if word.text in (VISIBLE, f'"{VISIBLE}"', f"'{VISIBLE}'"):
                 yield word.start + word.text.index(VISIBLE)
 
-    # ---- the rest
+    # ---- other variables, options, commands
 
     def check_variables(self, command: list[Word]) -> None:
         """Report the other variables of CUDA that a command sets."""
@@ -204,10 +185,10 @@ class Migration:
             value = command[index + 1] if match[2] is None else Word(word.start + match.start(2), match[2])
             name = normalize_option(match[1])
             if EXACT.fullmatch(value.plain):
-                declared = name in self.known.devices
+                declared = name in self.project.device_options
                 self.change_option(device_argparse.rule, declared, value, "cuda", self.card.device, match[1])
             elif value.plain == "nccl":
-                declared = name in self.known.backends
+                declared = name in self.project.backend_options
                 self.change_option(backend.rule, declared, value, "nccl", self.card.backend, match[1])
 
     def change_option(self, rule: Rule, declared: bool, value: Word, old: str, new: str, option: str) -> None:
@@ -253,7 +234,6 @@ class Migration:
             self.findings.append(Finding(self.path, line, line, column, rule.name, rule.kind, status, *messages, risk))
 
     def after(self) -> str:
-        """Return the text with the edits."""
         pieces, location = [], 0
         for start, (end, text) in sorted(self.edits.items()):
             pieces += [self.text[location:start], text]

@@ -3,8 +3,8 @@
     CUDA_VISIBLE_DEVICES=0 python train.py     becomes
     CUDA_VISIBLE_DEVICES=0 ASCEND_RT_VISIBLE_DEVICES=0 MLU_VISIBLE_DEVICES=0 python train.py
 
-A variable of another card has no effect, so on CUDA nothing changes. Where a second assignment cannot simply follow
-(`docker run -e`, a list that a command makes), nothing is written and the names are reported.
+A variable of another card has no effect, so on CUDA nothing changes. Where further assignments cannot follow the first
+(`docker run -e`, a list that a command makes), nothing is written and the names of the variables are reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from viaduct.migration.rules.torch import nccl_variables as nccl
 from viaduct.migration.shell import ASSIGNMENT, Migration
 from viaduct.migration.shell_words import Word
 
-NAMES = tuple(card.visible for card in CARDS.values())
+OTHER_VISIBLE = tuple(card.visible for card in CARDS.values())
 TAKES_NAMES = ("export", "unset")
 """Commands that take several names as well as one."""
 KEYWORDS = ("do", "then", "else", "if", "while", "until", "time", "{", "!")
@@ -34,9 +34,9 @@ class NeutralMigration(Migration):
     root = "accelerator"
 
     def set_visible_devices(self, assigned: list[tuple[Word, str]]) -> None:
-        """Set the variable of each other card beside CUDA's, unless the command names one of them already."""
+        """Set the other cards' variables beside CUDA's in each command that names none of them; ignore `assigned`."""
         for command in self.active_commands:
-            if not any(name in word.text for word in command for name in NAMES):
+            if not any(name in word.text for word in command for name in OTHER_VISIBLE):
                 for word, value in find_settings(command):
                     self.add_variables(command, word, value)
 
@@ -44,11 +44,11 @@ class NeutralMigration(Migration):
         """Write the other cards' variables behind a word that sets, exports or unsets CUDA's; else report them."""
         is_substituted = "$(" in value or "`" in value or self.text[word.end : word.end + 1] in SUBSTITUTIONS
         if is_substituted or not can_be_followed(command, word):
-            others = " and ".join(NAMES)
+            others = " and ".join(OTHER_VISIBLE)
             messages = f"other cards have variables of their own: {others}", f"其他加速卡使用各自的变量:{others}"
             self.report(visible_devices.rule, "advice", word, messages, "low")
             return
-        self.edits[word.end] = (word.end, "".join(f" {name}{value}" for name in NAMES))
+        self.edits[word.end] = (word.end, "".join(f" {name}{value}" for name in OTHER_VISIBLE))
         message = "the visible devices are set for every kind of card; an NPU requires them in ascending order"
         zh = "同时设置各类加速卡的可见设备变量;NPU 要求编号升序"
         self.report(visible_devices.rule, "changed", word, (message, zh), "low")
@@ -64,7 +64,7 @@ class NeutralMigration(Migration):
                     self.report(nccl.rule, "advice", word, describe_other(match[1], card), "low")
 
     def change_option(self, rule: Rule, declared: bool, value: Word, old: str, new: str, option: str) -> None:
-        """Report the value of an option: it is CUDA's wherever the script is started."""
+        """Report the value of an option: it names CUDA on whatever machine the script is started."""
         rule = backend.rule if rule is backend.rule else any_device_text.rule
         message = f"{option} {value.plain} requires CUDA on every machine: remove it where the default is right"
         zh = f"{option} {value.plain} 在任何机器上都指定 CUDA:若默认值可用,请去掉此选项"
@@ -80,7 +80,7 @@ class NeutralMigration(Migration):
 
 
 def find_settings(command: list[Word]) -> Iterator[tuple[Word, str]]:
-    """Yield where the variable is set, with `=` and its value; or where it is exported or unset, with nothing."""
+    """Yield (word, text behind CUDA_VISIBLE_DEVICES): `=0,1` where it is set; "" where it is exported or unset."""
     for word in command:
         match = ASSIGNMENT.fullmatch(word.text)
         if match is not None and match[1] == VISIBLE:

@@ -38,7 +38,8 @@ class Script:
 
     text: str
     commands: list[list[Word]] = field(default_factory=list)
-    unexpanded: list[tuple[int, int]] = field(default_factory=list)  # comments, single quotes, quoted here-documents
+    # Spans in which `$NAME` is not a variable: comments, single quotes, here-documents with a quoted end mark.
+    unexpanded: list[tuple[int, int]] = field(default_factory=list)
     documents: list[tuple[int, int]] = field(default_factory=list)  # here-documents
 
     def line_of(self, position: int) -> int:
@@ -46,7 +47,7 @@ class Script:
         return self.text.count("\n", 0, position) + 1
 
 
-def read(text: str) -> Script:
+def read_script(text: str) -> Script:
     """Split a script into commands and words."""
     script = Script(text)
     reader = _Reader(script)
@@ -63,8 +64,9 @@ class _Reader:
     def __init__(self, script: Script) -> None:
         self.script, self.text = script, script.text
         self.command: list[Word] = []  # words of the present command
-        self.begin = -1  # start of the present word; -1: between words
-        self.pending: list[tuple[str, bool, bool]] = []  # here-documents: (end mark, tabs stripped, quoted)
+        self.word_start = -1  # start of the present word; -1: between words
+        # Here-documents that begin on the next line: (end mark, tabs stripped, mark quoted).
+        self.pending_documents: list[tuple[str, bool, bool]] = []
 
     def step(self, position: int) -> int:
         """Read one character or one quoted piece."""
@@ -73,7 +75,7 @@ class _Reader:
             return self.escape(position)
         if char in "\"'":
             return self.quote(position, char)
-        if char == "#" and self.begin < 0:
+        if char == "#" and self.word_start < 0:
             return self.comment(position)
         if self.text.startswith("<<", position) and not self.text.startswith("<<<", position):
             return self.heredoc(position)
@@ -124,12 +126,12 @@ class _Reader:
         if match is None:
             return position + 2
         mark = match[2] or match[3] or match[4]
-        self.pending.append((mark, bool(match[1]), match[4] is None or "\\" in match[0]))
+        self.pending_documents.append((mark, bool(match[1]), match[4] is None or "\\" in match[0]))
         return match.end()
 
     def documents(self, position: int) -> int:
         """Read the here-documents that the line before has begun, and return the position behind them."""
-        for mark, tabs, quoted in self.pending:
+        for mark, tabs, quoted in self.pending_documents:
             start = position
             while position < len(self.text):
                 stop = self.text.find("\n", position)
@@ -141,18 +143,18 @@ class _Reader:
             self.script.documents.append((start, min(position, len(self.text))))
             if quoted:
                 self.script.unexpanded.append((start, min(position, len(self.text))))
-        self.pending = []
+        self.pending_documents = []
         return min(position, len(self.text))
 
     def begin_word(self, position: int) -> None:
         """Note that a word begins here, unless one has begun before."""
-        self.begin = position if self.begin < 0 else self.begin
+        self.word_start = position if self.word_start < 0 else self.word_start
 
     def end_word(self, position: int) -> None:
         """End the present word, if there is one."""
-        if self.begin >= 0:
-            self.command.append(Word(self.begin, self.text[self.begin : position]))
-            self.begin = -1
+        if self.word_start >= 0:
+            self.command.append(Word(self.word_start, self.text[self.word_start : position]))
+            self.word_start = -1
 
     def end_command(self, position: int) -> None:
         """End the present word and command."""
@@ -162,7 +164,7 @@ class _Reader:
         self.command = []
 
 
-def uses(script: Script, name: str) -> Iterator[int]:
+def find_uses(script: Script, name: str) -> Iterator[int]:
     """Yield where a variable's value is used: `$NAME`, `${NAME:-0}`, `${#NAME}`; the position is that of its name."""
     pattern = re.compile(rf"(?<!\\)\$(?:\{{[#!]?)?({re.escape(name)})(?![A-Za-z0-9_])")
     for match in pattern.finditer(script.text):

@@ -13,7 +13,7 @@ import tokenize
 import warnings
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -26,17 +26,20 @@ WITHOUT_CHILDREN = {
     *("type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs"),
 }
 PYTHON2_ERRORS = ("call to 'print'", "call to 'exec'", "multiple exception types", "leading zeros", "inconsistent use")
-"""Parts of what the parser says about constructs of Python 2. PYTHON2_LINE matches a line with such a construct."""
+"""Parts of the parser's error messages about constructs of Python 2. PYTHON2_LINE matches a line with one."""
 PYTHON2_LINE = re.compile(
     r"^\s*(?:print\s+[^\s(=.\[]|print\s*>>|exec\s+[^\s(=.\[]|raise\s+[\w.]+\s*,|except\s+[^:]+,\s*\w+\s*:)"
     r"|<>|`|\b\d+[lL]\b|\b0[0-7]+\b|\b[uU][rR]['\"]|^\s*def\s+\w+\(.*\(\w+\s*,"
 )
-LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+LAYOUT_TOKENS = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 """Kinds of tokens that are not code."""
 
 
 class Unparsable(Exception):
-    """The text is not Python 3 as this interpreter parses it; the message says where and why, `zh` in Chinese."""
+    """The text is not Python 3 as this interpreter parses it.
+
+    The exception's text says where and why, `zh` in Chinese. `what` begins a message to the user with it.
+    """
 
     what = "cannot be read as Python 3: "
     what_zh = "无法按 Python 3 解析:"
@@ -57,7 +60,7 @@ class Undecodable(Unparsable):
 
 
 class NotText(Undecodable):
-    """The bytes are data, not text, although the file is called a script."""
+    """The bytes are binary data, although the file is named like a script."""
 
     remedy = "if it is a script, save it as text in UTF-8"
     remedy_zh = "若它是脚本,请以 UTF-8 文本保存"
@@ -138,35 +141,44 @@ def tokenize_part(text: str, offset: int) -> Iterator[Token]:
 
 
 Node = TypeVar("Node", bound=ast.AST)
+Item = TypeVar("Item")
 NO_CHILDREN: list[ast.AST] = []  # one list for all: half of the nodes have none, and a list for each is megabytes
-BLOCKS = {"body", "orelse", "finalbody", "handlers"}
-HOLDERS = (ast.mod, ast.stmt, ast.excepthandler, ast.match_case)  # what may hold blocks of statements
-FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Global: (), ast.Nonlocal: ()}
-"""Cache of `inner_fields`. The three types have only fields without nodes, under names of their own."""
-MIXED = {ast.Dict, ast.arguments}  # nodes with lists in which None stands for something that is not written
+BLOCK_FIELDS = {"body", "orelse", "finalbody", "handlers"}
+BLOCK_HOLDERS = (ast.mod, ast.stmt, ast.excepthandler, ast.match_case)  # what may hold blocks of statements
+INNER_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Global: (), ast.Nonlocal: ()}
+"""Cache of `inner_fields`. These three types have no fields with nodes."""
+MAY_CONTAIN_NONE = {ast.Dict, ast.arguments}  # nodes with lists in which None stands for something that is not written
 
 
 def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
     """Return the fields of a type of node that may hold nodes."""
-    if kind not in FIELDS:
-        FIELDS[kind] = tuple(name for name in kind._fields if name not in WITHOUT_CHILDREN)
-    return FIELDS[kind]
+    if kind not in INNER_FIELDS:
+        INNER_FIELDS[kind] = tuple(name for name in kind._fields if name not in WITHOUT_CHILDREN)
+    return INNER_FIELDS[kind]
 
 
 def children(node: ast.AST) -> list[ast.AST]:
     """Return the children of a node as ast.iter_child_nodes does, without operators and contexts, but much faster."""
     found: list[ast.AST] = []
     kind = node.__class__
-    for name in FIELDS[kind] if kind in FIELDS else inner_fields(kind):
+    for name in INNER_FIELDS[kind] if kind in INNER_FIELDS else inner_fields(kind):
         value = getattr(node, name, None)
         if value.__class__ is not list:
             if isinstance(value, ast.AST):
                 found.append(value)
-        elif kind in MIXED:
+        elif kind in MAY_CONTAIN_NONE:
             found += [item for item in value if isinstance(item, ast.AST)]
         else:
             found += value
     return found
+
+
+def group_by_name(pairs: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
+    """Return the items of each name, in the given order."""
+    groups: dict[str, list[Item]] = {}
+    for name, item in pairs:
+        groups.setdefault(name, []).append(item)
+    return groups
 
 
 class Source:
@@ -178,10 +190,10 @@ class Source:
         self.tree = parse(text) if tree is None else tree
         self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]  # of the lines
         self.ascii = text.isascii()
-        self.former = former
+        self.former = former  # until `inner` has taken from it what it can
         self.chunks: dict[int, tuple[list[Token], list[int]]] = {}  # see chunk
 
-    # ---- places
+    # ---- offsets and lines
 
     def offset(self, line: int, column: int) -> int:
         """Return the offset in the text of ast's line (from 1) and column (in UTF-8 bytes)."""
@@ -233,11 +245,13 @@ class Source:
 
     @cached_property
     def newline(self) -> str:
+        """First line end of the text, as which new ones are written."""
         match = LINE_END.search(self.text)
         return match.group() if match else "\n"
 
     @cached_property
     def indent_unit(self) -> str:
+        """White space by which the first block is indented."""
         for node in ast.walk(self.tree):
             body = getattr(node, "body", None)
             if isinstance(node, ast.stmt) and isinstance(body, list) and body[0].lineno > node.lineno:
@@ -252,7 +266,7 @@ class Source:
     def inner(self) -> dict[ast.AST, list[ast.AST]]:
         """Children of every node; the keys are in the order of the text, outer nodes before inner ones."""
         found: dict[ast.AST, list[ast.AST]] = {self.tree: [*self.tree.body]}
-        leaves = {kind for kind, names in FIELDS.items() if not names}
+        leaves = {kind for kind, names in INNER_FIELDS.items() if not names}
         for statement, known in self.find_known_parts():
             if known:
                 found.update(known)
@@ -267,7 +281,7 @@ class Source:
         return found
 
     def find_known_parts(self) -> Iterator[tuple[ast.stmt, list[tuple[ast.AST, list[ast.AST]]]]]:
-        """Yield each top-level statement with its entries in `inner` of the former text; none for a new statement."""
+        """Yield each top-level statement with the items of the former text's `inner` for it; [] for a new statement."""
         if self.former is None:
             yield from ((statement, []) for statement in self.tree.body)
             return
@@ -321,26 +335,19 @@ class Source:
     @cached_property
     def reads(self) -> dict[str, list[ast.Name]]:
         """Reads of each name, in the order of the text."""
-        found: dict[str, list[ast.Name]] = {}
-        for node in self.of_kind(ast.Name):
-            if isinstance(node.ctx, ast.Load):
-                found.setdefault(node.id, []).append(node)
-        return found
+        return group_by_name((node.id, node) for node in self.of_kind(ast.Name) if isinstance(node.ctx, ast.Load))
 
     @cached_property
     def attributes(self) -> dict[str, list[ast.Attribute]]:
         """Attributes by their name, in the order of the text."""
-        found: dict[str, list[ast.Attribute]] = {}
-        for node in self.of_kind(ast.Attribute):
-            found.setdefault(node.attr, []).append(node)
-        return found
+        return group_by_name((node.attr, node) for node in self.of_kind(ast.Attribute))
 
     def is_within(self, node: ast.AST, region: list[ast.stmt]) -> bool:
-        """Return True if a node lies in one of several statements that follow each other."""
+        """Return True if a node lies in `region`, statements that follow each other."""
         return bool(region) and self.places[region[0]] <= self.places[node] < self.ends[self.places[region[-1]]]
 
     def only_within(self, nodes: list[Node], region: list[ast.stmt]) -> list[Node]:
-        """Return those of some nodes, given in the order of the text, that lie in statements that follow each other."""
+        """Return the nodes, given in the order of the text, that lie in `region`, statements that follow each other."""
         if not region:
             return []
         begin, end = self.places[region[0]], self.ends[self.places[region[-1]]]
@@ -382,7 +389,7 @@ class Source:
         """List of statements that each statement belongs to."""
         found: dict[ast.AST, list[ast.stmt]] = {}
         for kind, nodes in self.by_kind.items():
-            for name in BLOCKS.intersection(kind._fields) if issubclass(kind, HOLDERS) else ():
+            for name in BLOCK_FIELDS.intersection(kind._fields) if issubclass(kind, BLOCK_HOLDERS) else ():
                 for node in nodes:
                     statements = getattr(node, name)
                     found.update(dict.fromkeys(statements, statements))
@@ -431,14 +438,14 @@ class Source:
 
     def tokens_from(self, offset: int) -> Iterator[Token]:
         """Return the tokens that begin at the offset or after it, without comments and layout."""
-        return (token for token in self.all_from(offset) if token.kind not in LAYOUT)
+        return (token for token in self.all_from(offset) if token.kind not in LAYOUT_TOKENS)
 
     def token_before(self, offset: int) -> Token | None:
         """Return the last token that begins before the offset, without comments and layout; None if there is none."""
         for number in range(self.chunk_at(offset), -1, -1):
             tokens, starts = self.chunk(number)
             before = map(tokens.__getitem__, range(bisect_left(starts, offset) - 1, -1, -1))
-            found = next((token for token in before if token.kind not in LAYOUT), None)
+            found = next((token for token in before if token.kind not in LAYOUT_TOKENS), None)
             if found is not None:
                 return found
         return None
@@ -481,5 +488,5 @@ class Source:
         for token in self.tokens_from(self.span(call.func)[1]):
             if token.text == "(" and depth <= 0:
                 return token
-            depth -= token.text == ")"  # of parentheses around the function
+            depth -= token.text == ")"  # closes a parenthesis around the function: `(f)(x)`
         raise Unparsable("a call without a parenthesis")

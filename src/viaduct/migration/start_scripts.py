@@ -1,4 +1,4 @@
-"""The start scripts of a migrated project: environment, one device, eight devices; for TensorFlow 1 a rank table."""
+"""Start scripts of a migrated project: environment, one device, eight devices; a rank table for TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from viaduct.migration.profiling_points import write_profiling_options
 from viaduct.migration.run import Outcome
 from viaduct.migration.training_flags import list_flags
 
-RANKED = re.compile(r"LOCAL_RANK|local[_-]rank")
-SPAWNS = re.compile(r"\bspawn\(")  # starts its ranks itself
+LOCAL_RANK_TEXT = re.compile(r"LOCAL_RANK|local[_-]rank")
+SPAWN_CALL = re.compile(r"\bspawn\(")  # the script starts its ranks itself
 
 
 def start_scripts(outcome: Outcome) -> dict[str, str]:
     """Return the texts of the start scripts by path; none with --to any or if nothing was changed.
 
-    They are in `scripts`, or in `npu_scripts` or `mlu_scripts` if the project has one of these files there. No file of
-    the project is replaced.
+    They are in the folder `scripts`, or if the project has one of these files there, in `npu_scripts` or
+    `mlu_scripts`. No file of the project is replaced.
     """
     if not outcome.changed or outcome.options.to == "any":
         return {}
@@ -30,11 +30,11 @@ def start_scripts(outcome: Outcome) -> dict[str, str]:
 
 
 def make_start_scripts(outcome: Outcome) -> dict[str, str]:
-    """Return the start scripts by name, of TensorFlow 1 or of PyTorch, as `framework_started` says."""
+    """Return the start scripts by name, of TensorFlow 1 or of PyTorch, as `find_started_framework` says."""
     target = outcome.options.to
     assert target != "any"
     rules = {finding.rule for finding in outcome.findings if finding.status == "changed"}
-    if framework_started(outcome) == TENSORFLOW:
+    if find_started_framework(outcome) == TENSORFLOW:
         from viaduct.cluster import tf1_scripts
 
         flags = [(flag.name, flag.default, flag.file) for flag in list_flags(outcome)]
@@ -42,11 +42,11 @@ def make_start_scripts(outcome: Outcome) -> dict[str, str]:
         return tf1_scripts.render_files(target, outcome.entry, flags, **profiling)
     from viaduct.cluster import torch_scripts
 
-    has_ranks = any(RANKED.search(file.new) and not SPAWNS.search(file.new) for file in outcome.changed)
+    has_ranks = any(LOCAL_RANK_TEXT.search(file.new) and not SPAWN_CALL.search(file.new) for file in outcome.changed)
     return torch_scripts.render_files(target, outcome.entry, has_ranks, "torch.data_parallel_ddp" in rules)
 
 
-def framework_started(outcome: Outcome) -> Framework:
+def find_started_framework(outcome: Outcome) -> Framework:
     """Return the framework of the entry script; if unknown or both, the one of which more files were changed."""
     frameworks = outcome.frameworks.get(outcome.entry, frozenset())
     if len(frameworks) == 1:

@@ -1,4 +1,4 @@
-"""The figures of a migration, its verdict, and the sentence that a manager reads: what was done, what is left."""
+"""The figures of a migration, its verdict, and one sentence about it: what was done, what is left to do."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from viaduct.migration.findings import Finding, Status
-from viaduct.migration.ledger import Row, is_complete, rows_of
+from viaduct.migration.ledger import LedgerRow, is_complete, rows_of
 from viaduct.migration.run import Outcome
 
 STATUSES: tuple[Status, ...] = ("changed", "advice", "manual", "unresolved")
-WORDS: dict[Status, str] = {
+STATUS_WORDS: dict[Status, str] = {
     "changed": "changed",
     "advice": "advice",
     "manual": "manual review",
@@ -24,19 +24,19 @@ Verdict = Literal["complete", "incomplete", "nothing to change"]
 class Summary:
     """Figures of a migration. `asdict` of it is a part of the JSON report."""
 
-    files: int
+    files: int  # changed, unchanged and unread together
     lines: int
     changed: int
     unchanged: int
-    unread: int  # looked at, but not understood
+    unread: int  # not analysed: not Python, too large, too slow …
     skipped: int
-    incomplete: int  # files and folders that were not read or not understood
+    incomplete: int  # `unread`, and files and folders that could not be read
     excluded: int  # by --exclude: copied as they are
     edits: int  # findings of status changed
     statuses: dict[Status, int]
     rules: dict[str, dict[Status, int]]
     risks: dict[str, int]  # of findings that need manual review or are unresolved
-    ledger: list[Row]
+    ledger: list[LedgerRow]
     verdict: Verdict
     reasons: tuple[str, ...]
 
@@ -72,14 +72,15 @@ def by_rule(findings: list[Finding]) -> dict[str, dict[Status, int]]:
     return {rule: {status: counts[rule, status] for status in STATUSES} for rule in rules}
 
 
-def judge(ledger: list[Row]) -> Verdict:
+def judge(ledger: list[LedgerRow]) -> Verdict:
     """Return the verdict of a ledger: complete if no place needs manual review or is unresolved."""
     if not ledger:
         return "nothing to change"
     return "complete" if is_complete(ledger) else "incomplete"
 
 
-def reasons_for(outcome: Outcome, ledger: list[Row]) -> tuple[str, ...]:
+def reasons_for(outcome: Outcome, ledger: list[LedgerRow]) -> tuple[str, ...]:
+    """Return the sentences that explain or qualify the verdict."""
     unresolved, manual = sum(row.unresolved for row in ledger), sum(row.manual for row in ledger)
     doubtful = sum(1 for finding in outcome.findings if finding.status == "changed" and finding.risk != "low")
     unread = len(outcome.unread)

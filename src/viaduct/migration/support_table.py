@@ -17,40 +17,40 @@ Standing = Literal["after migration", "no effect", "unsupported", "under analysi
 
 @dataclass(frozen=True)
 class Symbol:
-    """Symbol of TensorFlow 1.15, and what to do about it, in English and Chinese."""
+    """Symbol of TensorFlow 1.15, and what to do about it."""
 
     name: str
-    standing: Standing
-    rule: str = ""
-    instead: str = ""
+    standing: Standing  # how the NPU supports it
+    rule: str = ""  # rule of tf1 that deals with it
+    instead: str = ""  # what to do about it if there is no rule
     instead_zh: str = ""
     risk: Risk = "high"
 
 
-def each(
+def entries(
     names: tuple[str, ...],
     standing: Standing,
-    rule: str = "",
     english: str = "",
     chinese: str = "",
+    rule: str = "",
     risk: Risk = "high",
 ) -> list[Symbol]:
     """Return symbols below `tensorflow.` with the same facts."""
     return [Symbol(f"tensorflow.{name}", standing, rule, english, chinese, risk) for name in names]
 
 
-CANNED = tuple(
+CANNED_ESTIMATORS = tuple(
     f"estimator.{family}{kind}"
     for family in ("Baseline", "DNN", "DNNLinearCombined", "Linear")
     for kind in ("Classifier", "Regressor")
 )
-FINITE = tuple(f"{home}{name}" for home in ("", "math.") for name in ("is_finite", "is_inf", "is_nan"))
+FINITE_CHECKS = tuple(f"{home}{name}" for home in ("", "math.") for name in ("is_finite", "is_inf", "is_nan"))
 STRATEGIES = ("MirroredStrategy", "OneDeviceStrategy", "experimental.MultiWorkerMirroredStrategy")
-GENERATORS = (
+RANDOM_GENERATORS = (
     *("random.experimental.Generator", "random.experimental.create_rng_state"),
     *("random.experimental.get_global_generator", "random.experimental.set_global_generator"),
 )
-TPU = tuple(
+TPU_FUNCTIONS = tuple(
     f"estimator.tpu.{name}"
     for name in (
         *("rewrite", "replicate", "shard", "batch_parallel", "initialize_system", "shutdown_system"),
@@ -58,82 +58,78 @@ TPU = tuple(
     )
 )
 SYMBOLS: tuple[Symbol, ...] = (
-    *each(("estimator.RunConfig",), "after migration", "estimator_run_config"),
-    *each(("estimator.Estimator",), "after migration", "estimator_class"),
-    *each(CANNED, "after migration", "estimator_canned"),
-    *each(("estimator.tpu.TPUEstimator", "estimator.tpu.RunConfig"), "after migration", "tpu_estimator"),
-    *each(("estimator.tpu.TPUEstimatorSpec", "estimator.tpu.CrossShardOptimizer"), "after migration", "tpu_spec"),
-    *each(("Session", "InteractiveSession"), "after migration", "session_config"),
-    *each(("train.MonitoredTrainingSession",), "after migration", "session_config"),
-    *each(("nn.dropout",), "after migration", "dropout"),
-    *each(tuple(f"distribute.{name}" for name in STRATEGIES), "after migration", "distribute_strategy"),
-    *each(("train.experimental.FixedLossScale",), "after migration", "loss_scale_managers"),
-    *each(("train.experimental.MixedPrecisionLossScaleOptimizer",), "after migration", "loss_scale_optimizer"),
-    *each(("train.experimental.enable_mixed_precision_graph_rewrite",), "after migration", "precision_graph_rewrite"),
-    *each(("GPUOptions",), "no effect", "session_gpu_options"),
-    *each(("WholeFileReader", "LMDBReader", "IdentityReader"), "unsupported", "dataset_advice"),
-    *each(FINITE, "unsupported", "model_advice"),
-    *each(("enable_eager_execution", "enable_v2_behavior"), "unsupported", "keras_unsupported"),
-    *each(("keras.layers.CuDNNLSTM", "keras.layers.CuDNNGRU"), "under analysis", "keras_unsupported"),
-    *each(("contrib.cudnn_rnn.CudnnLSTM", "contrib.cudnn_rnn.CudnnGRU"), "unsupported", "model_advice"),
-    *each(("train.SyncReplicasOptimizer", "train.Server"), "unsupported", "distribute_servers"),
-    *each(("distribute.experimental.TPUStrategy",), "unsupported", "distribute_servers"),
-    *each(
-        TPU,
+    *entries(("estimator.RunConfig",), "after migration", rule="estimator_run_config"),
+    *entries(("estimator.Estimator",), "after migration", rule="estimator_class"),
+    *entries(CANNED_ESTIMATORS, "after migration", rule="estimator_canned"),
+    *entries(("estimator.tpu.TPUEstimator", "estimator.tpu.RunConfig"), "after migration", rule="tpu_estimator"),
+    *entries(
+        ("estimator.tpu.TPUEstimatorSpec", "estimator.tpu.CrossShardOptimizer"), "after migration", rule="tpu_spec"
+    ),
+    *entries(("Session", "InteractiveSession"), "after migration", rule="session_config"),
+    *entries(("train.MonitoredTrainingSession",), "after migration", rule="session_config"),
+    *entries(("nn.dropout",), "after migration", rule="dropout"),
+    *entries(tuple(f"distribute.{name}" for name in STRATEGIES), "after migration", rule="distribute_strategy"),
+    *entries(("train.experimental.FixedLossScale",), "after migration", rule="loss_scale_managers"),
+    *entries(("train.experimental.MixedPrecisionLossScaleOptimizer",), "after migration", rule="loss_scale_optimizer"),
+    *entries(
+        ("train.experimental.enable_mixed_precision_graph_rewrite",), "after migration", rule="precision_graph_rewrite"
+    ),
+    *entries(("GPUOptions",), "no effect", rule="session_gpu_options"),
+    *entries(("WholeFileReader", "LMDBReader", "IdentityReader"), "unsupported", rule="dataset_advice"),
+    *entries(FINITE_CHECKS, "unsupported", rule="model_advice"),
+    *entries(("enable_eager_execution", "enable_v2_behavior"), "unsupported", rule="keras_unsupported"),
+    *entries(("keras.layers.CuDNNLSTM", "keras.layers.CuDNNGRU"), "under analysis", rule="keras_unsupported"),
+    *entries(("contrib.cudnn_rnn.CudnnLSTM", "contrib.cudnn_rnn.CudnnGRU"), "unsupported", rule="model_advice"),
+    *entries(("train.SyncReplicasOptimizer", "train.Server"), "unsupported", rule="distribute_servers"),
+    *entries(("distribute.experimental.TPUStrategy",), "unsupported", rule="distribute_servers"),
+    *entries(
+        TPU_FUNCTIONS,
         "unsupported",
-        "",
         "there is no TPU: remove it, or make sure that this branch is not taken",
         "没有 TPU:请删除,或确保不会执行到该分支",
     ),
-    *each(
+    *entries(
         ("distribute.cluster_resolver.TPUClusterResolver", "contrib.cluster_resolver.TPUClusterResolver"),
         "unsupported",
-        "",
         "there is no TPU: make sure that this branch is not taken",
         "没有 TPU:请确保不会执行到该分支",
         risk="medium",
     ),
-    *each(
-        GENERATORS,
+    *entries(
+        RANDOM_GENERATORS,
         "under analysis",
-        "",
         "its kernels are not confirmed for the device: use tf.random.uniform or tf.random.normal with a seed",
         "设备上未确认支持:请使用带 seed 的 tf.random.uniform 或 tf.random.normal",
     ),
-    *each(
+    *entries(
         ("CriticalSection",),
         "under analysis",
-        "",
         "not confirmed for the device: keep it out of the training graph",
         "设备上未确认支持:请勿放入训练图",
         risk="medium",
     ),
-    *each(
+    *entries(
         ("contrib.nccl.*",),
         "unsupported",
-        "",
         "NCCL supports NVIDIA GPUs only: use hccl_ops.allreduce, or NPUDistributedOptimizer",
         "NCCL 仅支持 NVIDIA 设备:请使用 hccl_ops.allreduce 或 NPUDistributedOptimizer",
     ),
-    *each(
+    *entries(
         ("contrib.tensorrt.*", "python.compiler.tensorrt.*"),
         "unsupported",
-        "",
         "TensorRT is NVIDIA's: convert the frozen graph with the accelerator's own compiler",
         "TensorRT 仅支持 NVIDIA 设备:请使用昇腾的模型转换工具",
     ),
-    *each(
+    *entries(
         ("test.is_gpu_available", "test.gpu_device_name", "python.client.device_lib.list_local_devices"),
         "no effect",
-        "",
         "it finds no GPU, and the accelerator is not listed: see where the answer leads",
         "查询不到 GPU,也不会列出昇腾设备:请检查后续分支",
         risk="medium",
     ),
-    *each(
+    *entries(
         ("config.experimental.list_physical_devices", "config.list_physical_devices"),
         "no effect",
-        "",
         "it lists no GPU, and the accelerator is not listed: see where the answer leads",
         "列不出 GPU,也不会列出昇腾设备:请检查后续分支",
         risk="low",
@@ -146,7 +142,7 @@ def by_name() -> dict[str, Symbol]:
     return {symbol.name: symbol for symbol in SYMBOLS}
 
 
-def standing_of(name: str) -> Symbol | None:
+def find_symbol(name: str) -> Symbol | None:
     """Return the entry of a qualified name: its own, or that of a `prefix.*`; else None."""
     symbol = by_name().get(name)
     while symbol is None and "." in name:
@@ -155,6 +151,6 @@ def standing_of(name: str) -> Symbol | None:
     return symbol
 
 
-def reported_names() -> tuple[str, ...]:
+def names_without_rule() -> tuple[str, ...]:
     """Return the names that no other rule deals with."""
     return tuple(symbol.name for symbol in SYMBOLS if not symbol.rule)

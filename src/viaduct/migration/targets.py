@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from viaduct.cards import CARDS, Card
 from viaduct.migration.helper_cell import find_pasted_helper
-from viaduct.migration.neutral import NAME
+from viaduct.migration.neutral import HELPER_OBJECT
 from viaduct.migration.options import Options
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def card(options: Options) -> Card:
 
 
 def cards(options: Options) -> tuple[Card, ...]:
-    """Return every card that the result is to run on: reports speak of each."""
+    """Return every card that the result is to run on: findings describe each."""
     return tuple(CARDS.values()) if options.to == "any" else (card(options),)
 
 
@@ -40,7 +40,7 @@ class CardTarget:
     is_any: bool = False
 
     def select(self, for_card: Texts, for_any: Texts) -> Texts:
-        """Return the message for this kind of target, with the card's names filled in."""
+        """Return the message for one card, with the card's names filled in."""
         names = {
             name: getattr(self.card, name) for name in ("title", "device", "backend", "method", "visible", "module")
         }
@@ -48,7 +48,7 @@ class CardTarget:
         return english.format(**names), chinese.format(**names)
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
-        """Return the expression for the current device."""
+        """Return the expression for the current device, to be written at the node `at`."""
         return f'"{self.card.device}"'
 
     def render_host_location(self, site: Site) -> str:
@@ -76,7 +76,7 @@ class AnyTarget:
         raise KeyError("any")
 
     def select(self, for_card: Texts, for_any: Texts) -> Texts:
-        """Return the message for this kind of target."""
+        """Return the message for every card."""
         return for_any
 
     def render_device(self, site: Site, at: ast.AST | None = None) -> str:
@@ -106,24 +106,28 @@ def target_of(options: Options) -> Target:
 
 
 def helper(site: Site, at: ast.AST | None = None) -> str:
-    """Return the local name of the helper's `accelerator`; it will be imported if it is not yet."""
+    """Return the local name of the helper's object at a node, and request its import if it is not imported yet."""
     work = site.work
-    full = f"{work.project.helper_of(work.path)}.{NAME}"
+    full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
     known = work.names.local(full) or find_pasted_helper(site.source.tree)
     if known is not None and not work.names.hides(known, at or site.node):
         return known
     known = next((local for local, what in work.names.added.items() if what == full), None)
     if known is not None:
         return known
-    local = NAME if NAME not in work.names.used_names or is_ours(site, full) else work.free_name(f"any_{NAME}")
+    local = (
+        HELPER_OBJECT
+        if HELPER_OBJECT not in work.names.used_names or is_only_helper(site, full)
+        else work.free_name(f"any_{HELPER_OBJECT}")
+    )
     work.needed[local] = full
     work.names.used_names.add(local)
     work.names.added[local] = full
     return local
 
 
-def is_ours(site: Site, full: str) -> bool:
-    """Return True if functions import the helper each for itself, and nothing else has its name."""
+def is_only_helper(site: Site, full: str) -> bool:
+    """Return True if the file has imports of the helper in functions, and binds its name to nothing else."""
     names = site.work.names
-    bound = [scope.bound[NAME] for scope in names.scopes.values() if NAME in scope.bound]
+    bound = [scope.bound[HELPER_OBJECT] for scope in names.scopes.values() if HELPER_OBJECT in scope.bound]
     return bool(bound) and all(names.common_name(binding) == full for binding in bound)

@@ -1,4 +1,4 @@
-"""A migration on the terminal: the diff with what changed within its lines, findings grouped, one line of summary."""
+"""A migration on the terminal: the diff with changes marked within lines, grouped findings, and a summary."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from viaduct.migration import ledger as ledgers
-from viaduct.migration.diffing import Piece, Row, compare, head, hunks, in_order
-from viaduct.migration.findings import LEFT, RISK, Status
+from viaduct.migration.diffing import AlignedLine, Piece, compare_texts, find_hunks, hunk_header, order_hunk_rows
+from viaduct.migration.findings import RISK_ORDER, UNFINISHED_STATUSES, Status
 from viaduct.migration.patch import as_patch
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
 from viaduct.migration.walk import Skipped, printable_path, visible
 
-TITLES: dict[Status, str] = {
+STATUS_TITLES: dict[Status, str] = {
     "changed": "Changed",
     "advice": "Advice, not needed",
     "manual": "Manual review needed, the riskiest first",
@@ -62,9 +62,9 @@ def diff_lines(file: FileResult) -> list[Text]:
     """Return the changes of a file as coloured lines."""
     old = printable_path(file.path) if file.before else "/dev/null"
     lines = [Text(f"--- {old}", "bold"), Text(f"+++ {printable_path(file.path)}", "bold")]
-    for hunk in hunks(compare(file.old, file.new, file.stems)):
-        lines.append(Text(head(hunk), "cyan"))
-        lines += [DRAW[sign](row) for sign, row in in_order(hunk)]
+    for hunk in find_hunks(compare_texts(file.old, file.new, file.stems)):
+        lines.append(Text(hunk_header(hunk), "cyan"))
+        lines += [DRAW[sign](row) for sign, row in order_hunk_rows(hunk)]
     return lines
 
 
@@ -75,7 +75,7 @@ def side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
     return line
 
 
-DRAW: dict[str, Callable[[Row], Text]] = {
+DRAW: dict[str, Callable[[AlignedLine], Text]] = {
     " ": lambda row: Text(f" {visible(row.old_text)}"),
     "-": lambda row: side("-", row.left, "red"),
     "+": lambda row: side("+", row.right, "green"),
@@ -83,24 +83,24 @@ DRAW: dict[str, Callable[[Row], Text]] = {
 
 
 def show_findings(console: Console, outcome: Outcome, language: str) -> None:
-    for status, title in TITLES.items():
+    for status, title in STATUS_TITLES.items():
         groups = group_findings(outcome, status, language)
         if not groups:
             continue
         console.print(Text(f"\n{title}", "bold"))
         for (risk, rule, message), item in groups.items():
-            mark = Text(f"  {risk:<6} " if status in LEFT else "  ", STYLES[risk])
+            mark = Text(f"  {risk:<6} " if status in UNFINISHED_STATUSES else "  ", STYLES[risk])
             console.print(mark + Text(rule, "cyan") + Text(f"  {visible(message)}"))
             more = f" and {len(item) - MAX_PLACES} more" if len(item) > MAX_PLACES else ""
             console.print(Text(f"    {', '.join(item[:MAX_PLACES])}{more}", "dim"))
 
 
 def group_findings(outcome: Outcome, status: Status, language: str) -> dict[tuple[str, str, str], list[str]]:
-    """Return (risk, rule, message) -> places; by risk if the findings need review, and then by rule."""
+    """Return (risk, rule, message) -> places; findings that need review sorted by risk first, then all by rule."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     chosen = [finding for finding in outcome.findings if finding.status == status]
-    by_risk = status in LEFT
-    for finding in sorted(chosen, key=lambda item: (RISK[item.risk] if by_risk else 0, item.rule, item.order)):
+    by_risk = status in UNFINISHED_STATUSES
+    for finding in sorted(chosen, key=lambda item: (RISK_ORDER[item.risk] if by_risk else 0, item.rule, item.order)):
         location = printable_path(outcome.where(finding))
         entries = groups[finding.risk, finding.rule, finding.text(language)]
         if location not in entries:
@@ -109,10 +109,10 @@ def group_findings(outcome: Outcome, status: Status, language: str) -> dict[tupl
 
 
 def show_unread(console: Console, outcome: Outcome, language: str) -> None:
-    """Print what makes the migration incomplete; before everything else."""
+    """Print the paths that were not analysed, which make the migration incomplete."""
     if outcome.unread:
         count = plural(len(outcome.unread), "path")
-        console.print(Text(f"Incomplete: {count} not read or not understood; nothing can be said of them.", "bold red"))
+        console.print(Text(f"Incomplete: {count} not read or not understood; what they need is not known.", "bold red"))
         show_paths(console, outcome.unread, language)
 
 
@@ -130,11 +130,13 @@ def show_paths(console: Console, found: Sequence[Skipped | FileResult], language
         console.print(Text(f"  and {len(found) - MAX_PATHS} more; --json lists all"))
 
 
-def show_ledger(console: Console, ledger: list[ledgers.Row], language: str) -> None:
+def show_ledger(console: Console, ledger: list[ledgers.LedgerRow], language: str) -> None:
     """Print, for every requirement of the target, the places that need it and what became of them."""
     if not ledger:
         return
-    heads = ["needed", *ledgers.TITLES.values()] if language != "zh" else ["需要", *ledgers.TITLES_ZH.values()]
+    heads = (
+        ["needed", *ledgers.STATE_TITLES.values()] if language != "zh" else ["需要", *ledgers.STATE_TITLES_ZH.values()]
+    )
     width = max(cell_len(row.name(language)) for row in ledger)
     console.print(Text("\nRequirements" if language != "zh" else "\n迁移要求", "bold"))
     console.print(Text(f"  {' ' * width}  {'  '.join(heads)}", "dim"))
@@ -154,7 +156,7 @@ def show_summary(console: Console, outcome: Outcome, language: str = "en") -> No
     console.print(Text(f"\n{headline(summary)}.", "bold"))
     for file in outcome.added:
         state = "there already" if not file.changed else "extended" if file.before else "new"
-        console.print(Text(f"  {printable_path(file.path)} ({state}): scripts here import it; it needs torch alone"))
+        console.print(Text(f"  {printable_path(file.path)} ({state}): scripts here import it; it needs only torch"))
     for reason in summary.reasons:
         console.print(Text(f"  - {reason}", "dim"))
     looked = f"{plural(summary.files, 'file')}, {plural(summary.lines, 'line')} in {outcome.seconds:.2f} s"

@@ -23,12 +23,12 @@ class Flag:
     """Flag of a script's command line."""
 
     name: str  # without dashes
-    default: str  # as a literal of Python; empty where the text does not show one
+    default: str  # as a literal of Python; empty if there is none or it is not a literal
     file: str  # the file that defines it
 
 
 def list_flags(outcome: Outcome) -> list[Flag]:
-    """Return the flags of the script that is started and of what it imports, each once."""
+    """Return the flags of the script that is started and of the files that it imports; of one name only the first."""
     if not outcome.entry:
         return []
     paths = [path for path in outcome.by_path if path.endswith(".py")]

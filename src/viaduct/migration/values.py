@@ -1,9 +1,10 @@
 """Kinds of values: an expression is a dataset, a session, a run configuration, as far as the text shows it.
 
-Kinds are texts: those that CONSTRUCTORS and `kind_of_call` name, `object:` with a class of the project, and `tuple:`.
-None: the text does not show the kind. A call of a known constructor has its kind, and so has a method of a dataset that
-returns a dataset. A name has the kind that all its assignments in the scope agree on. A parameter has the kind that all
-arguments passed for it in the project have; it is also a dataset if it is used as only a TensorFlow dataset can be.
+Kinds are texts: those that CONSTRUCTORS and `kind_of_call` name, `object:` with a class of the project, and `tuple:`
+with the kinds of the elements. None: the text does not show the kind. A call of a known constructor has its kind, and
+so has a method of a dataset that returns a dataset. A name has the kind that all its assignments in the scope agree on.
+A parameter has the kind that all arguments passed for it in the project have; it is also a dataset if it is used as
+only a TensorFlow dataset can be.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any
 
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.classes import OBJECT, attribute_of, class_called, is_module, is_torch_object, owner_of
-from viaduct.migration.names import Function, Names, Scope, all_arguments
+from viaduct.migration.names import Function, Names, Scope, Table, all_arguments
 from viaduct.migration.predicates import is_none, is_property, is_self
 from viaduct.migration.project import Project, returns_of
-from viaduct.migration.sessions import MONITORED, PLAIN
+from viaduct.migration.sessions import MONITORED_SESSIONS, SESSION_CLASSES
 
 DATASET_METHODS = {
     *("apply", "batch", "cache", "concatenate", "enumerate", "filter", "flat_map", "interleave", "map"),
@@ -32,8 +33,19 @@ DATASET_METHODS = {
 TENSORFLOW_METHODS = {"interleave", "padded_batch", "make_one_shot_iterator", "make_initializable_iterator"}
 TENSORFLOW_KEYWORDS = {"num_parallel_calls", "reshuffle_each_iteration", "drop_remainder", "padded_shapes"}
 TENSORFLOW_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
-# Libraries whose objects have methods of the same names.
-OTHERS = ("webdataset", "datasets", "torch", "torchdata", "torchtext", "ray", "mxnet", "paddle", "pandas", "numpy")
+# Libraries whose objects have methods named like those of TensorFlow's datasets.
+OTHER_LIBRARIES = (
+    "webdataset",
+    "datasets",
+    "torch",
+    "torchdata",
+    "torchtext",
+    "ray",
+    "mxnet",
+    "paddle",
+    "pandas",
+    "numpy",
+)
 CONVERSIONS = {"to", "cuda", "npu", "mlu", "cpu", "half", "float", "double", "bfloat16", "requires_grad_", "type"}
 # Kind of the receiver -> methods that return an object of the same kind.
 RETURNS_SAME_KIND = {
@@ -43,14 +55,14 @@ RETURNS_SAME_KIND = {
     "tensor": CONVERSIONS | {"clone", "detach", "contiguous", "view", "reshape", "unsqueeze", "squeeze", "long", "int"},
 }
 # Functions and classes of torch that make a tensor.
-TENSORS = {
+TENSOR_CONSTRUCTORS = {
     *("arange", "as_tensor", "cat", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace"),
     *("ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "stack", "tensor"),
     *("zeros", "zeros_like", "Tensor", "FloatTensor", "LongTensor", "IntTensor", "nn.Parameter"),
 }
 CONSTRUCTORS = {
-    **dict.fromkeys(PLAIN, "session"),
-    **dict.fromkeys((*MONITORED, "tensorflow.train.MonitoredSession"), "monitored_session"),
+    **dict.fromkeys(SESSION_CLASSES, "session"),
+    **dict.fromkeys((*MONITORED_SESSIONS, "tensorflow.train.MonitoredSession"), "monitored_session"),
     "tensorflow.train.Supervisor": "supervisor",
     "tensorflow.train.SessionManager": "session_manager",
     "tensorflow.ConfigProto": "config_proto",
@@ -109,7 +121,7 @@ def torch_kind(name: str, last: str) -> str | None:
         return "class_loss"
     if name == "torch.device":
         return "torch_device"
-    if name.removeprefix("torch.") in TENSORS:
+    if name.removeprefix("torch.") in TENSOR_CONSTRUCTORS:
         return "tensor"
     if name.startswith("torchvision.models.") or (name.startswith("torch.nn.") and last[:1].isupper()):
         return "module"
@@ -123,10 +135,11 @@ class Undecided:
 UNDECIDED = Undecided()
 Found = str | None | Undecided
 Key = tuple[str, object, str]
-"""What has a kind: ("name", scope, n), ("self", class, attribute), ("method", class, n), ("", expression, "")."""
+"""What has a kind: ("name", scope, name), ("self", class, attribute), ("method", class, name), ("", expression, "")."""
+MAX_ELEMENTS = 8  # of a tuple whose kind is worked out
 TUPLE = "tuple:"
 """Prefix of the kind of a tuple: the kinds of its elements follow, divided by `|`, empty where one is not known."""
-OF_TORCH = ("module", "tensor", "class_loss", "torch_device")  # kinds that the survey does not record of classes
+TORCH_KINDS = ("module", "tensor", "class_loss", "torch_device")  # kinds that the survey does not record of classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +149,11 @@ class Element:
     value: ast.expr
     index: int  # in `a, b = pair`; -1: the target gets the value as a whole, as in `a = b = value`
     count: int  # number of targets among which the value is divided
+
+
+def kept_by_names(make: Callable[[Values], Table]) -> cached_property[Table]:
+    """Make a property of Values of what depends on the text alone: `Names.remember` keeps it for other Values too."""
+    return cached_property(lambda values: values.names.remember(make.__name__, lambda: make(values)))
 
 
 class Values:
@@ -157,7 +175,7 @@ class Values:
         self.current: Key = ("", None, "")  # the key that is being evaluated
         self.methods: dict[ast.ClassDef, dict[str, list[ast.FunctionDef]]] = {}  # see methods_of
         self.others: dict[tuple[int, str], bool] = {}  # see is_other
-        self.uses: dict[ast.AST, dict[str, list[ast.Attribute]]] = {}  # see used_as_dataset
+        self.uses: dict[ast.AST, dict[str, list[ast.Attribute]]] = {}  # function -> name -> `name.x`: used_as_dataset
 
     def kind(self, node: ast.AST | None) -> str | None:
         """Return the kind of an expression; None for tuples, and for objects of classes outside PyTorch files."""
@@ -242,7 +260,7 @@ class Values:
         return found
 
     def kind_of_beginning(self, node: ast.AST | None, chain: list[ast.Call | ast.Attribute]) -> Found:
-        """Return the kind of what a chain begins with; `self.x` and `self.f()` count as one, and leave the chain."""
+        """Return the kind of what a chain begins with. Of `self.f()`, one key, the call is taken off `chain`."""
         if isinstance(node, ast.Attribute) or (node is not None and is_self(node)):
             owner = self.names.source.class_around(node)
             if owner is None:
@@ -257,7 +275,7 @@ class Values:
             return self.read(("name", scope, node.id)) if scope is not None else None
         if isinstance(node, ast.IfExp):
             return single_kind({self.find_kind(node.body), self.find_kind(node.orelse)})
-        if isinstance(node, ast.Tuple) and len(node.elts) < 9:
+        if isinstance(node, ast.Tuple) and len(node.elts) <= MAX_ELEMENTS:
             return self.kind_of_tuple(node)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and type(node.slice.value) is int:
             found = self.find_kind(node.value)
@@ -330,7 +348,7 @@ class Values:
         if len(expressions) + len(elements) < len(bound):
             return self.kind_of_parameter(scope, name)
         found = self.kind_of_assigned([*expressions, *elements], lambda value: starts_with_name(value, name))
-        may_be_none = any(is_none(value) for value in expressions)  # such a name has a kind only if that is dataset
+        may_be_none = any(is_none(value) for value in expressions)  # a name that may be None has no kind but "dataset"
         return None if may_be_none and isinstance(found, str) and found != "dataset" else found
 
     def kind_of_assigned(self, values: list[ast.expr | Element], extends: Callable[[ast.expr], bool]) -> Found:
@@ -376,15 +394,12 @@ class Values:
         return self.read(("name", scope, name)) if scope is not None and name in scope.bound else None
 
     def assigned_in(self, owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
-        """Return, by attribute, the values that a class assigns to `self.attribute`, without None."""
+        """Return, by attribute, the values that a class assigns to `self.attribute`; the literal None is left out."""
         return self.attributes.get(owner, {})
 
-    @cached_property
+    @kept_by_names
     def attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
         """Values that each class assigns to attributes of `self`, by `self.x = value`."""
-        return self.names.remember("attributes", self.find_attributes)
-
-    def find_attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
         found: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
         for node in self.names.source.of_kinds(ast.Assign, ast.AnnAssign):
             assert isinstance(node, ast.Assign | ast.AnnAssign)
@@ -401,12 +416,9 @@ class Values:
         is_own = isinstance(target, ast.Attribute) and is_self(target.value)
         return self.names.source.class_around(target) if is_own else None
 
-    @cached_property
+    @kept_by_names
     def attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
         """Values that each class assigns to attributes of `self`, by `self.a, self.b = pair`."""
-        return self.names.remember("attribute elements", self.find_attribute_elements)
-
-    def find_attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
         found: dict[ast.ClassDef, dict[str, list[Element]]] = {}
         for target, element in self.shared_assignments():
             owner = self.class_assigning(target)
@@ -414,12 +426,9 @@ class Values:
                 found.setdefault(owner, {}).setdefault(target.attr, []).append(element)
         return found
 
-    @cached_property
+    @kept_by_names
     def elements(self) -> dict[tuple[int, str], list[Element]]:
-        """(scope, name) -> what `a, b = pair` and `a = b = value` give to the name."""
-        return self.names.remember("elements", self.find_elements)
-
-    def find_elements(self) -> dict[tuple[int, str], list[Element]]:
+        """(id of the scope, name) -> what `a, b = pair` and `a = b = value` give to the name."""
         found: dict[tuple[int, str], list[Element]] = {}
         for target, element in self.shared_assignments():
             if isinstance(target, ast.Name):
@@ -428,7 +437,7 @@ class Values:
         return found
 
     def shared_assignments(self) -> Iterator[tuple[ast.expr, Element]]:
-        """Yield the targets of assignments with several targets, and what each gets; none where one is starred."""
+        """Yield the targets of assignments with several targets, and what each gets; not those of `a, *b = value`."""
         for node in self.names.source.of_kind(ast.Assign):
             if len(node.targets) > 1 or isinstance(node.targets[0], ast.Tuple | ast.List):
                 for target in node.targets:
@@ -464,7 +473,7 @@ class Values:
         return annotation is not None and self.names.qualified(annotation) == "tensorflow.data.Dataset"
 
     def used_as_dataset(self, function: Function, name: str) -> bool:
-        """Return True for a parameter that is used with dataset methods only, and once as only TensorFlow's allow."""
+        """Return True for a parameter whose uses are dataset methods, one of them as only TensorFlow's allow."""
         if function not in self.uses:
             attributes = self.uses[function] = defaultdict(list)
             for node in ast.walk(function):
@@ -496,7 +505,7 @@ class Values:
         return any((self.names.qualified(node) or "").startswith(TENSORFLOW_ARGUMENTS) for node in named)
 
     def is_other(self, node: ast.AST) -> bool:
-        """Return True for a value of a library in OTHERS, or a parameter for which every call passes such a value."""
+        """Return True for a value of one of OTHER_LIBRARIES, or a parameter for which every call passes one."""
         while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
             if isinstance(node, ast.Attribute) and self.is_from_other(node):
                 return True
@@ -523,7 +532,7 @@ class Values:
     def is_from_other(self, node: ast.AST) -> bool:
         """Return True for a name that resolves into another library; not for one that the project itself contains."""
         library = (self.names.qualified(node) or "").partition(".")[0]
-        return library in OTHERS and library not in self.project.own_names
+        return library in OTHER_LIBRARIES and library not in self.project.own_names
 
     def origin(self, node: ast.AST, depth: int = 0) -> ast.AST:
         """Return the expression that a name was assigned, if it was assigned once; else the node itself."""

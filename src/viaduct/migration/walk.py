@@ -23,20 +23,20 @@ from viaduct.terminal import escape_controls
 SUFFIXES = (".py", ".ipynb")
 SHEBANG = re.compile(rb"#![^\n]*[/ \t]python[\d.]*(?:\s|\Z)")
 """Some scripts are started by their name alone and have no suffix."""
-STATE = ".viaduct-migration"
+STATE_FOLDER = ".viaduct-migration"
 """The folder in which --in-place keeps its journal while it writes."""
-PARTIAL = ".viaduct-partial"
-"""How the name of a folder ends in which --out makes its copy."""
-CACHES = {
+PARTIAL_SUFFIX = ".viaduct-partial"
+"""End of the name of the folder in which --out makes its copy."""
+SKIPPED_NAMES = {
     **dict.fromkeys((".git", ".hg", ".svn"), "version control"),
     **dict.fromkeys(("__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"), "a cache"),
     **dict.fromkeys((".ipynb_checkpoints", ".eggs"), "a cache"),
     "node_modules": "installed packages",
-    STATE: "viaduct's own",
+    STATE_FOLDER: "viaduct's own",
 }
 EXCLUDED = "left out by --exclude"
-DELIBERATE = {*CACHES.values(), "ignored by git", "a virtual environment", EXCLUDED}
-CHINESE = {
+DELIBERATE_REASONS = {*SKIPPED_NAMES.values(), "ignored by git", "a virtual environment", EXCLUDED}
+REASONS_ZH = {
     "cannot be read: ": "无法读取:",
     "version control": "版本控制目录",
     "a cache": "缓存目录",
@@ -62,13 +62,13 @@ class Skipped:
     @property
     def is_deliberate(self) -> bool:
         """True for a path that a fresh clone would not have, or --exclude names; others make a result incomplete."""
-        return self.reason in DELIBERATE
+        return self.reason in DELIBERATE_REASONS
 
     def why(self, language: str) -> str:
         if language != "zh":
             return self.reason
-        known = next((english for english in CHINESE if self.reason.startswith(english)), "")
-        return CHINESE[known] + self.reason[len(known) :] if known else self.reason
+        known = next((english for english in REASONS_ZH if self.reason.startswith(english)), "")
+        return REASONS_ZH[known] + self.reason[len(known) :] if known else self.reason
 
 
 @dataclass
@@ -78,15 +78,15 @@ class Walk:
     root: Path
     scripts: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
-    links: list[str] = field(default_factory=list)  # within the project: made again, not followed
+    links: list[str] = field(default_factory=list)  # that lead into the project or to nothing: made again by --out
     folders: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)  # copied as they are, and not looked into
     skipped: list[Skipped] = field(default_factory=list)
-    interrupted: list[str] = field(default_factory=list)  # folders within, where a migration in place was killed
+    interrupted: list[str] = field(default_factory=list)  # subfolders in which a migration in place was killed
     single: bool = False  # the project is one script, named by the user
 
     def read(self, path: str, largest: int | None = None) -> bytes | None:
-        """Return the content of a file; empty if it is above `largest` bytes; None if it cannot be read.
+        """Return the content of a file; empty if it has more than `largest` bytes; None if it cannot be read.
 
         A file that cannot be read is moved to `skipped`.
         """
@@ -100,7 +100,7 @@ class Walk:
             return None
 
     def exclude(self, pattern: str) -> list[str]:
-        """Take the files that a pattern of .gitignore matches out of scripts and others; return them."""
+        """Move the scripts and other files that a pattern, as in .gitignore, matches to `excluded`; return them."""
         parsed = ignoring.parse_pattern(pattern.removeprefix("./"))
         paths = [*self.scripts, *self.others]
         found = [path for path in paths if parsed is not None and is_below(parsed, path)]
@@ -136,7 +136,7 @@ def walk(path: Path) -> Walk:
             f"there is no {printable_path(path)}.", "Give a script, a notebook or the folder of a project."
         ) from None
     except OSError as error:
-        raise cannot_read(path, error) from None
+        raise make_unreadable_error(path, error) from None
     if stat.S_ISDIR(mode):
         return walk_folder(path)
     if not stat.S_ISREG(mode):
@@ -149,7 +149,7 @@ def walk(path: Path) -> Walk:
     return Walk(path.parent, scripts=[path.name], single=True)
 
 
-def cannot_read(path: Path, error: OSError) -> BadValue:
+def make_unreadable_error(path: Path, error: OSError) -> BadValue:
     return BadValue(
         f"{printable_path(path)} cannot be read: {error.strerror}.", "Give a script or a folder that you may read."
     )
@@ -164,7 +164,7 @@ def walk_folder(root: Path) -> Walk:
             entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
         except OSError as error:
             if not folder:
-                raise cannot_read(root, error) from None
+                raise make_unreadable_error(root, error) from None
             found.skipped.append(Skipped(folder.rstrip("/"), f"cannot be read: {error.strerror}"))
             continue
         for entry in entries:
@@ -172,10 +172,10 @@ def walk_folder(root: Path) -> Walk:
             reason = reason_to_skip(entry, path, root, rules)
             if reason:
                 found.skipped.append(Skipped(path, reason))
-            if entry.name == STATE and folder and entry.is_dir(follow_symlinks=False):
+            if entry.name == STATE_FOLDER and folder and entry.is_dir(follow_symlinks=False):
                 found.interrupted.append(folder)
             if entry.is_symlink():
-                found.links += [path] if reason in ("", NOWHERE) else []
+                found.links += [path] if reason in ("", BROKEN_LINK) else []
             elif reason:
                 continue
             elif entry.is_dir(follow_symlinks=False):
@@ -209,7 +209,7 @@ def is_script(path: str | Path) -> bool:
 def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignoring) -> str:
     """Return why an entry is left out; empty if it is not."""
     try:
-        if CACHES.get(entry.name) == "version control":  # of a worktree or a submodule .git is a file
+        if SKIPPED_NAMES.get(entry.name) == "version control":  # of a worktree or a submodule .git is a file
             return "version control"
         if entry.is_symlink():
             return reason_to_skip_link(root / path, root)
@@ -217,7 +217,9 @@ def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignori
         if rules.is_ignored(entry.name, is_folder):
             return "ignored by git"
         if is_folder:
-            return reason_to_skip_folder(entry)
+            if os.path.isfile(os.path.join(entry.path, "pyvenv.cfg")):
+                return "a virtual environment"
+            return SKIPPED_NAMES.get(STATE_FOLDER if entry.name.endswith(PARTIAL_SUFFIX) else entry.name, "")
         if not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
             return "not a plain file"
         return "" if os.access(entry.path, os.R_OK) else f"cannot be read: {os.strerror(errno.EACCES)}"
@@ -225,13 +227,7 @@ def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignori
         return f"cannot be read: {error.strerror}"
 
 
-def reason_to_skip_folder(entry: os.DirEntry[str]) -> str:
-    if os.path.isfile(os.path.join(entry.path, "pyvenv.cfg")):
-        return "a virtual environment"
-    return CACHES[STATE] if entry.name.endswith(PARTIAL) else CACHES.get(entry.name, "")
-
-
-NOWHERE = "a link to nothing"
+BROKEN_LINK = "a link to nothing"
 
 
 def reason_to_skip_link(link: Path, root: Path) -> str:
@@ -241,34 +237,30 @@ def reason_to_skip_link(link: Path, root: Path) -> str:
     aim = os.path.normpath(os.path.join(os.path.relpath(link.parent, root), target))
     if aim == ".." or aim.startswith("../"):
         return "a link out of the project; not followed"
-    return "" if os.path.lexists(root / aim) else NOWHERE
+    return "" if os.path.lexists(root / aim) else BROKEN_LINK
 
 
 def unsaved_files(found: Walk) -> list[str] | None:
-    """Return the files whose content git does not hold, and tracked ones that are gone; None without a repository.
+    """Return the files that git could not restore, and tracked ones that are gone; None without a repository.
 
-    Raise UnreadableRepository where git's files do not show it. Nothing is run: a file that git would have to filter
-    first counts as unsaved, unless git has seen it since it was last changed.
+    Raise UnreadableRepository if git's own files cannot be read. Nothing is run: a file whose content git would have to
+    filter counts as unsaved, unless git's index shows that it has seen the file since its last change.
     """
     outer = find_repository(found.root)
     if outer is None:
         return None
-    inner = {} if found.single else repositories_within(found)
+    # Submodules and other repositories below the project's folder, by their folder.
+    folders = [] if found.single else [path for path in found.folders if os.path.lexists(found.root / path / ".git")]
+    inner = {folder: open_repository(found.root / folder) for folder in folders}
     unsaved = [] if found.single else missing_files(outer, found.root)
     prefix = prefix_of(outer, found.root)
     for path in {*found.scripts, *found.others, *found.excluded, *found.links}:
         home = next((folder for folder in folders_above(path) if folder in inner), None)
         index = outer.index if home is None else inner[home].index
-        tracked = prefix + path if home is None else path[len(home) + 1 :]  # relative to the repository
+        tracked = prefix + path if home is None else path[len(home) + 1 :]  # the path in the repository
         if not index.holds(tracked, found.root / path):
             unsaved.append(path)
     return sorted(unsaved)
-
-
-def repositories_within(found: Walk) -> dict[str, Repository]:
-    """Return submodules and other repositories below the project's folder, by their folder."""
-    folders = [folder for folder in found.folders if os.path.lexists(found.root / folder / ".git")]
-    return {folder: open_repository(found.root / folder) for folder in folders}
 
 
 def missing_files(repository: Repository, root: Path) -> list[str]:

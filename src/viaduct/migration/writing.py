@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from viaduct.errors import BadValue
-from viaduct.migration.locking import Busy, Foreign, Held, Stop, Stopped, defer_signals, hold_folder
+from viaduct.migration.locking import FolderBusy, LockedFolder, NotOurFolder, Stop, Stopped, defer_signals, lock_folder
 from viaduct.migration.run import Outcome
-from viaduct.migration.walk import PARTIAL, folders_above, printable_path, unsaved_files
+from viaduct.migration.walk import PARTIAL_SUFFIX, folders_above, printable_path, unsaved_files
 from viaduct.plain_files import open_plain_file
 from viaduct.repository import UnreadableRepository
 
-COPY = "copy"
+COPY_FOLDER = "copy"
 MAX_NAME_BYTES = 200
 """A longer name of a folder is replaced by its digest: a suffix could make it too long for the file system."""
 
@@ -30,12 +30,12 @@ MANY_FILES = 100
 """With `link_data`, a folder with more files than this and no script is linked."""
 MANY_DATA_FILES = 1000
 """With `link_data`, all other data files are linked if there are more than this."""
-SHOWN = 4
+MAX_SHOWN_FILES = 4
 """Number of files that a refusal names."""
 
 
 def check_out(path: Path, out: Path) -> None:
-    """Refuse an --out before the work: the project, a folder within it, one that is not empty, one not writable."""
+    """Refuse an --out that is the project, lies in it, is not empty, or cannot be written; before any work is done."""
     name = printable_path(out)
     is_folder = os.path.isdir(path)
     source = Path(os.path.realpath(path if is_folder else path.parent))
@@ -49,7 +49,7 @@ def check_out(path: Path, out: Path) -> None:
         )
     try:
         if not os.path.isdir(out) and is_there(out):
-            raise BadValue(f"--out {name} is there and is not a folder.", "Name a new folder.")
+            raise BadValue(f"--out {name} exists and is not a folder.", "Name a new folder.")
         if os.path.isdir(out) and os.listdir(out):
             raise BadValue(f"--out {name} exists and is not empty.", "Name a new folder, or remove that one.")
     except OSError as error:
@@ -60,7 +60,7 @@ def check_out(path: Path, out: Path) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Return True if something has this name; raise OSError where that cannot be seen."""
+    """Return True if a path exists, even as a broken link; raise OSError if that cannot be seen."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -69,17 +69,17 @@ def is_there(path: Path) -> bool:
 
 
 def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: bool = False) -> None:
-    """Write a copy of the project with its changes, and further files.
+    """Write a copy of the project with its changes, and the files of `extra`: path -> text.
 
     With `link_data` large files and large folders of data are links to the project's own (class Links). The copy is
     made in a folder beside `out` and renamed when it is complete. Files that cannot be read are moved to
     `walk.skipped`. A partial copy that a killed run has left is removed.
     """
     out = Path(os.path.realpath(out))
-    with defer_signals() as stop, made_parents(out.parent):
-        held = hold_partial(out)
+    with defer_signals() as stop, temporary_parents(out.parent):
+        held = lock_partial_folder(out)
         try:
-            copy = held.folder / COPY
+            copy = held.folder / COPY_FOLDER
             os.mkdir(copy)
             copy_project(outcome, copy, stop, Links(outcome) if link_data else None)
             write_extra(copy, extra)
@@ -91,13 +91,13 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: 
             stop.report_outcome(f"{printable_path(out)} was not written.")
             raise BadValue(f"stopped by {stop.name}.", f"{printable_path(out)} was not written.") from None
         except OSError as error:
-            raise cannot_write(out, error) from error
+            raise make_write_error(out, error) from error
         finally:
-            shutil.rmtree(held.folder / COPY, ignore_errors=True)
+            shutil.rmtree(held.folder / COPY_FOLDER, ignore_errors=True)
             held.release(remove=True)
 
 
-def cannot_write(out: Path, error: OSError) -> BadValue:
+def make_write_error(out: Path, error: OSError) -> BadValue:
     """Return the error for an --out that the operating system refuses."""
     if error.errno == errno.EBUSY:
         return BadValue(
@@ -108,15 +108,15 @@ def cannot_write(out: Path, error: OSError) -> BadValue:
 
 
 @contextlib.contextmanager
-def made_parents(folder: Path) -> Iterator[None]:
-    """Make a folder and those above it; remove the new ones again if the block fails."""
+def temporary_parents(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it; remove the new ones again if the block raises."""
     missing = [item for item in (folder, *folder.parents) if not os.path.lexists(item)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         remove_empty(missing)
-        raise cannot_write(folder, error) from error
+        raise make_write_error(folder, error) from error
     except BaseException:
         remove_empty(missing)
         raise
@@ -128,23 +128,23 @@ def remove_empty(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-def hold_partial(out: Path) -> Held:
-    """Make the folder in which the copy grows; of one that a killed run has left, its copy is removed."""
+def lock_partial_folder(out: Path) -> LockedFolder:
+    """Make and lock the folder in which the copy is made; remove the copy that a killed run has left in it."""
     raw = os.fsencode(out.name)
     name = out.name if len(raw) < MAX_NAME_BYTES else hashlib.sha256(raw).hexdigest()
-    folder = out.with_name(f".{name}{PARTIAL}")
+    folder = out.with_name(f".{name}{PARTIAL_SUFFIX}")
     try:
-        held = hold_folder(folder)
-    except Busy:
+        held = lock_folder(folder)
+    except FolderBusy:
         raise BadValue(
             f"another `viaduct migrate` is writing {printable_path(out)}.", "Wait until it has ended."
         ) from None
-    except Foreign as error:
+    except NotOurFolder as error:
         raise BadValue(f"{printable_path(error)}.", "The copy is made there first: move that away.") from None
     except OSError as error:
-        raise cannot_write(out, error) from None
-    if os.path.lexists(folder / COPY):
-        shutil.rmtree(folder / COPY, ignore_errors=True)
+        raise make_write_error(out, error) from None
+    if os.path.lexists(folder / COPY_FOLDER):
+        shutil.rmtree(folder / COPY_FOLDER, ignore_errors=True)
         print(f"Removed an unfinished copy of an interrupted migration: {printable_path(folder)}", file=sys.stderr)
     return held
 
@@ -160,10 +160,11 @@ class Links:
         self.root = Path(os.path.realpath(outcome.root))
         kept = [file.path for file in (*outcome.written, *outcome.added)]
         own = {*kept, *outcome.walk.scripts, *outcome.walk.excluded, *outcome.walk.links}
-        busy = {folder for path in own for folder in folders_above(path)}
-        sizes = Counter(folder for path in outcome.walk.others for folder in folders_above(path) if folder not in busy)
-        full = {folder for folder, count in sizes.items() if count > MANY_FILES}
-        self.folders = {folder for folder in full if not full & {*folders_above(folder)}}
+        with_scripts = {folder for path in own for folder in folders_above(path)}
+        data_folders = (folder for path in outcome.walk.others for folder in folders_above(path))
+        counts = Counter(folder for folder in data_folders if folder not in with_scripts)
+        large = {folder for folder, count in counts.items() if count > MANY_FILES}
+        self.folders = {folder for folder in large if not large & {*folders_above(folder)}}
         data = [path for path in outcome.walk.others if path not in own and not self.is_within(path)]
         link_all = len(data) > MANY_DATA_FILES
         self.files = {path for path in data if link_all or os.lstat(outcome.root / path).st_size > LARGE_BYTES}
@@ -200,7 +201,7 @@ def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None) 
 
 
 def copy_file(outcome: Outcome, path: str, target: Path) -> bool:
-    """Copy a file with its mode and times; False where it cannot be read, which is noted."""
+    """Copy a file with its mode and times; if it cannot be read, move it to `walk.skipped` and return False."""
     source = outcome.root / path
     if outcome.walk.single:
         source = Path(os.path.realpath(source))
@@ -233,7 +234,7 @@ def read_piece(file: BinaryIO) -> bytes:
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
-    """Write a file of a copy: read-only ones can be written too, and stay read-only."""
+    """Replace the content of a file of the copy, of a read-only one too; its mode stays."""
     mode = path.stat().st_mode
     path.unlink()
     path.write_bytes(data)
@@ -272,10 +273,10 @@ def check_clean(outcome: Outcome) -> bool:
             "--force changes them all the same; --out DIR writes a copy.",
         ) from None
     if unsaved:
-        more = f" and {len(unsaved) - SHOWN} more" if len(unsaved) > SHOWN else ""
+        more = f" and {len(unsaved) - MAX_SHOWN_FILES} more" if len(unsaved) > MAX_SHOWN_FILES else ""
         raise BadValue(
             f"{printable_path(outcome.root)} has changes that are not committed: "
-            f"{', '.join(printable_path(path) for path in unsaved[:SHOWN])}{more}.",
+            f"{', '.join(printable_path(path) for path in unsaved[:MAX_SHOWN_FILES])}{more}.",
             "Commit them first, so that git can undo the migration; or give --force; or --out DIR.",
         )
     return unsaved is not None

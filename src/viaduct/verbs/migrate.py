@@ -240,10 +240,10 @@ def list_rules() -> None:
 
 def explain_rule(name: str) -> None:
     """Print the documentation of a rule."""
-    from viaduct.migration.catalogue import find
+    from viaduct.migration.catalogue import find_rules
 
-    for index, rule in enumerate(find(name)):
-        head = f"{rule.name}: {rule.kind}, for {', '.join(rule.targets)}, rows {rule.spec}"
+    for index, rule in enumerate(find_rules(name)):
+        head = f"{rule.name}: {rule.kind}, for {', '.join(rule.targets)}, rows {rule.rules_md_rows} of docs/rules.md"
         print(("\n" if index else "") + f"{head}\n\n{rule.doc.strip()}")
 
 
@@ -265,12 +265,12 @@ def check_modes(arguments: Arguments) -> None:
 
 def check_reports(arguments: Arguments) -> None:
     """Refuse reports that cannot be written, before any work."""
-    from viaduct.migration.report_paths import check_places
+    from viaduct.migration.report_paths import check_report_paths
 
     files = {"--report": arguments.report, "--sarif": arguments.sarif, "--json": arguments.json_file}
     if arguments.force and not arguments.in_place and not any(files.values()):
         raise BadValue("--force is for --in-place and for reports.")
-    check_places(arguments.path, files, arguments.out, arguments.force)
+    check_report_paths(arguments.path, files, arguments.out, arguments.force)
 
 
 def migrate_files(path: Path, options: Options, jobs: int, quiet: bool = False) -> Outcome:

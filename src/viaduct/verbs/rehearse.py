@@ -168,9 +168,9 @@ def run_rehearsal(plan: Plan, launch_line: str, record: Path | None) -> int:
 
 def describe_points(record: Path) -> list[str]:
     """Return how to use the profiling points of a TensorFlow 1 graph; empty if the rehearsal found none."""
-    from viaduct.migration.profiling_points import FILE, read_points
+    from viaduct.migration.profiling_points import POINTS_FILE, read_points
 
-    if not (record / FILE).is_file():
+    if not (record / POINTS_FILE).is_file():
         return []
     points = " and ".join(name or "none" for name in read_points(record))
     return [

@@ -5,13 +5,13 @@ from __future__ import annotations
 from viaduct.cards.tensorflow_api import OPERATORS, full_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
-from viaduct.migration.sessions import MONITORED, PLAIN
+from viaduct.migration.sessions import MONITORED_SESSIONS, SESSION_CLASSES
 
 ESTIMATORS = (
     *("tensorflow.estimator.Estimator", "tensorflow.estimator.tpu.TPUEstimator"),
     *(full_name("NPUEstimator"), "tensorflow.keras.estimator.model_to_estimator"),
 )
-SESSIONS = (*PLAIN, *MONITORED, "tensorflow.train.MonitoredSession", "tensorflow.train.Supervisor")
+SESSIONS = (*SESSION_CLASSES, *MONITORED_SESSIONS, "tensorflow.train.MonitoredSession", "tensorflow.train.Supervisor")
 HCCL = f"{OPERATORS}.broadcast"
 HOOK = full_name("NPUBroadcastGlobalVariablesHook")
 

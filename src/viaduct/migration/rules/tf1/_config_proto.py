@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viaduct.migration.imports import REGISTERS
+from viaduct.migration.imports import REGISTERING_MODULE
 from viaduct.migration.lookups import (
     FunctionNode,
     bindings_of,
@@ -103,7 +103,7 @@ def fill_statements(site: Site, config: str, at: ast.AST) -> list[str]:
 
     They need an import of npu_bridge, which registers NpuOptimizer.
     """
-    site.work.effects.add(REGISTERS)
+    site.work.effects.add(REGISTERING_MODULE)
     custom = local_name(site, at, "custom_op")
     rewrite = f"{config}.graph_options.rewrite_options"
     return [

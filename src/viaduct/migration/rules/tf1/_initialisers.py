@@ -14,7 +14,7 @@ from viaduct.migration.lookups import (
     sole_target,
 )
 from viaduct.migration.predicates import is_self
-from viaduct.migration.project_usage import GROUPS, INITIALIZERS, makes_initialiser
+from viaduct.migration.project_usage import GROUPING_CALLS, INITIALIZERS, makes_initialiser
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
@@ -73,7 +73,7 @@ def has_initialiser_name(name: str) -> bool:
 def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Answer:
     """Return True for a call that makes an initialiser or a group of them, here or in a function of the project."""
     name = site.qualified(call.func)
-    if name in GROUPS:
+    if name in GROUPING_CALLS:
         return combine([is_initialiser(site, argument, depth + 1) for argument in call.args])
     if name in LISTED_VARIABLES:
         variables = call.args[0] if call.args else None
@@ -190,7 +190,7 @@ def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> boo
     last = call.func.attr if isinstance(call.func, ast.Attribute) else name.rpartition(".")[2]
     if last == "run" or last in HANDLED_BY_OWNER:
         return True
-    if name in GROUPS:
+    if name in GROUPING_CALLS:
         return is_run_somewhere(site, call, depth + 1)
     defined = site.work.project.functions.get(name)
     if defined is None:

@@ -9,7 +9,7 @@ from viaduct.cards.tensorflow_api import HOME, OPERATORS, full_name
 from viaduct.migration.lookups import FunctionNode, bindings_of, enclosing_class, plain_name
 from viaduct.migration.names import Bound
 from viaduct.migration.predicates import is_none
-from viaduct.migration.project_usage import CONSUMERS
+from viaduct.migration.project_usage import TRAINS_WITH_OPTIMIZER
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
@@ -124,7 +124,7 @@ def trains_given_optimizer(site: Site, call: ast.Call) -> bool:
     """Return True if a call that is given an optimizer trains with it."""
     name = site.qualified(call.func)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    if name in CONSUMERS or name in CANNED or name == LOSS_SCALE or method in CONSUMING_METHODS:
+    if name in TRAINS_WITH_OPTIMIZER or name in CANNED or name == LOSS_SCALE or method in CONSUMING_METHODS:
         return True
     return site.values.kind(call) == "loss_scale_optimizer" or is_optimizer(site, call)
 

@@ -14,7 +14,7 @@ from viaduct.migration.rule import Site
 
 
 def is_question(site: Site, name: ast.Name) -> bool:
-    return module_flow.is_question(site.source, name)
+    return module_flow.is_only_tested(site.source, name)
 
 
 def borrowers(site: Site, name: str) -> Iterator[str]:

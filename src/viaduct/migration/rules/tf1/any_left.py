@@ -14,7 +14,7 @@ import ast
 from viaduct.migration.frameworks import TENSORFLOW, kind_of
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="6", kind="report", targets=("any",))
+rule = Rule(__name__, rules_md_rows="6", kind="report", targets=("any",))
 EXAMPLE_OPTIONS = {"to": "any"}
 
 

@@ -17,7 +17,7 @@ from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._batchers import BUCKETS, CSV, FEATURES, QUEUES, SPARSE, is_whole
 
-rule = Rule(__name__, spec="D1", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="D1", kind="mandatory")
 
 
 @rule.call(*QUEUES)

@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="D4", kind="report", last=True)
+rule = Rule(__name__, rules_md_rows="D4", kind="report", last=True)
 
 RESULTS = ("pred", "result", "output", "num_written", "written_lines", "lines")
 EXAMPLES = ("example", "num_actual", "num_predict", "input", "sample", "features")

@@ -25,7 +25,7 @@ from viaduct.migration.predicates import find_argument, is_constant, is_literal
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="D1 D2 D3", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="D1 D2 D3", kind="mandatory")
 
 POSITIONS = {"batch": 1, "padded_batch": 3}
 DATASET_METHODS = {"shuffle", "repeat", "prefetch", "flat_map"}  # other libraries' datasets have them as well

@@ -26,7 +26,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, spec="D5", kind="mandatory", after=("horovod_lifecycle", "session_config"))
+rule = Rule(__name__, rules_md_rows="D5", kind="mandatory", after=("horovod_lifecycle", "session_config"))
 EXAMPLE_OPTIONS = {"distributed": True}
 
 ATTRIBUTES = {

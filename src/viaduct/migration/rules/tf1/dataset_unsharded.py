@@ -11,7 +11,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="D6", kind="report", on=lambda options: options.distributed, last=True)
+rule = Rule(__name__, rules_md_rows="D6", kind="report", on=lambda options: options.distributed, last=True)
 
 SOURCES = (
     *("tensorflow.data.TFRecordDataset", "tensorflow.data.TextLineDataset", "tensorflow.data.FixedLengthRecordDataset"),

@@ -21,7 +21,7 @@ from viaduct.migration.lookups import FunctionNode, bindings_of, keyword_value, 
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="N4 V5", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="N4 V5", kind="mandatory")
 
 SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
 
@@ -180,7 +180,7 @@ def drop_item(edit: Edits, node: ast.With, index: int) -> None:
             edit.delete(comma.start, stop)
             return
         behind = next(source.tokens_from(stop))  # between parentheses, so the comma before it may stay
-        edit.delete(*edit.with_blank(start, behind.end if behind.text == "," else stop))
+        edit.delete(*edit.extend_over_blanks(start, behind.end if behind.text == "," else stop))
 
 
 def report_towers(site: Site) -> None:

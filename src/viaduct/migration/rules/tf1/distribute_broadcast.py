@@ -25,17 +25,21 @@ from pathlib import PurePosixPath
 
 from viaduct.migration.import_graph import programs_of
 from viaduct.migration.names import Comprehension
-from viaduct.migration.project_usage import BROADCASTS, CONSUMERS, TRAINING
+from viaduct.migration.project_usage import BROADCASTS, TRAINING_METHODS, TRAINS_WITH_OPTIMIZER
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _initialisers as initialisers
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1 import _ranks as ranks
-from viaduct.migration.sessions import PLAIN
+from viaduct.migration.sessions import SESSION_CLASSES
 
 rule = Rule(
-    __name__, spec="V4 E14", kind="mandatory", on=lambda options: options.distributed, after=("session_config",)
+    __name__,
+    rules_md_rows="V4 E14",
+    kind="mandatory",
+    on=lambda options: options.distributed,
+    after=("session_config",),
 )
 EXAMPLE_OPTIONS = {"distributed": True}
 
@@ -157,7 +161,7 @@ def is_in_default_graph(site: Site, session: ast.expr) -> bool:
 
 def is_default_session(site: Site, session: ast.expr) -> bool:
     name = site.qualified(session.func) if isinstance(session, ast.Call) else None
-    return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *PLAIN)
+    return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *SESSION_CLASSES)
 
 
 def enters_session(item: ast.withitem, name: str) -> bool:
@@ -172,7 +176,7 @@ def enters_session(item: ast.withitem, name: str) -> bool:
 
 def is_opened_beside(site: Site, value: str | ast.expr | None) -> bool:
     """Return True for a session without a graph of its own, opened under the same graph blocks as the run, or fewer."""
-    if not isinstance(value, ast.Call) or site.qualified(value.func) not in PLAIN:
+    if not isinstance(value, ast.Call) or site.qualified(value.func) not in SESSION_CLASSES:
         return False
     if len(value.args) > 1 or any(keyword.arg in ("graph", None) for keyword in value.keywords):
         return False
@@ -225,7 +229,9 @@ def trains(site: Site) -> bool:
     if function is not None and is_named_otherwise(function.name) and not runs_training(function):
         return False
     calls = site.work.index.calls
-    if any(name in site.work.index.methods for name in TRAINING) or any(name in calls for name in CONSUMERS):
+    if any(name in site.work.index.methods for name in TRAINING_METHODS) or any(
+        name in calls for name in TRAINS_WITH_OPTIMIZER
+    ):
         return True
     return not is_named_otherwise(PurePosixPath(site.work.path).stem) and is_training_program(site)
 
@@ -234,7 +240,7 @@ def runs_training(function: ast.AST) -> bool:
     """Return True for a function that makes a training operation, or runs one by its usual name."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in TRAINING:
+            if node.func.attr in TRAINING_METHODS:
                 return True
             fetched = [*node.args, *(keyword.value for keyword in node.keywords)] if node.func.attr == "run" else []
             if any(is_training_name(part) for value in fetched for part in ast.walk(value)):

@@ -17,7 +17,7 @@ from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import MIGRATED
 from viaduct.migration.rule import Rule, Site, answer_once
 
-rule = Rule(__name__, spec="V7", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="V7", kind="mandatory")
 
 DEFAULTS = {"RANK_SIZE": "1", "RANK_ID": "0", "DEVICE_ID": "0", NPU.device_choice: "0"}
 READERS = ("os.getenv", "os.environ.get")

@@ -26,7 +26,11 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
 rule = Rule(
-    __name__, spec="V3", kind="mandatory", on=lambda options: options.distributed, after=("distribute_optimizer",)
+    __name__,
+    rules_md_rows="V3",
+    kind="mandatory",
+    on=lambda options: options.distributed,
+    after=("distribute_optimizer",),
 )
 EXAMPLE_OPTIONS = {"distributed": True}
 

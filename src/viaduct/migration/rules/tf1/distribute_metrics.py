@@ -23,7 +23,11 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
 rule = Rule(
-    __name__, spec="V6", kind="advice", on=lambda options: options.metrics_allreduce, after=("tpu_spec", "seed_tuning")
+    __name__,
+    rules_md_rows="V6",
+    kind="advice",
+    on=lambda options: options.metrics_allreduce,
+    after=("tpu_spec", "seed_tuning"),
 )
 EXAMPLE_OPTIONS = {"metrics_allreduce": True}
 

@@ -26,7 +26,11 @@ from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.values import kind_of_call
 
 rule = Rule(
-    __name__, spec="V2", kind="mandatory", on=lambda options: options.distributed, after=("tpu_spec", "distribute_sum")
+    __name__,
+    rules_md_rows="V2",
+    kind="mandatory",
+    on=lambda options: options.distributed,
+    after=("tpu_spec", "distribute_sum"),
 )
 EXAMPLE_OPTIONS = {"distributed": True}
 

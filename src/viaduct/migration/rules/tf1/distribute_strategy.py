@@ -20,7 +20,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import called_with, loads
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
-rule = Rule(__name__, spec="V1", kind="mandatory", after=("estimator_run_config",))
+rule = Rule(__name__, rules_md_rows="V1", kind="mandatory", after=("estimator_run_config",))
 
 HELPER = "get_distribution_strategy"
 

@@ -24,7 +24,7 @@ from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
 rule = Rule(
     __name__,
-    spec="V2",
+    rules_md_rows="V2",
     kind="mandatory",
     on=lambda options: options.distributed and options.reduction == "sum",
     after=("precision_graph_rewrite",),

@@ -18,7 +18,7 @@ from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.predicates import is_literal_in, is_none_or_absent
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="N1", kind="performance")
+rule = Rule(__name__, rules_md_rows="N1", kind="performance")
 
 SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 

@@ -14,7 +14,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"dropout_layers": True}
-rule = Rule(__name__, spec="N2", kind="performance", on=lambda options: options.dropout_layers)
+rule = Rule(__name__, rules_md_rows="N2", kind="performance", on=lambda options: options.dropout_layers)
 
 LAYERS = (
     *(

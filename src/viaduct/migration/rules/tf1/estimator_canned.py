@@ -18,7 +18,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import CANNED, INIT
 
-rule = Rule(__name__, spec="E8", kind="mandatory", after=("estimator_run_config",))
+rule = Rule(__name__, rules_md_rows="E8", kind="mandatory", after=("estimator_run_config",))
 
 NPU_RUN_CONFIG = full_name("NPURunConfig")
 

@@ -21,7 +21,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import comes_from_init
 
-rule = Rule(__name__, spec="E5 E6 E7", kind="mandatory", after=("estimator_run_config", "preset_resnet_seed"))
+rule = Rule(__name__, rules_md_rows="E5 E6 E7", kind="mandatory", after=("estimator_run_config", "preset_resnet_seed"))
 
 LEARN = (
     "Estimator",

@@ -20,7 +20,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import is_converted, is_for_canned
 
-rule = Rule(__name__, spec="E1 E2 E3 E4", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="E1 E2 E3 E4", kind="mandatory")
 
 ORDER = (
     *("model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs"),

@@ -26,7 +26,7 @@ def has_run_options(options: Options) -> bool:
     return options.loop > 1 or bool(options.precision or options.fusion_switch or options.profile or options.dump)
 
 
-rule = Rule(__name__, spec="E15 L6 S13", kind="performance", on=has_run_options, after=("tpu_estimator",))
+rule = Rule(__name__, rules_md_rows="E15 L6 S13", kind="performance", on=has_run_options, after=("tpu_estimator",))
 
 
 @rule.call(full_name("NPURunConfig"))

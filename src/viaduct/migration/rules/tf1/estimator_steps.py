@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="E16", kind="report", last=True)
+rule = Rule(__name__, rules_md_rows="E16", kind="report", last=True)
 
 
 @rule.call("tensorflow.estimator.TrainSpec", "tensorflow.estimator.EvalSpec")

@@ -25,7 +25,7 @@ from typing import Any
 from viaduct.migration.lookups import FunctionNode, plain_name, sole_target
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="N3", kind="performance")
+rule = Rule(__name__, rules_md_rows="N3", kind="performance")
 
 POINTS = (-3.0, -1.2, -0.3, 0.0, 0.4, 1.0, 2.5)
 FUNCTIONS: dict[str, Callable[..., float]] = {

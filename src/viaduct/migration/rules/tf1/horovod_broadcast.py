@@ -24,7 +24,7 @@ from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
-rule = Rule(__name__, spec="2.8", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 

@@ -17,7 +17,7 @@ from viaduct.migration.lookups import sole_target
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_optimizer",))
+rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory", after=("horovod_optimizer",))
 
 
 @rule.node(ast.Assign, words=("Compression",))

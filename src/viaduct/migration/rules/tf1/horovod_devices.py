@@ -19,7 +19,7 @@ from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, spec="S7 2.8", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="S7 2.8", kind="mandatory")
 
 FIELD = "visible_device_list"
 VARIABLE = "CUDA_VISIBLE_DEVICES"

@@ -26,7 +26,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _presence as presence
 
-rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_compression",))
+rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory", after=("horovod_compression",))
 
 Statement = ast.Import | ast.ImportFrom
 COMMENT = f"  # {NPU.backend} does Horovod's part, and is always there"

@@ -13,7 +13,7 @@ from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, spec="2.8", kind="report", after=("horovod_compression",))
+rule = Rule(__name__, rules_md_rows="2.8", kind="report", after=("horovod_compression",))
 
 NOTHING = ("there is no equivalent: take it out", "没有等价接口,请删除")
 INSTEAD = {

@@ -19,7 +19,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 
-rule = Rule(__name__, spec="2.8 C1", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="2.8 C1", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 

@@ -12,7 +12,7 @@ from viaduct.cards import NPU
 from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="I4", kind="report", targets=("npu", "mlu"), last=True)
+rule = Rule(__name__, rules_md_rows="I4", kind="report", targets=("npu", "mlu"), last=True)
 
 INSTEAD = {
     "cupy": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),

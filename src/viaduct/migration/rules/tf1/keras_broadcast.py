@@ -20,7 +20,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, spec="K6", kind="mandatory", on=lambda options: options.distributed)
+rule = Rule(__name__, rules_md_rows="K6", kind="mandatory", on=lambda options: options.distributed)
 EXAMPLE_OPTIONS = {"distributed": True}
 
 POSITIONS = {"fit": 5, "fit_generator": 4}

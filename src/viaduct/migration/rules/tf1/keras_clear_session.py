@@ -15,7 +15,7 @@ from __future__ import annotations
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="K7", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="K7", kind="mandatory")
 
 
 @rule.call("tensorflow.keras.backend.clear_session")

@@ -18,7 +18,7 @@ from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, spec="K5", kind="mandatory", on=lambda options: options.distributed)
+rule = Rule(__name__, rules_md_rows="K5", kind="mandatory", on=lambda options: options.distributed)
 EXAMPLE_OPTIONS = {"distributed": True}
 
 WRAPPED = (

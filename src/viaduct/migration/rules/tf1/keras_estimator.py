@@ -17,7 +17,7 @@ import ast
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="K4", kind="mandatory", after=("keras_clear_session", "preset_resnet_seed"))
+rule = Rule(__name__, rules_md_rows="K4", kind="mandatory", after=("keras_clear_session", "preset_resnet_seed"))
 
 ORDER = ("keras_model", "keras_model_path", "custom_objects", "model_dir", "config", "checkpoint_format")
 

@@ -32,7 +32,7 @@ from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _exits, _keras
 
-rule = Rule(__name__, spec="K1 K2 K3", kind="mandatory", after=("session_config",))
+rule = Rule(__name__, rules_md_rows="K1 K2 K3", kind="mandatory", after=("session_config",))
 
 
 @rule.file(words=("keras",))

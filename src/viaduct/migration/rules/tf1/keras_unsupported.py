@@ -11,7 +11,7 @@ from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
-rule = Rule(__name__, spec="K9 K10", kind="report", last=True)
+rule = Rule(__name__, rules_md_rows="K9 K10", kind="report", last=True)
 
 ROOTS = ("tensorflow.keras", "keras")
 INSTEAD = {

@@ -34,7 +34,11 @@ from viaduct.migration.rules.tf1 import _communication as communication
 from viaduct.migration.rules.tf1 import _exits
 
 rule = Rule(
-    __name__, spec="C2 C4 C5", kind="mandatory", on=communication.needs_communication, after=("lifecycle_init",)
+    __name__,
+    rules_md_rows="C2 C4 C5",
+    kind="mandatory",
+    on=communication.needs_communication,
+    after=("lifecycle_init",),
 )
 EXAMPLE_OPTIONS = {"distributed": True}
 

@@ -44,7 +44,7 @@ from viaduct.migration.rules.tf1 import _exits
 
 rule = Rule(
     __name__,
-    spec="C1 C3 C4 C5",
+    rules_md_rows="C1 C3 C4 C5",
     kind="mandatory",
     on=communication.needs_communication,
     after=("tpu_spec", "distribute_broadcast", "session_close"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._communication import STARTS, STOPS
 
-rule = Rule(__name__, spec="C6", kind="advice", after=("lifecycle_cycles",), last=True)
+rule = Rule(__name__, rules_md_rows="C6", kind="advice", after=("lifecycle_cycles",), last=True)
 
 
 @rule.call(*STARTS)

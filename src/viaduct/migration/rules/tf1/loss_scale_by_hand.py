@@ -10,7 +10,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="L5 L7", kind="advice", last=True)
+rule = Rule(__name__, rules_md_rows="L5 L7", kind="advice", last=True)
 
 
 @rule.method("compute_gradients", "minimize")

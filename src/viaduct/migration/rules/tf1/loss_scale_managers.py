@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="L1 L2", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="L1 L2", kind="mandatory")
 
 DYNAMIC = ("initial_loss_scale", "increment_period", "multiplier")
 RENAMED = {

@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="L3", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="L3", kind="mandatory")
 
 SPELLINGS = (
     "tensorflow.contrib.mixed_precision.LossScaleOptimizer",

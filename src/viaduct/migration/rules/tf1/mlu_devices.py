@@ -23,7 +23,7 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._optimizers import loads
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
-rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",))
+rule = Rule(__name__, rules_md_rows="6.1", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 GPU = re.compile(r"(?:(?<=[\"'/:])|^)gpu(?=:)", re.IGNORECASE)

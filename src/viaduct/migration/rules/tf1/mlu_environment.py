@@ -17,7 +17,7 @@ import ast
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",))
+rule = Rule(__name__, rules_md_rows="6.1", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 VARIABLES = {

@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",))
+rule = Rule(__name__, rules_md_rows="6.1", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 FIELD = "visible_device_list"

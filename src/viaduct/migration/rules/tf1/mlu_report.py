@@ -9,7 +9,7 @@ from __future__ import annotations
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import is_counted
 
-rule = Rule(__name__, spec="6.1", kind="report", targets=("mlu",), last=True)
+rule = Rule(__name__, rules_md_rows="6.1", kind="report", targets=("mlu",), last=True)
 
 ONLY_NVIDIA = ("tensorflow.contrib.nccl.*", "tensorflow.contrib.tensorrt.*", "tensorflow.distribute.NcclAllReduce")
 QUESTIONS = (

@@ -11,7 +11,7 @@ import ast
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="N8 N9 N10 N11", kind="advice", last=True)
+rule = Rule(__name__, rules_md_rows="N8 N9 N10 N11", kind="advice", last=True)
 
 FINITE = tuple(
     f"tensorflow.{home}{name}" for home in ("", "math.", "debugging.") for name in ("is_finite", "is_inf", "is_nan")

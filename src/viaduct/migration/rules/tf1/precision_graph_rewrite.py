@@ -17,7 +17,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import unwrap
 
-rule = Rule(__name__, spec="L4", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="L4", kind="mandatory")
 
 REWRITES = (
     "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite",

@@ -18,7 +18,7 @@ from viaduct.migration.rule import Rule, Site
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
 rule = Rule(
     __name__,
-    spec="2.11",
+    rules_md_rows="2.11",
     kind="advice",
     on=lambda options: options.preset == "resnet-seed",
     after=("estimator_run_options",),

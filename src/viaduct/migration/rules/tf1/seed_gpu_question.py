@@ -16,7 +16,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
-rule = Rule(__name__, spec="2.11", kind="advice", on=lambda options: options.preset == "resnet-seed")
+rule = Rule(__name__, rules_md_rows="2.11", kind="advice", on=lambda options: options.preset == "resnet-seed")
 
 LISTS = ("tensorflow.config.list_physical_devices", "tensorflow.config.experimental.list_physical_devices")
 

@@ -20,7 +20,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
-rule = Rule(__name__, spec="2.11", kind="advice", on=lambda options: options.preset == "resnet-seed")
+rule = Rule(__name__, rules_md_rows="2.11", kind="advice", on=lambda options: options.preset == "resnet-seed")
 
 ABSL, TF_LOGGING = "absl.logging", "compat.v1.logging"
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}

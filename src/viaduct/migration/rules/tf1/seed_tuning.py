@@ -18,7 +18,7 @@ from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
-rule = Rule(__name__, spec="N5 N6 N7", kind="performance", on=lambda options: options.preset == "resnet-seed")
+rule = Rule(__name__, rules_md_rows="N5 N6 N7", kind="performance", on=lambda options: options.preset == "resnet-seed")
 
 SCHEDULES = {
     "tensorflow.train.piecewise_constant": ("x", 0),

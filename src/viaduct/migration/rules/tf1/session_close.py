@@ -29,16 +29,16 @@ from viaduct.migration.rules.tf1 import _exits
 from viaduct.migration.rules.tf1._communication import starts_communication
 from viaduct.migration.rules.tf1._session_keepers import called_name, find_keeper
 from viaduct.migration.rules.tf1._session_uses import only_files, uses
-from viaduct.migration.sessions import CLOSABLE
+from viaduct.migration.sessions import CLOSABLE_SESSIONS
 
-rule = Rule(__name__, spec="S9 S10", kind="mandatory", after=("device_block",))
+rule = Rule(__name__, rules_md_rows="S9 S10", kind="mandatory", after=("device_block",))
 
 CLOSERS = {"closing", "enter_context", "push", "callback", "register"}
 CLOSE_METHODS = ("close", "__exit__")
 SESSIONS = {"session", "monitored_session"}
 
 
-@rule.call(*CLOSABLE)
+@rule.call(*CLOSABLE_SESSIONS)
 def close_session(site: Site) -> None:
     """Close a session in a variable; report one that is kept elsewhere."""
     parent = site.source.parents[site.node]

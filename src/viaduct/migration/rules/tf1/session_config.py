@@ -38,20 +38,20 @@ from viaduct.migration.rules.tf1._session_configs import (
     report_host_session,
 )
 from viaduct.migration.rules.tf1._session_uses import stays_on_host
-from viaduct.migration.sessions import METHOD_SLOTS, PLAIN, SLOTS
+from viaduct.migration.sessions import CONFIG_SLOTS, CONFIG_SLOTS_OF_METHODS, SESSION_CLASSES
 
-rule = Rule(__name__, spec="S1 S2 S3 S4 S6 K2", kind="mandatory", after=("horovod_devices",))
+rule = Rule(__name__, rules_md_rows="S1 S2 S3 S4 S6 K2", kind="mandatory", after=("horovod_devices",))
 
 
-@rule.call(*SLOTS)
+@rule.call(*CONFIG_SLOTS)
 def open_session(site: Site) -> None:
-    configure(site, *SLOTS[site.name])
+    configure(site, *CONFIG_SLOTS[site.name])
 
 
-@rule.method(*{method for _, method in METHOD_SLOTS})
+@rule.method(*{method for _, method in CONFIG_SLOTS_OF_METHODS})
 def open_by_method(site: Site) -> None:
     kind = site.values.kind(site.node.func.value)
-    slot = METHOD_SLOTS.get((kind or "", site.name))
+    slot = CONFIG_SLOTS_OF_METHODS.get((kind or "", site.name))
     if slot is not None:
         configure(site, *slot)
     elif kind is None and site.name in ("managed_session", "prepare_or_wait_for_session"):
@@ -85,7 +85,7 @@ def report_star_import(site: Site) -> None:
     names = site.work.names
     if called not in ("Session", "InteractiveSession") or names.lookup(called, names.scope_of(site.node.func)):
         return
-    if "tensorflow" in names.stars and site.qualified(site.node.func) not in SLOTS:
+    if "tensorflow" in names.stars and site.qualified(site.node.func) not in CONFIG_SLOTS:
         site.manual(
             f"{called} may be TensorFlow's or another star import's: if it is TensorFlow's, its config needs "
             "NpuOptimizer and remapping OFF",
@@ -93,7 +93,7 @@ def report_star_import(site: Site) -> None:
         )
 
 
-@rule.reference(*PLAIN)
+@rule.reference(*SESSION_CLASSES)
 def report_session_class(site: Site) -> None:
     """Report a session class from which a class derives, that goes to functools.partial, or that is a default."""
     parent = site.source.parents[site.node]

@@ -26,7 +26,7 @@ from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._session_configs import allows_no_gpu, fill_value, is_ready, report_host_session
 
-rule = Rule(__name__, spec="S11", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="S11", kind="mandatory")
 
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, words=("ConfigProto",))

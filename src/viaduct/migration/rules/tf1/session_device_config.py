@@ -21,7 +21,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.predicates import is_constant, is_none
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="S12", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="S12", kind="mandatory")
 
 GROWTH = "set_memory_growth"
 VIRTUAL = ("set_virtual_device_configuration", "set_logical_device_configuration")

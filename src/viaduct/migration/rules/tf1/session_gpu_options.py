@@ -14,7 +14,7 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-rule = Rule(__name__, spec="S7", kind="advice", after=("horovod_devices",), last=True)
+rule = Rule(__name__, rules_md_rows="S7", kind="advice", after=("horovod_devices",), last=True)
 
 INSTEAD = {
     CUDA.visible: f"choose the device with {NPU.device_choice}",

@@ -27,7 +27,9 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1._communication import starts_communication
 
-rule = Rule(__name__, spec="S8", kind="mandatory", on=lambda options: options.distributed, after=("keras_session",))
+rule = Rule(
+    __name__, rules_md_rows="S8", kind="mandatory", on=lambda options: options.distributed, after=("keras_session",)
+)
 EXAMPLE_OPTIONS = {"distributed": True}
 
 FIRST = '"pruning", "function", "constfold", "shape", "arithmetic",'

@@ -15,7 +15,7 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import receiving_call
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="S12", kind="mandatory", on=lambda options: options.style == "wrapper")
+rule = Rule(__name__, rules_md_rows="S12", kind="mandatory", on=lambda options: options.style == "wrapper")
 EXAMPLE_OPTIONS = {"style": "wrapper"}
 
 HELPERS = {

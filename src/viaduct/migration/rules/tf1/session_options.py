@@ -31,7 +31,7 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 
 rule = Rule(
     __name__,
-    spec="S13 L6",
+    rules_md_rows="S13 L6",
     kind="mandatory",
     on=lambda options: bool(
         options.precision or options.profile or options.dump or options.fusion_switch or options.loop > 1

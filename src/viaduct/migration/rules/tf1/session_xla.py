@@ -22,7 +22,7 @@ from viaduct.migration.predicates import is_constant, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-rule = Rule(__name__, spec="S5 S12", kind="mandatory", after=("session_graph_options",))
+rule = Rule(__name__, rules_md_rows="S5 S12", kind="mandatory", after=("session_graph_options",))
 
 SCOPES = (
     "tensorflow.xla.experimental.jit_scope",

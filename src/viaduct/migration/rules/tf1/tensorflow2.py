@@ -15,7 +15,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="8", kind="report", last=True)
+rule = Rule(__name__, rules_md_rows="8", kind="report", last=True)
 
 SIGNS = ("tensorflow.function", "tensorflow.GradientTape")
 VERSION_2 = "tensorflow.compat.v2"

@@ -28,7 +28,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _run_configs as run_configs
 from viaduct.migration.rules.tf1._run_configs import INIT
 
-rule = Rule(__name__, spec="E10 E11", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="E10 E11", kind="mandatory")
 
 TPU = "tensorflow.estimator.tpu"
 SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")

@@ -19,7 +19,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import unwrap
 
-rule = Rule(__name__, spec="E12 E13", kind="mandatory")
+rule = Rule(__name__, rules_md_rows="E12 E13", kind="mandatory")
 
 TPU = "tensorflow.estimator.tpu"
 

@@ -11,17 +11,17 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._device_counts import is_counted
-from viaduct.migration.support_table import reported_names, standing_of
+from viaduct.migration.support_table import find_symbol, names_without_rule
 
-rule = Rule(__name__, spec="8", kind="report", after=("seed_gpu_question",), last=True)
+rule = Rule(__name__, rules_md_rows="8", kind="report", after=("seed_gpu_question",), last=True)
 
 ZH = {"unsupported": "不支持", "under analysis": "分析中", "no effect": "不生效", "after migration": "迁移后支持"}
 
 
-@rule.call(*reported_names())
-@rule.reference(*reported_names())
+@rule.call(*names_without_rule())
+@rule.reference(*names_without_rule())
 def report_symbol(site: Site) -> None:
-    symbol = standing_of(site.name)
+    symbol = find_symbol(site.name)
     if symbol is None:
         return
     written = site.text(site.node.func if isinstance(site.node, ast.Call) else site.node)

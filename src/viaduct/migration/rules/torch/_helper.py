@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import argument_values, dotted_name, literal_text, plain_name
-from viaduct.migration.neutral import NAME
+from viaduct.migration.neutral import HELPER_OBJECT
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._chains import swap
 from viaduct.migration.targets import helper
@@ -109,7 +109,7 @@ def asks_for_card(site: Site, test: ast.expr) -> bool:
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     calls = [site.values.origin(part) for part in parts]
     names = {site.qualified(call.func) for call in calls if isinstance(call, ast.Call)}
-    own = f"{site.work.project.helper_of(site.work.path)}.{NAME}.is_available"
+    own = f"{site.work.project.helper_of(site.work.path)}.{HELPER_OBJECT}.is_available"
     return bool(names & {"torch.cuda.is_available", own})
 
 

@@ -10,7 +10,7 @@ from viaduct.migration.classes import lineage
 from viaduct.migration.lookups import enclosing_class, is_self_attribute, keyword_value, literal_text
 from viaduct.migration.names import Bound
 from viaduct.migration.rule import Site
-from viaduct.migration.values import TENSORS, starts_with_name
+from viaduct.migration.values import TENSOR_CONSTRUCTORS, starts_with_name
 
 Place = Literal["card", "cpu"] | None
 
@@ -18,7 +18,12 @@ CARDS = ("cuda", "npu", "mlu")  # methods that move to a card, and modules of to
 CPU_METHODS = ("cpu", "numpy", "tolist")
 CPU_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy"}
 # Functions of torch whose result is where their argument is.
-KEEP_PLACE = {name for name in TENSORS if name.endswith("_like")} | {"as_tensor", "cat", "stack", "nn.Parameter"}
+KEEP_PLACE = {name for name in TENSOR_CONSTRUCTORS if name.endswith("_like")} | {
+    "as_tensor",
+    "cat",
+    "stack",
+    "nn.Parameter",
+}
 CARD_WORDS = ("device", "gpu", "cuda", "npu", "mlu", "rank", "accelerator")
 MAX_DEPTH = 8
 
@@ -61,7 +66,7 @@ def place_of_torch_result(site: Site, call: ast.Call, name: str, depth: int) -> 
     device = keyword_value(call, "device")
     if device is not None:
         return "cpu" if is_cpu(device) else "card"
-    if name in TENSORS - KEEP_PLACE:
+    if name in TENSOR_CONSTRUCTORS - KEEP_PLACE:
         return "cpu"
     first = call.args[0] if call.args else None
     parts = first.elts if isinstance(first, ast.List | ast.Tuple) else call.args[:1]

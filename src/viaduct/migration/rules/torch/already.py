@@ -18,7 +18,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P1 6", kind="advice", targets=("npu", "mlu"))
 
 
 @rule.file(words=("cuda", "CUDA", "nccl", "NCCL"))

@@ -20,7 +20,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P11 6", kind="mandatory", targets=("npu", "mlu"))
 
 ORDER = ("enabled", "dtype", "cache_enabled")
 NAMES = tuple(

@@ -25,7 +25,7 @@ from viaduct.migration.rules.torch._helper import replace_by_helper
 from viaduct.migration.rules.torch._mixed_precision import AMP_NAMES, AUTOCAST, CUSTOM, SCALERS
 from viaduct.migration.targets import helper
 
-rule = Rule(__name__, spec="P11", kind="mandatory", targets=("any",))
+rule = Rule(__name__, rules_md_rows="P11", kind="mandatory", targets=("any",))
 EXAMPLE_OPTIONS = {"to": "any"}
 
 ORDER = ("device_type", "dtype", "enabled", "cache_enabled")  # parameters of torch.autocast

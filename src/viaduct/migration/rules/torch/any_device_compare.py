@@ -29,7 +29,7 @@ from viaduct.migration.rules.torch._helper import device_number, is_scripted, pa
 from viaduct.migration.rules.torch._is_cuda import is_tensor_attribute
 from viaduct.migration.targets import helper
 
-rule = Rule(__name__, spec="P9 P10", kind="mandatory", targets=("any",))
+rule = Rule(__name__, rules_md_rows="P9 P10", kind="mandatory", targets=("any",))
 OTHER_CARDS = ("npu", "mlu", "xpu", "hpu", "musa")
 EXAMPLE_OPTIONS = {"to": "any"}
 CUTTING = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip", "strip")

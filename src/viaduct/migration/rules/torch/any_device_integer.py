@@ -21,7 +21,7 @@ from viaduct.migration.rules.torch._helper import is_scripted
 from viaduct.migration.rules.torch._numbers import is_number, is_sometimes_number, may_be_torch_object
 from viaduct.migration.targets import helper
 
-rule = Rule(__name__, spec="P8 P27", kind="mandatory", targets=("any",))
+rule = Rule(__name__, rules_md_rows="P8 P27", kind="mandatory", targets=("any",))
 EXAMPLE_OPTIONS = {"to": "any"}
 
 

@@ -27,7 +27,7 @@ from viaduct.migration.rules.torch._helper import device_number, full_expression
 from viaduct.migration.rules.torch._options import option_names, option_values
 from viaduct.migration.targets import helper
 
-rule = Rule(__name__, spec="P8 P9 P18 P25", kind="mandatory", targets=("any",), after=("rng_state", "any_amp"))
+rule = Rule(__name__, rules_md_rows="P8 P9 P18 P25", kind="mandatory", targets=("any",), after=("rng_state", "any_amp"))
 EXAMPLE_OPTIONS = {"to": "any"}
 
 

@@ -16,7 +16,7 @@ from viaduct.migration.lookups import calls_to, imported_names
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._wrapped import DDP
 
-rule = Rule(__name__, spec="P12 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, rules_md_rows="P12 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 IN_TORCH = {
     "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",

@@ -21,7 +21,7 @@ from viaduct.migration.rules.torch._device_texts import string_branches
 from viaduct.migration.rules.torch._mixed_precision import AUTOCAST, CUSTOM, SCALERS
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P11 6", kind="mandatory", targets=("npu", "mlu"))
 
 
 @rule.call(*AUTOCAST, *CUSTOM)

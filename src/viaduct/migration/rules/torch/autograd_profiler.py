@@ -21,7 +21,7 @@ from viaduct.migration.rules.torch._chains import rename_to
 from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P10 6", kind="mandatory", targets=("npu", "mlu"))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 HOME = "torch.autograd.profiler"

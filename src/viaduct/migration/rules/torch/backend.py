@@ -26,7 +26,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
 from viaduct.migration.targets import Texts, helper
 
-rule = Rule(__name__, spec="P13", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_backend",))
+rule = Rule(__name__, rules_md_rows="P13", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_backend",))
 
 ROOT = "torch.distributed"
 PLACES = {

@@ -20,7 +20,9 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._collectives import is_backend, is_nccl, replace_backend
 from viaduct.migration.targets import card, helper
 
-rule = Rule(__name__, spec="P13", kind="mandatory", targets=("npu", "mlu", "any"), patch=True, former=("any_backend",))
+rule = Rule(
+    __name__, rules_md_rows="P13", kind="mandatory", targets=("npu", "mlu", "any"), patch=True, former=("any_backend",)
+)
 
 
 @rule.node(ast.Compare, words=("nccl", "NCCL"))

@@ -12,7 +12,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P6 P19 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, rules_md_rows="P6 P19 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 HOME = "torch.backends.cuda."
 ANSWERS = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}

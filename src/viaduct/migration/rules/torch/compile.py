@@ -12,7 +12,7 @@ from viaduct.cards.advice import COMPILING
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P21 6", kind="advice", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, rules_md_rows="P21 6", kind="advice", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 
 @rule.call("torch.compile")

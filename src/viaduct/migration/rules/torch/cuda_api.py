@@ -39,7 +39,7 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    spec="P2 P11 6",
+    rules_md_rows="P2 P11 6",
     kind="mandatory",
     targets=("npu", "mlu", "any"),
     former=("any_cuda_api",),

@@ -11,7 +11,7 @@ from viaduct.cards import MLU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), after=("cuda_api",), last=True)
+rule = Rule(__name__, rules_md_rows="P6 6", kind="report", targets=("npu", "mlu"), after=("cuda_api",), last=True)
 
 SHARED = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables")
 CUDA = tuple(f"torch.cuda.{text}" for text in (*SHARED, "CUDAGraph", "graphs.*"))

@@ -38,7 +38,7 @@ from viaduct.migration.targets import Texts, card, helper
 
 rule = Rule(
     __name__,
-    spec="P7 P18 6",
+    rules_md_rows="P7 P18 6",
     kind="mandatory",
     targets=("npu", "mlu", "any"),
     former=("any_cuda_method",),

@@ -21,7 +21,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P2 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P2 6", kind="mandatory", targets=("npu", "mlu"))
 
 TAKE_NAMES = ("patch", "setattr", "delattr", "import_module")
 

@@ -11,7 +11,7 @@ from viaduct.cards.torch_api import CUDA, ELSEWHERE, counterpart
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P2 P6 6", kind="report", targets=("npu", "mlu"), last=True)
+rule = Rule(__name__, rules_md_rows="P2 P6 6", kind="report", targets=("npu", "mlu"), last=True)
 
 COLLECTIVES = ("collectives go through torch.distributed", "集合通信请使用 torch.distributed")
 KERNELS = ("it compiles or tunes CUDA kernels", "它用于编译或调优 CUDA 内核")

@@ -19,7 +19,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import require_torch, swap
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P19 6", kind="advice", targets=("npu", "mlu"))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 HOME = "torch.backends.cudnn"

@@ -24,7 +24,7 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    spec="P14",
+    rules_md_rows="P14",
     kind="mandatory",
     targets=("npu", "mlu", "any"),
     kind_for_any="report",

@@ -51,7 +51,7 @@ from viaduct.migration.targets import Texts, card
 
 rule = Rule(
     __name__,
-    spec="P14",
+    rules_md_rows="P14",
     kind="mandatory",
     targets=("npu", "mlu"),
     on=lambda options: options.data_parallel == "ddp",

@@ -27,7 +27,7 @@ from viaduct.migration.targets import helper
 
 rule = Rule(
     __name__,
-    spec="P15",
+    rules_md_rows="P15",
     kind="advice",
     targets=("npu", "mlu", "any"),
     kind_for_any="mandatory",

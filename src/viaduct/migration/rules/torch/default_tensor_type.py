@@ -15,7 +15,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import SET_DEFAULT
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P2 5 6", kind="report", targets=("npu", "mlu", "any"), patch=True)
+rule = Rule(__name__, rules_md_rows="P2 5 6", kind="report", targets=("npu", "mlu", "any"), patch=True)
 
 ROOTS = ("torch.cuda.", "torch.npu.", "torch.mlu.")
 DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}

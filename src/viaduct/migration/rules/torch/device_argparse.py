@@ -24,7 +24,7 @@ from viaduct.migration.rules.torch._devices import find_devices
 from viaduct.migration.rules.torch._options import option_names, option_values
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P9", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P9", kind="mandatory", targets=("npu", "mlu"))
 
 
 @rule.file(words=("add_argument", "click", "DEFINE_"))

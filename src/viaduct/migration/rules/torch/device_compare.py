@@ -23,7 +23,7 @@ from viaduct.migration.rules.torch._device_texts import device_literal, is_exact
 from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P9", kind="mandatory", targets=("npu", "mlu"), after=("cuda_api",))
+rule = Rule(__name__, rules_md_rows="P9", kind="mandatory", targets=("npu", "mlu"), after=("cuda_api",))
 
 METHODS = ("startswith", "replace", "removeprefix", "split", "partition", "find", "index", "count", "lstrip")
 OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn

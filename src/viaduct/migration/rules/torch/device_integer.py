@@ -25,7 +25,7 @@ from viaduct.migration.rules.torch._numbers import has_usual_name, is_number, is
 from viaduct.migration.rules.torch._plugin_use import imported_elsewhere
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P8 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P8 6", kind="mandatory", targets=("npu", "mlu"))
 
 
 @rule.node(ast.Call, words=(".to(", "device"))

@@ -21,7 +21,7 @@ from viaduct.migration.rules.torch._device_texts import is_exact
 from viaduct.migration.rules.torch._devices import find_devices
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P9 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, rules_md_rows="P9 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 
 @rule.file(words=('"cuda', "'cuda"))

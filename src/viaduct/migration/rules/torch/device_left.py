@@ -20,7 +20,9 @@ from viaduct.migration.rules.torch._devices import NOT_DEVICES, is_foreign
 from viaduct.migration.rules.torch._options import is_in_add_argument
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P8 P9 6", kind="report", targets=("npu", "mlu", "any"), after=("device_string",), last=True)
+rule = Rule(
+    __name__, rules_md_rows="P8 P9 6", kind="report", targets=("npu", "mlu", "any"), after=("device_string",), last=True
+)
 
 TEXT = re.compile(r"cuda(?::\d*)?(?:,\s*cuda(?::\d+)?)*")
 NOT_TAKING_DEVICES = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr", "print", "add", "skipif")

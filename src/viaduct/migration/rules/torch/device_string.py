@@ -26,7 +26,7 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    spec="P8 P9 P18 P24 P25 6",
+    rules_md_rows="P8 P9 P18 P24 P25 6",
     kind="mandatory",
     targets=("npu", "mlu"),
     after=("cuda_api", "autocast", "profiler"),

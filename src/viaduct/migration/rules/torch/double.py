@@ -14,7 +14,9 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._places import CARDS, is_cpu, is_move, place_of
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P5 6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True)
+rule = Rule(
+    __name__, rules_md_rows="P5 6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True
+)
 
 TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARDS for kind in ("Tensor", "Storage"))
 MAX_DEPTH = 8

@@ -14,7 +14,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu", "any"))
+rule = Rule(__name__, rules_md_rows="P6 6", kind="report", targets=("npu", "mlu", "any"))
 
 ROOTS = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
 WORDS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")

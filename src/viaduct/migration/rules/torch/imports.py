@@ -19,7 +19,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _imports
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P2 P11 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P2 P11 6", kind="mandatory", targets=("npu", "mlu"))
 
 
 @rule.node(ast.ImportFrom, words=("cuda",))

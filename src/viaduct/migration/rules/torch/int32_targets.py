@@ -22,7 +22,7 @@ from viaduct.migration.lookups import mark_once, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._indexing import Region, is_index
 
-rule = Rule(__name__, spec="P17", kind="advice", targets=("npu",))
+rule = Rule(__name__, rules_md_rows="P17", kind="advice", targets=("npu",))
 EXAMPLE_OPTIONS = {"int32_targets": True}
 
 MOVES = ("npu", "cuda", "to")

@@ -20,7 +20,7 @@ from viaduct.migration.rules.torch._chains import swap
 from viaduct.migration.rules.torch._is_cuda import is_tensor_attribute
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P10 6", kind="mandatory", targets=("npu", "mlu"))
 
 
 @rule.node(ast.Attribute, words=("is_cuda",))

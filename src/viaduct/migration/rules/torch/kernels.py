@@ -17,7 +17,9 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True)
+rule = Rule(
+    __name__, rules_md_rows="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True
+)
 
 HOME = "torch.utils.cpp_extension"
 COMPILED = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")

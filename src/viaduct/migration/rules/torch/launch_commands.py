@@ -19,7 +19,7 @@ from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import Texts
 
-rule = Rule(__name__, spec="P27", kind="advice", targets=("npu", "mlu", "any"), last=True)
+rule = Rule(__name__, rules_md_rows="P27", kind="advice", targets=("npu", "mlu", "any"), last=True)
 
 MONITOR = CUDA.tool
 MONITORS = {name: card.tool for name, card in CARDS.items()}

@@ -15,7 +15,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="6", kind="report", targets=("npu", "mlu", "any"))
+rule = Rule(__name__, rules_md_rows="6", kind="report", targets=("npu", "mlu", "any"))
 
 ROOTS = ("pytorch_lightning.*", "lightning.*", "lightning_fabric.*")
 TRAINERS = ("Trainer", "Fabric", "LightningCLI", "from_argparse_args", "LightningLite")

@@ -19,7 +19,7 @@ import ast
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="P27", kind="advice", targets=("npu", "mlu", "any"), last=True)
+rule = Rule(__name__, rules_md_rows="P27", kind="advice", targets=("npu", "mlu", "any"), last=True)
 
 RANK_TEXTS = ("LOCAL_RANK", "--local_rank", "--local-rank")
 SETTERS = ("set_device", "set_device_index", "device_index")

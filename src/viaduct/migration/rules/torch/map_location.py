@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.flows import LOADS
+from viaduct.migration.flows import CHECKPOINT_LOADS
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
@@ -39,7 +39,9 @@ from viaduct.migration.rules.torch._device_texts import OPENING, device_literal
 from viaduct.migration.rules.torch._loaded import device_in_scope, wanted_place
 from viaduct.migration.targets import Texts, card
 
-rule = Rule(__name__, spec="P18", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_map_location",))
+rule = Rule(
+    __name__, rules_md_rows="P18", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_map_location",)
+)
 
 HOST: tuple[Texts, Texts] = (
     ("the checkpoint is loaded on the host first", "检查点先加载到主机内存"),
@@ -61,7 +63,7 @@ UNKNOWN: tuple[Texts, Texts] = (
 )
 
 
-@rule.call(*LOADS)
+@rule.call(*CHECKPOINT_LOADS)
 def set_location(site: Site) -> None:
     """Give a load without map_location one; add the card to a map_location that is a dictionary."""
     location = site.argument("map_location", 1)

@@ -21,7 +21,7 @@ from viaduct.cards import MLU
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import drop_alias
 
-rule = Rule(__name__, spec="6", kind="mandatory", targets=("mlu",))
+rule = Rule(__name__, rules_md_rows="6", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
 PACKAGE = f"{MLU.module}.core"

@@ -18,7 +18,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
 from viaduct.migration.targets import card, cards
 
-rule = Rule(__name__, spec="P20 6", kind="report", targets=("npu", "mlu", "any"))
+rule = Rule(__name__, rules_md_rows="P20 6", kind="report", targets=("npu", "mlu", "any"))
 
 
 @rule.node(ast.Constant, words=("NCCL_", *OTHERS))

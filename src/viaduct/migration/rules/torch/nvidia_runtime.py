@@ -18,7 +18,7 @@ from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), everywhere=True)
+rule = Rule(__name__, rules_md_rows="P6", kind="report", targets=("npu", "mlu", "any"), everywhere=True)
 
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "onnxruntime-gpu", "onnxruntime_gpu")
 ENGINES = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")

@@ -12,7 +12,7 @@ from viaduct.cards.torch_api import NVTX
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), last=True)
+rule = Rule(__name__, rules_md_rows="P6 6", kind="report", targets=("npu", "mlu"), last=True)
 
 MLU_MARKS = f"{MLU.root}.{MLU.marks}"
 NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")

@@ -16,7 +16,9 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._places import is_in_dataset, place_of
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="5 6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True)
+rule = Rule(
+    __name__, rules_md_rows="5 6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True
+)
 
 HOST_FILE = re.compile(r"(?:^|/)(?:tests?/|test_[^/]*\.py$|[^/]*_test\.py$|conftest\.py$|setup\.py$)")
 OTHER_LIBRARIES = ("pandas", "numpy", "scipy", "polars", "tensorflow")

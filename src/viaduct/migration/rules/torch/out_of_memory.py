@@ -19,7 +19,7 @@ import re
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="P6", kind="advice", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, rules_md_rows="P6", kind="advice", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 MESSAGE = re.compile(r"cuda(?: error:)? out of memory", re.IGNORECASE)
 SEARCHES = ("startswith", "find", "count", "search", "match")

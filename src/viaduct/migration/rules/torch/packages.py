@@ -16,7 +16,9 @@ from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import imported_names, literal_text
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True)
+rule = Rule(
+    __name__, rules_md_rows="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True
+)
 
 WORDS = tuple(
     sorted({name.partition(".")[0] for name in by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})

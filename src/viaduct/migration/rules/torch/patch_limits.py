@@ -17,7 +17,7 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    spec="P9 P18 P20 P21",
+    rules_md_rows="P9 P18 P20 P21",
     kind="report",
     targets=("npu", "mlu"),
     on=lambda options: options.mode == "patch",

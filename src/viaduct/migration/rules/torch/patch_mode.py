@@ -25,7 +25,7 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    spec="P1 6",
+    rules_md_rows="P1 6",
     kind="mandatory",
     targets=("npu", "mlu"),
     on=lambda options: options.mode == "patch",

@@ -14,7 +14,7 @@ from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import PATCHES
 
-rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"), last=True)
+rule = Rule(__name__, rules_md_rows="P1 6", kind="advice", targets=("npu", "mlu"), last=True)
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("transfer_to_npu", "gpu_migration", "model_transfer"))

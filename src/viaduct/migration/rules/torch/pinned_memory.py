@@ -15,7 +15,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._helper import is_guarded
 
-rule = Rule(__name__, spec="P16", kind="advice", targets=("any",), former=("any_pinned_memory",))
+rule = Rule(__name__, rules_md_rows="P16", kind="advice", targets=("any",), former=("any_pinned_memory",))
 EXAMPLE_OPTIONS = {"to": "any"}
 
 

@@ -31,7 +31,7 @@ from viaduct.migration.rules.torch._chains import swap
 from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import card, helper
 
-rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_profiler",))
+rule = Rule(__name__, rules_md_rows="P10 6", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_profiler",))
 
 HOME, OWN = "torch.profiler", f"{NPU.module}.profiler"
 # Names of torch.profiler that torch_npu.profiler has too.

@@ -12,7 +12,7 @@ from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
-rule = Rule(__name__, spec="P4 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
+rule = Rule(__name__, rules_md_rows="P4 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
 GENERATION = {"major", "minor"}

@@ -18,7 +18,7 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    spec="P2",
+    rules_md_rows="P2",
     kind="mandatory",
     targets=("npu", "mlu", "any"),
     kind_for_any="advice",

@@ -23,7 +23,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._plugin_use import uses_the_card
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P26", kind="performance", targets=("npu",), after=("data_parallel_ddp",))
+rule = Rule(__name__, rules_md_rows="P26", kind="performance", targets=("npu",), after=("data_parallel_ddp",))
 EXAMPLE_OPTIONS = {"start_up": True}
 
 SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn")

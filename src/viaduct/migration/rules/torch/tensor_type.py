@@ -29,7 +29,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME, is_type_call
 from viaduct.migration.targets import card, helper
 
-rule = Rule(__name__, spec="P2 P9", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_type_text",))
+rule = Rule(__name__, rules_md_rows="P2 P9", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_type_text",))
 
 TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char|Byte|Bool)Tensor")
 

@@ -14,7 +14,7 @@ from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="6", kind="advice", targets=("npu", "mlu", "any"), everywhere=True, last=True)
+rule = Rule(__name__, rules_md_rows="6", kind="advice", targets=("npu", "mlu", "any"), everywhere=True, last=True)
 
 SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.python.client.session.Session")
 

@@ -22,7 +22,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import require_torch, swap
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"))
+rule = Rule(__name__, rules_md_rows="P19 6", kind="advice", targets=("npu", "mlu"))
 
 
 @rule.node(ast.Attribute, words=("allow_tf32",))

@@ -14,7 +14,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 from viaduct.migration.rules.torch._devices import is_foreign, root_of
 
-rule = Rule(__name__, spec="P7 P8", kind="report", targets=("npu", "mlu", "any"), last=True)
+rule = Rule(__name__, rules_md_rows="P7 P8", kind="report", targets=("npu", "mlu", "any"), last=True)
 
 
 @rule.file(words=('"cuda', "'cuda", ".cuda("))

@@ -15,12 +15,12 @@ import ast
 
 from viaduct.migration.helper_cell import find_pasted_helper
 from viaduct.migration.imports import used_names
-from viaduct.migration.neutral import NAME
+from viaduct.migration.neutral import HELPER_OBJECT
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(
     __name__,
-    spec="P2",
+    rules_md_rows="P2",
     kind="mandatory",
     targets=("any",),
     always=True,
@@ -62,5 +62,5 @@ def is_unused(site: Site, alias: ast.alias) -> bool:
 def uses_helper(site: Site) -> bool:
     """Return True if the file uses the helper; in others nothing was taken over."""
     work = site.work
-    full = f"{work.project.helper_of(work.path)}.{NAME}"
+    full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
     return work.names.local(full) is not None or find_pasted_helper(site.source.tree) is not None

@@ -19,7 +19,7 @@ from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._imports import PATCHES
 
-rule = Rule(__name__, spec="P1 6", kind="report", targets=("any",), former=("any_vendor_code",), last=True)
+rule = Rule(__name__, rules_md_rows="P1 6", kind="report", targets=("any",), former=("any_vendor_code",), last=True)
 
 PLUGINS = tuple(card.module for card in CARDS.values())
 ROOTS = tuple(f"{card.root}.*" for card in CARDS.values())

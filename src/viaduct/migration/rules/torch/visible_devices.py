@@ -31,7 +31,9 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
 from viaduct.migration.targets import card
 
-rule = Rule(__name__, spec="P20 6", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_visible_devices",))
+rule = Rule(
+    __name__, rules_md_rows="P20 6", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_visible_devices",)
+)
 
 RUNNERS = ("os.system", "os.popen", "subprocess.")
 ASSIGNED = re.compile(rf"\b{VISIBLE}=([\w,-]*)")
