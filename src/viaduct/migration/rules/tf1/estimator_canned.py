@@ -5,8 +5,8 @@
     -model = tf.estimator.DNNClassifier([64], columns)
     +model = tf.estimator.DNNClassifier([64], columns, config=npu_run_config_init())
 
-The class stays, and so does a RunConfig that goes to such estimators alone: npu_run_config_init turns it, or nothing,
-into one for the device.
+The class stays, and so does a RunConfig that goes to such estimators alone: npu_run_config_init makes one for the
+device, from that RunConfig if there is one.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import ast
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import CANNED, INIT
+from viaduct.migration.rules.tf1._run_configs import CONFIG_POSITIONS, CONVERTER
 
 rule = Rule(__name__, spec="E8", kind="mandatory", after=("estimator_run_config",))
 
 NPU_RUN_CONFIG = full_name("NPURunConfig")
 
 
-@rule.call(*(f"tensorflow.estimator.{name}" for name in CANNED))
+@rule.call(*(f"tensorflow.estimator.{name}" for name in CONFIG_POSITIONS))
 def configure(site: Site) -> None:
     """Give a ready-made estimator the device's configuration; report a config that is an NPURunConfig."""
-    config = site.argument("config", CANNED[site.name.rpartition(".")[2]])
+    config = site.argument("config", CONFIG_POSITIONS[site.name.rpartition(".")[2]])
     if config is None and site.has_unpacked:
         site.manual(
             "arguments are unpacked here: pass config=npu_run_config_init(run_config=…)",
@@ -34,7 +34,7 @@ def configure(site: Site) -> None:
         )
         return
     made_by = constructor_name(site, config) if config is not None else None
-    if made_by == INIT:
+    if made_by == CONVERTER:
         return
     if made_by == NPU_RUN_CONFIG:
         site.manual(

@@ -1,4 +1,4 @@
-"""Give NPURunConfig the options of the command line: loop, precision, fusion switches, profiling, dump.
+"""Give NPURunConfig the options of `viaduct migrate`: loop, precision, fusion switches, profiling, dump.
 
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_config import NPURunConfig
@@ -47,7 +47,7 @@ def add_options(site: Site) -> None:
 
 
 def required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
-    """Return the arguments that the options need, without those that are present."""
+    """Return the missing arguments that the options need, each with the code of its value."""
     options, arguments = site.options, dict[str, str]()
     if options.loop > 1:
         arguments["iterations_per_loop"] = str(options.loop)

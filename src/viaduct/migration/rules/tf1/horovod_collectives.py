@@ -28,7 +28,7 @@ rule = Rule(__name__, spec="2.8", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
-REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")
+REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")  # the others are dropped, and reported
 KNOWN_KEYWORDS = (*REPRODUCED_KEYWORDS, "device_dense", "device_sparse", "compression")
 
 

@@ -1,12 +1,12 @@
-"""Scale the loss with the accelerator's optimizer wrapper.
+"""Replace TensorFlow's loss scale optimizer by the accelerator's.
 
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
     -opt = tf.contrib.mixed_precision.LossScaleOptimizer(opt, manager)
     +opt = NPULossScaleOptimizer(opt, manager)
 
-It skips the update and lowers the scale when the device reports an overflow. With `--distributed` it gets
-is_distributed=True.
+NPULossScaleOptimizer skips the update and lowers the scale when the device reports an overflow. With `--distributed` it
+gets is_distributed=True.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="L3", kind="mandatory")
 
-SPELLINGS = (
+LOSS_SCALE_OPTIMIZERS = (
     "tensorflow.contrib.mixed_precision.LossScaleOptimizer",
     "tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer",
     "tensorflow.python.training.experimental.loss_scale_optimizer.MixedPrecisionLossScaleOptimizer",
 )
 
 
-@rule.call(*SPELLINGS)
+@rule.call(*LOSS_SCALE_OPTIMIZERS)
 def convert(site: Site) -> None:
     """Replace the wrapper, and report a loss scale that is not shown to be one of the device's managers."""
     if not site.editable:

@@ -1,4 +1,4 @@
-"""Let Grappler fuse the gradients that ranks exchange.
+"""Let Grappler (TensorFlow's graph optimizer) fuse the gradients that ranks exchange.
 
      import tensorflow as tf
      from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
@@ -30,27 +30,27 @@ from viaduct.migration.rules.tf1._communication import starts_communication
 rule = Rule(__name__, spec="S8", kind="mandatory", on=lambda options: options.distributed, after=("keras_session",))
 EXAMPLE_OPTIONS = {"distributed": True}
 
-FIRST = '"pruning", "function", "constfold", "shape", "arithmetic",'
-SECOND = '"loop", "dependency", "layout", "GradFusionOptimizer",'
+FIRST_LINE = '"pruning", "function", "constfold", "shape", "arithmetic",'
+SECOND_LINE = '"loop", "dependency", "layout", "GradFusionOptimizer",'
 HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config"))
 
 
 @rule.node(ast.Assign, words=("NpuOptimizer",))
 def extend_optimizers(site: Site) -> None:
-    """Extend the list at `custom_op.name = "NpuOptimizer"`."""
+    """Extend the list of optimizers of the config to which `custom_op.name = "NpuOptimizer"` belongs."""
     target, value = site.node.targets[0], site.node.value
     if not (isinstance(target, ast.Attribute) and target.attr == "name" and is_literal_in(value, "NpuOptimizer")):
         return
     parts = proto.field_path(site, target)
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
-    rewrite = parts[:-2]
+    rewrite = parts[:-2]  # the path of rewrite_options: ("config", "graph_options", "rewrite_options")
     if touches_list(site, rewrite) or starts_only_communication(site):
         return
     last = last_setting(site, rewrite)
     site.edit.insert_after(last, render_list(site, ".".join(rewrite), last))
     site.changed(
-        "gradients of all ranks are fused: GradFusionOptimizer joins Grappler's list",
+        "the gradients that ranks exchange are fused: GradFusionOptimizer joins Grappler's list",
         zh="分布式场景:在 rewrite_options.optimizers 中添加 GradFusionOptimizer",
     )
 
@@ -64,7 +64,7 @@ def report_helper(site: Site) -> None:
 
 
 def touches_list(site: Site, rewrite: tuple[str, ...]) -> bool:
-    """Return True if this function touches the list of optimizers already."""
+    """Return True if this function mentions the list of optimizers of the config."""
     around = site.source.function(site.node) or site.source.tree
     field = (*rewrite, "optimizers")
     return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == field for node in ast.walk(around))
@@ -94,5 +94,5 @@ def render_list(site: Site, rewrite: str, last: ast.stmt) -> list[str]:
     """Return the lines that extend the list; a single one where `last` shares its line with other statements."""
     if proto.starts_line(site, last) and proto.ends_line(site, last):
         unit = site.source.indent_unit
-        return [f"{rewrite}.optimizers.extend([", f"{unit}{FIRST}", f"{unit}{SECOND}", "])"]
-    return [f"{rewrite}.optimizers.extend([{FIRST} {SECOND[:-1]}])"]
+        return [f"{rewrite}.optimizers.extend([", f"{unit}{FIRST_LINE}", f"{unit}{SECOND_LINE}", "])"]
+    return [f"{rewrite}.optimizers.extend([{FIRST_LINE} {SECOND_LINE[:-1]}])"]
