@@ -26,7 +26,7 @@ from pathlib import PurePosixPath
 
 from viaduct.migration.import_graph import programs_of
 from viaduct.migration.names import Comprehension
-from viaduct.migration.predicates import is_none_or_absent
+from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import BROADCASTS, CONSUMERS, TRAINING
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
@@ -319,7 +319,7 @@ def add_hook(site: Site, position: int) -> None:
         report_missing_broadcast(site)
         return
     hook = f"{site.need('NPUBroadcastGlobalVariablesHook')}(0, {ranks.render_rank(site, site.node, 'rank')})"
-    if is_none_or_absent(hooks):
+    if hooks is None or is_none(hooks):
         site.set_argument("hooks", f"[{hook}]", position)
     elif isinstance(hooks, ast.List):
         site.edit.insert(site.source.span(hooks)[0] + 1, f"{hook}, " if hooks.elts else hook)

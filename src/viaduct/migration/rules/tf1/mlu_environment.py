@@ -16,6 +16,7 @@ import ast
 
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._variables import ENVIRONMENT_FUNCTIONS
 
 rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
@@ -24,12 +25,6 @@ VARIABLES = {
     "TF_GPU_THREAD_MODE": "TF_MLU_THREAD_MODE",
     "TF_GPU_THREAD_COUNT": "TF_MLU_THREAD_COUNT",
     "CUDA_VISIBLE_DEVICES": "MLU_VISIBLE_DEVICES",
-}
-ENVIRONMENT_FUNCTIONS = {
-    "os.getenv",
-    "os.putenv",
-    "os.unsetenv",
-    *(f"os.environ.{name}" for name in ("get", "setdefault", "pop", "__setitem__")),
 }
 
 

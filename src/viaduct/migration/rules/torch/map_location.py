@@ -35,8 +35,8 @@ from viaduct.migration.flows import LOADS
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import OPENING, device_literal
-from viaduct.migration.rules.torch._loaded import device_in_scope, wanted_place
+from viaduct.migration.rules.torch._device_texts import OPENING_QUOTE, device_literal
+from viaduct.migration.rules.torch._loaded import device_in_scope, load_destination
 from viaduct.migration.targets import Texts, card
 
 rule = Rule(__name__, spec="P18", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_map_location",))
@@ -76,7 +76,7 @@ def set_location(site: Site) -> None:
 
 def add_location(site: Site, present: ast.expr | None) -> None:
     """Give a load without `map_location`, or with None, the place where its content is used."""
-    wanted = wanted_place(site)
+    wanted = load_destination(site)
     if wanted == "nothing" or not (site.node.args or site.node.keywords):
         return
     if wanted == "unknown" or not site.editable or (site.has_unpacked and present is None):
@@ -129,7 +129,7 @@ def render_renamed(site: Site, node: ast.expr, device: str) -> str:
     """Return the text of an expression for a CUDA device with another device in it; any other text as it is."""
     literal, text = device_literal(node), site.text(node)
     start = site.source.span(literal)[0] - site.source.span(node)[0] if literal is not None else 0
-    opening = OPENING.match(text, start) if literal is not None else None
+    opening = OPENING_QUOTE.match(text, start) if literal is not None else None
     if opening is None:
         return text
     return text[: opening.end()] + device + text[opening.end() + len("cuda") :]

@@ -20,7 +20,7 @@ from viaduct.cards import MLU, NPU
 from viaduct.migration.imports import header_end
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._imports import PATCHES
+from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 from viaduct.migration.targets import card
 
 rule = Rule(
@@ -46,7 +46,7 @@ NOT_STARTED = ("setup.py", "conftest.py", "__init__.py")
 @rule.file(words=("torch", "__main__"))
 def import_patch(site: Site) -> None:
     """Import the patch behind the plug-in or torch; at the top of a script that leaves torch's import to others."""
-    is_patched = any(name in site.source.text.replace(" import ", ".") for name in PATCHES)
+    is_patched = any(name in site.source.text.replace(" import ", ".") for name in RUN_TIME_PATCHES)
     if is_patched or not is_started(site) or not uses_torch(site):
         return
     plugin, patch = LINES[site.options.to]

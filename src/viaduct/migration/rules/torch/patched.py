@@ -12,7 +12,7 @@ import ast
 
 from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._imports import PATCHES
+from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
 rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"), last=True)
 
@@ -20,7 +20,7 @@ rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"), last=T
 @rule.node(ast.Import, ast.ImportFrom, words=("transfer_to_npu", "gpu_migration", "model_transfer"))
 def advise_removal(site: Site) -> None:
     """Advise to remove the import of a patch."""
-    patch = next((name for name in imported_names(site.node) if name in PATCHES), None)
+    patch = next((name for name in imported_names(site.node) if name in RUN_TIME_PATCHES), None)
     if patch is not None:
         site.advice(
             f"the run-time patch {patch} can be removed once the project is rewritten, unless a "

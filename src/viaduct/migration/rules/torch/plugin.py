@@ -19,7 +19,7 @@ from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site, is_named
-from viaduct.migration.rules.torch._plugin_use import imported_elsewhere, signs, uses_the_card
+from viaduct.migration.rules.torch._plugin_use import card_uses, imported_elsewhere, uses_the_card
 from viaduct.migration.targets import card
 
 rule = Rule(
@@ -60,7 +60,7 @@ def is_plugin_imported(site: Site, target: Card, statements: list[Import], ancho
 
     False if the file uses the plug-in by its name and has not bound that.
     """
-    lines = [getattr(sign, "lineno", 1) for sign in signs(site, target) if is_covered(site, sign, anchor)]
+    lines = [getattr(sign, "lineno", 1) for sign in card_uses(site, target) if is_covered(site, sign, anchor)]
     first_use = min((line for line in lines if line > anchor.lineno), default=len(site.source.starts))
     imports = [item for item in statements if imports_any(item, (target.module,)) and item.lineno <= first_use]
     functions = {site.source.function(item) for item in imports}
@@ -75,7 +75,7 @@ def is_card_used(site: Site, target: Card, anchor: ast.stmt) -> bool:
     A rule that asks for the import does not say where: then it is needed wherever torch is imported.
     """
     is_requested = target.module in site.work.effects
-    return is_requested or any(is_covered(site, sign, anchor) for sign in signs(site, target))
+    return is_requested or any(is_covered(site, sign, anchor) for sign in card_uses(site, target))
 
 
 def is_covered(site: Site, node: ast.AST, statement: ast.stmt) -> bool:

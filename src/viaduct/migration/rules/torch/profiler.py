@@ -27,7 +27,7 @@ import ast
 from viaduct.cards import NPU
 from viaduct.migration.lookups import dotted_name, keyword_value, named_node
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import swap
+from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import card, helper
 
@@ -68,7 +68,7 @@ def rename_profiler(site: Site) -> None:
     node = named_node(site)
     written = dotted_name(node)
     new = respell_profiler(site, written)
-    if new != written and swap(site, node, written, new):
+    if new != written and replace_name(site, node, written, new):
         site.changed(f"{written} becomes {new}", zh=f"{written} 替换为 {new}")
 
 

@@ -19,7 +19,7 @@ import ast
 from viaduct.cards.torch_api import TF32_SWITCHES
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import require_torch, swap
+from viaduct.migration.rules.torch._chains import replace_name, require_torch
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"))
@@ -34,5 +34,5 @@ def switch(site: Site) -> None:
         return
     root = site.work.names.local("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
-    if swap(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
+    if replace_name(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
         site.changed(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")

@@ -17,7 +17,7 @@ from viaduct.cards import CARDS
 from viaduct.migration.lookups import imported_names
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._imports import PATCHES
+from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
 rule = Rule(__name__, spec="P1 6", kind="report", targets=("any",), former=("any_vendor_code",), last=True)
 
@@ -32,7 +32,7 @@ def report_import(site: Site) -> None:
     names = [name for name in imported_names(site.node) if name.partition(".")[0] in PLUGINS]
     if not names or is_conditional(site):
         return
-    if names[0] in PATCHES:
+    if names[0] in RUN_TIME_PATCHES:
         site.manual(
             f"{names[0]} redirects CUDA to one vendor's card: remove it, the source supports every card now",
             zh=f"{names[0]} 会把 CUDA 替换为某一厂商的设备:源码现已适用于各种加速卡,请去掉",
