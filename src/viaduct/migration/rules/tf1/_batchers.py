@@ -38,3 +38,10 @@ def makes_equal_batches(site: Site, name: str) -> bool:
             epochs = site.argument("num_epochs", position)
             return not site.has_unpacked and (epochs is None or is_constant(epochs, None))  # None: repeats without end
     return False
+
+
+def report_dropped_batch(site: Site) -> None:
+    site.changed(
+        "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
+        zh="丢弃最后不足一批的数据:图按固定 shape 编译",
+    )

@@ -143,11 +143,8 @@ def hoisting_place(site: Site, node: ast.AST) -> ast.stmt | None:
     if isinstance(statement, FunctionNode | ast.ClassDef) or isinstance(site.source.parents[statement], ast.ClassDef):
         # a default, a decorator or a base class; in a class body a new name would become an attribute of the class
         return None
-    return statement if starts_line(site, statement) and not is_elif(site, statement) else None
-
-
-def is_elif(site: Site, statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and site.text(statement).startswith("elif")
+    is_elif = isinstance(statement, ast.If) and site.text(statement).startswith("elif")
+    return statement if starts_line(site, statement) and not is_elif else None
 
 
 def binds_what_it_uses(statement: ast.stmt, value: ast.expr) -> bool:

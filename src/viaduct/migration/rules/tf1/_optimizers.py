@@ -178,3 +178,11 @@ def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
             is_inside = owner is not None and site.source.is_within(read, [owner])
             if is_inside and isinstance(read.ctx, ast.Load) and ast.unparse(read) == ast.unparse(target):
                 yield read
+
+
+def report_sum(site: Site) -> None:
+    site.changed(
+        "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
+        zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",
+        risk="medium",
+    )

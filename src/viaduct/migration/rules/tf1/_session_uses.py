@@ -39,7 +39,7 @@ def only_handles_files(site: Site) -> bool:
     if not name:
         return False
     evals = site.source.only_within(site.source.attributes.get("eval", []), statements)
-    if any(is_called(site, node) for node in evals):
+    if any(getattr(site.source.parents[node], "func", None) is node for node in evals):
         return False  # `tensor.eval()` computes in the session without naming it
     purposes = [purpose_of(site, use) for use in reads_within(site, statements, name)]
     return "files" in purposes and "other" not in purposes
@@ -82,8 +82,3 @@ def initialises(site: Site, value: ast.expr) -> bool:
     if isinstance(origin, ast.Call) and site.qualified(origin.func) == "tensorflow.group":
         return all(initialises(site, argument) for argument in origin.args)
     return isinstance(origin, ast.Call) and site.qualified(origin.func) in INITIALISERS
-
-
-def is_called(site: Site, node: ast.Attribute) -> bool:
-    parent = site.source.parents[node]
-    return isinstance(parent, ast.Call) and parent.func is node

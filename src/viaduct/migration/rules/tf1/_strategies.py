@@ -4,8 +4,6 @@ The rule distribute_strategy takes them out for the NPU, mlu_devices renames the
 ParameterServerStrategy and TPUStrategy are reported by distribute_servers instead.
 """
 
-from __future__ import annotations
-
 STRATEGIES = tuple(
     f"tensorflow.{home}.{name}"
     for home in ("distribute", "distribute.experimental", "contrib.distribute")

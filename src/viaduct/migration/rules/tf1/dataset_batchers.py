@@ -22,6 +22,7 @@ from viaduct.migration.rules.tf1._batchers import (
     QUEUE_FUNCTIONS,
     SPARSE_FUNCTIONS,
     makes_equal_batches,
+    report_dropped_batch,
 )
 
 rule = Rule(__name__, spec="D1", kind="mandatory")
@@ -33,7 +34,7 @@ def refuse_smaller_batch(site: Site) -> None:
     keyword = site.keyword("allow_smaller_final_batch")
     if keyword is not None and not makes_equal_batches(site, site.name):
         site.edit.node(keyword.value, "False")
-        report_changed(site)
+        report_dropped_batch(site)
 
 
 @rule.call(*FEATURE_READERS)
@@ -48,12 +49,12 @@ def drop_final_batch(site: Site) -> None:
         )
         return
     site.set_argument("drop_final_batch", "True", 14)
-    report_changed(site)
+    report_dropped_batch(site)
 
 
 @rule.call(*CSV_READERS)
 def report_csv_reader(site: Site) -> None:
-    """Report a CSV_READERS reader with num_epochs."""
+    """Report a CSV reader with num_epochs."""
     if not makes_equal_batches(site, site.name):
         site.manual(
             "with num_epochs the last batch may be shorter, and this reader cannot drop it: leave num_epochs out and "
@@ -76,11 +77,3 @@ add_notices(
         "稀疏批没有固定 shape:请改为稠密批(padded_batch,drop_remainder=True)",
     ),
 )
-
-
-def report_changed(site: Site) -> None:
-    """Report that the last batch is now dropped."""
-    site.changed(
-        "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
-        zh="丢弃最后不足一批的数据:图按固定 shape 编译",
-    )

@@ -24,6 +24,7 @@ from viaduct.migration.names import all_arguments
 from viaduct.migration.predicates import find_argument, is_constant, is_literal
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._batchers import report_dropped_batch
 
 rule = Rule(__name__, spec="D1 D2 D3", kind="mandatory")
 
@@ -65,10 +66,7 @@ def set_drop_remainder(site: Site, position: int) -> None:
         )
         return
     site.set_argument("drop_remainder", "True", position)
-    site.changed(
-        "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
-        zh="丢弃最后不足一批的数据:图按固定 shape 编译",
-    )
+    report_dropped_batch(site)
     advise_parameter(site, present)
     if not (site.options.pad_predict and is_for_prediction(site)):
         report_lost_examples(site)

@@ -85,14 +85,10 @@ def is_from_strategy(site: Site, node: ast.expr) -> bool:
             return True
         if isinstance(inner, ast.Call) and horovod.is_horovod(site.qualified(inner.func)):
             return not horovod.keeps_horovod(site)
-        if isinstance(inner, ast.Name) and inner is not node and mentions_cluster(site, inner):
+        is_name = isinstance(inner, ast.Name) and inner is not node
+        if is_name and any(is_literal_in(part, "TF_CONFIG") for part in ast.walk(site.values.origin(inner))):
             return True
     return False
-
-
-def mentions_cluster(site: Site, node: ast.Name) -> bool:
-    """Return True if the value of a name is made from the environment variable TF_CONFIG."""
-    return any(is_literal_in(inner, "TF_CONFIG") for inner in ast.walk(site.values.origin(node)))
 
 
 def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:

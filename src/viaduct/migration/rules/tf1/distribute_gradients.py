@@ -42,7 +42,8 @@ GRADIENT_CALLS = ("tensorflow.gradients", f"{OPERATORS}.allreduce", *EXCHANGING_
 
 @rule.call("tensorflow.gradients")
 def average_gradients(site: Site) -> None:
-    if is_exchanged(site) or not site.editable:
+    around = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
+    if any(site.qualified(call.func) in EXCHANGING_CALLS for call in around) or not site.editable:
         return
     applied = find_application(site)
     if applied is None:
@@ -58,11 +59,7 @@ def average_gradients(site: Site) -> None:
         return
     if site.options.reduction == "sum":
         add_allreduce(site, arguments=', "sum"')
-        site.changed(
-            "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
-            zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",
-            risk="medium",
-        )
+        optimizers.report_sum(site)
         return
     if not use_compute_gradients(site, applied):
         add_allreduce(site)
@@ -74,12 +71,6 @@ def add_allreduce(site: Site, arguments: str = "") -> None:
     start, end = site.source.span(site.node)
     site.edit.insert(start, f"{site.need('npu_allreduce')}(")
     site.edit.insert(end, f"{arguments})")
-
-
-def is_exchanged(site: Site) -> bool:
-    """Return True if the site is within a call that exchanges gradients between ranks."""
-    calls = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
-    return any(site.qualified(call.func) in EXCHANGING_CALLS for call in calls)
 
 
 def find_application(site: Site) -> ast.Call | None:

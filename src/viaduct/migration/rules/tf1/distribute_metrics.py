@@ -42,9 +42,11 @@ def average_metrics(site: Site) -> None:
         return
     if isinstance(made, ast.Dict) and all(isinstance(value, ast.Name) for value in made.values):
         for value in made.values:
-            site.edit.node(value, render_pair(site, site.text(value)))
+            name = site.text(value)
+            site.edit.node(value, f"({render_mean(site, f'{name}[0]')}, {name}[1])")
     elif isinstance(made, ast.Dict | ast.Call) and not site.edit.has_comment(*site.source.span(made)):
-        site.edit.node(made, render_comprehension(site, site.text(made)))
+        items = f"for key, (value, update) in {site.text(made)}.items()"
+        site.edit.node(made, f"{{key: ({render_mean(site, 'value')}, update) {items}}}")
     else:
         site.manual(
             f"average {site.text(metrics)} over the ranks: hccl_ops.allreduce(value, 'sum') / rank_size for each value",
@@ -56,11 +58,3 @@ def average_metrics(site: Site) -> None:
 
 def render_mean(site: Site, value: str) -> str:
     return f'{site.need("hccl_ops")}.allreduce({value}, "sum") / {ranks.render_environment(site, "size")}'
-
-
-def render_pair(site: Site, name: str) -> str:
-    return f"({render_mean(site, f'{name}[0]')}, {name}[1])"
-
-
-def render_comprehension(site: Site, metrics: str) -> str:
-    return f"{{key: ({render_mean(site, 'value')}, update) for key, (value, update) in {metrics}.items()}}"

@@ -64,7 +64,7 @@ def split_minimize(site: Site) -> None:
     applied = "".join(f", {name}={site.text(given[name])}" for name in APPLY_PARAMETERS if name in given)
     site.edit.insert_before(statement, lines)
     site.edit.node(site.node, f"{optimizer}.apply_gradients({grads}{applied})")
-    report_sum(site)
+    optimizers.report_sum(site)
 
 
 @rule.method("compute_gradients")
@@ -75,7 +75,7 @@ def sum_computed(site: Site) -> None:
     start, end = site.source.span(site.node)
     site.edit.insert(start, before)
     site.edit.insert(end, after)
-    report_sum(site)
+    optimizers.report_sum(site)
 
 
 def is_always_run(site: Site, statement: ast.stmt) -> bool:
@@ -110,11 +110,3 @@ def render_sum(site: Site, pairs: str) -> str:
     """Return the code of a list of (summed gradient, variable), given the code of the (gradient, variable) pairs."""
     operators = site.need("hccl_ops")
     return f'[(g if g is None else {operators}.allreduce(g, "sum"), v) for g, v in {pairs}]'
-
-
-def report_sum(site: Site) -> None:
-    site.changed(
-        "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
-        zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",
-        risk="medium",
-    )

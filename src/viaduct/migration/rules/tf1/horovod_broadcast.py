@@ -23,6 +23,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
+from viaduct.migration.rules.tf1._session_keepers import called_name
 
 rule = Rule(__name__, spec="2.8", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
@@ -62,7 +63,7 @@ def remove_hook(site: Site) -> None:
     if isinstance(parent, ast.List) and not site.edit.has_comment(*site.source.span(site.node)):
         opening = next(site.source.tokens_from(site.source.span(parent)[0]))
         site.edit.remove_slot(site.source.slots(opening)[0], parent.elts.index(site.node))
-    elif isinstance(statement, ast.Expr) and statement.value is parent and is_append(parent):
+    elif isinstance(statement, ast.Expr) and statement.value is parent and called_name(parent) == "append":
         site.edit.remove_statement(statement)
     elif not horovod.replace_call(site, f"{site.need('NpuEmptyHook')}()"):
         horovod.report_by_hand(site, "remove it: NPUEstimator broadcasts itself", "请删除:NPUEstimator 会自行广播变量")
@@ -71,10 +72,6 @@ def remove_hook(site: Site) -> None:
         "the hook is gone or empty: NPUEstimator broadcasts the initial values itself",
         zh="该 hook 已删除或置空:NPUEstimator 会自行广播变量初值",
     )
-
-
-def is_append(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append"
 
 
 @rule.call(*horovod.qualified_names("callbacks.BroadcastGlobalVariablesCallback"))

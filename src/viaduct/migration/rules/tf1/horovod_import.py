@@ -26,6 +26,7 @@ from viaduct.migration.module_flow import is_question
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _presence as presence
+from viaduct.migration.rules.torch._imports import drop_alias
 
 rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_compression",))
 
@@ -40,7 +41,7 @@ def remove(site: Site) -> None:
     if not aliases or is_still_used(site, aliases):
         return
     names = [local_name(alias) for alias in aliases]
-    tested = [name for name in names if find_reads(site, name) or any(presence.importing_files(site, name))]
+    tested = [name for name in names if site.source.reads.get(name) or any(presence.importing_files(site, name))]
     flag = " = ".join([*dict.fromkeys(tested), "True"]) if tested else ""
     changed = replace_import(site, aliases, flag)
     if flag:
@@ -59,9 +60,11 @@ def is_still_used(site: Site, aliases: list[ast.alias]) -> bool:
         report_escapes(site)
         return True
     names = [local_name(alias) for alias in aliases]
-    used = [node for name in names for node in find_reads(site, name) if not is_question(site.source, node)]
+    used = [node for name in names for node in site.source.reads.get(name, []) if not is_question(site.source, node)]
     files = sorted({path for name in names for path in presence.importing_files(site, name)})
-    if not horovod.files_that_keep_horovod(site) and all(is_module(site, alias) for alias in aliases):
+    if not horovod.files_that_keep_horovod(site) and all(
+        imported_name(site.node, alias) in horovod.MODULES for alias in aliases
+    ):
         # a module that is passed on is followed: the code that gets it uses hccl now
         used, files = [node for node in used if isinstance(site.source.parents[node], ast.Attribute)], []
     lines = ", ".join(str(site.work.lines[node.lineno - 1]) for node in used[:5])
@@ -69,11 +72,6 @@ def is_still_used(site: Site, aliases: list[ast.alias]) -> bool:
     if used or files:
         site.manual(f"Horovod is still used ({where}), so its import stays", zh=f"仍有代码使用 Horovod({zh}),保留导入")
     return bool(used or files)
-
-
-def is_module(site: Site, alias: ast.alias) -> bool:
-    """Return True for an import of a module of Horovod, not of a class or function in it."""
-    return imported_name(site.node, alias) in horovod.MODULES
 
 
 def report_escapes(site: Site) -> None:
@@ -101,17 +99,12 @@ def local_name(alias: ast.alias) -> str:
     return alias.asname or alias.name.partition(".")[0]
 
 
-def find_reads(site: Site, name: str) -> list[ast.Name]:
-    return site.source.reads.get(name, [])
-
-
 def replace_import(site: Site, aliases: list[ast.alias], flag: str) -> ast.AST:
     """Remove the import, wholly or in part, and put the flag in its place; return the statement that was changed."""
-    names = site.node.names
     around = site.source.parents[site.node]
-    if len(aliases) < len(names):
+    if len(aliases) < len(site.node.names):
         for alias in aliases:
-            remove_name(site, names, names.index(alias))
+            drop_alias(site, site.node, alias)
         if flag:
             site.edit.insert_after(site.node, [flag + COMMENT])
     elif isinstance(around, ast.Try) and only_imports(site, around):
@@ -137,15 +130,6 @@ def ends_its_line(site: Site, statement: ast.stmt) -> bool:
     """Return True if nothing follows a statement on its line, not even a comment."""
     end = site.source.span(statement)[1]
     return not site.source.text[end : site.source.line_stop(end)].strip()
-
-
-def remove_name(site: Site, names: list[ast.alias], index: int) -> None:
-    """Remove a name with the comma behind it, or before it if it is the last."""
-    start, end = site.source.span(names[index])
-    if index + 1 < len(names):
-        site.edit.delete(start, site.source.span(names[index + 1])[0])
-    else:
-        site.edit.delete(site.source.span(names[index - 1])[1], end)
 
 
 def only_imports(site: Site, block: ast.Try) -> bool:

@@ -44,17 +44,14 @@ EXAMPLE_OPTIONS = {"distributed": True}
 def restart_in_cycles(site: Site) -> None:
     """Restart communication behind each train and evaluate of a function that calls several of them, or in a loop."""
     calls = [call for call in estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
-    if not calls or not needs_ranks(site) or handles_communication(site):
+    # an input function that asks for ranks may be defined in any file of the project
+    needs_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
+    if not calls or not needs_ranks or handles_communication(site):
         return
     for call in calls:
         restart(site, call)
     if site.options.resources == "session" and site.options.style == "explicit":
         _exits.insert_at_exits(site, site.node.body, [*session_lines(site), "init_sess.close()"])
-
-
-def needs_ranks(site: Site) -> bool:
-    """Return True if any file of the project asks for ranks: an input function may be defined in any of them."""
-    return bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
 
 
 def handles_communication(site: Site) -> bool:

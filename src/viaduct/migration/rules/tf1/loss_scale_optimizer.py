@@ -30,7 +30,9 @@ def convert(site: Site) -> None:
     if not site.editable:
         return
     site.rename(site.need("NPULossScaleOptimizer"))
-    rename_scale(site)
+    if (keyword := site.keyword("loss_scale")) is not None:
+        start = site.source.span(keyword)[0]
+        site.edit.replace(start, start + len("loss_scale"), "loss_scale_manager")
     if site.options.distributed:
         site.edit.add_argument(site.node, "is_distributed=True")
     site.changed("the loss is scaled by NPULossScaleOptimizer", zh="改用 NPULossScaleOptimizer 进行 loss scale")
@@ -43,13 +45,6 @@ def convert(site: Site) -> None:
             "FixedLossScaleManager 或 ExponentialUpdateLossScaleManager",
             node=scale,
         )
-
-
-def rename_scale(site: Site) -> None:
-    keyword = site.keyword("loss_scale")
-    if keyword is not None:
-        start = site.source.offset(keyword.lineno, keyword.col_offset)
-        site.edit.replace(start, start + len("loss_scale"), "loss_scale_manager")
 
 
 def is_npu_manager(site: Site, node: ast.expr) -> bool:

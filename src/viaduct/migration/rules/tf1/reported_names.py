@@ -1,7 +1,5 @@
 """Names of TensorFlow 1 whose every use is reported in the same words: one row a rule (`migration/notices.py`)."""
 
-from __future__ import annotations
-
 from viaduct.migration.notices import Notice, report_rule
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 

@@ -130,7 +130,6 @@ def outlives_module(site: Site, reads: list[ast.Name]) -> bool:
 
 
 def register_close(site: Site, name: str, statement: ast.stmt) -> None:
-    """Let `atexit` close the session."""
     site.edit.insert_after(statement, [f"{proto.module_name(site, 'atexit')}.register({name}.close)"])
     report_closed(site)
 

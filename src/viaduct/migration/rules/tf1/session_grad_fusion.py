@@ -45,8 +45,9 @@ def extend_optimizers(site: Site) -> None:
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
     rewrite = parts[:-2]  # the path of rewrite_options: ("config", "graph_options", "rewrite_options")
-    if touches_list(site, rewrite) or starts_only_communication(site):
-        return
+    function = site.source.function(site.node)
+    if touches_list(site, rewrite) or (function is not None and starts_communication(site, function)):
+        return  # the session in a function that starts communication computes no gradients
     last = last_setting(site, rewrite)
     site.edit.insert_after(last, render_list(site, ".".join(rewrite), last))
     site.changed(
@@ -68,12 +69,6 @@ def touches_list(site: Site, rewrite: tuple[str, ...]) -> bool:
     around = site.source.function(site.node) or site.source.tree
     field = (*rewrite, "optimizers")
     return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == field for node in ast.walk(around))
-
-
-def starts_only_communication(site: Site) -> bool:
-    """Return True in a function that starts communication: its session computes no gradients."""
-    function = site.source.function(site.node)
-    return function is not None and starts_communication(site, function)
 
 
 def last_setting(site: Site, rewrite: tuple[str, ...]) -> ast.stmt:

@@ -29,7 +29,9 @@ TPU = "tensorflow.estimator.tpu"
 def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         return
-    unconvertible = [item for item in specs_of_function(site) if not can_convert(site, item)]
+    here = site.source.function(site.node)
+    specs = [call for call in site.work.index.calls[site.name] if site.source.function(call) is here]
+    unconvertible = [spec for spec in specs if not can_convert(site, spec)]
     if unconvertible:
         report_left(site, is_cause=site.node in unconvertible)
         return
@@ -41,12 +43,6 @@ def convert(site: Site) -> None:
     if scaffold is not None:
         site.edit.node(scaffold, f"scaffold={scaffold_text(site, scaffold.value)}")
     site.changed("TPUEstimatorSpec becomes NPUEstimatorSpec", zh="TPUEstimatorSpec 替换为 NPUEstimatorSpec")
-
-
-def specs_of_function(site: Site) -> list[ast.Call]:
-    """Return all specs of the same function, this one among them."""
-    here = site.source.function(site.node)
-    return [call for call in site.work.index.calls[site.name] if site.source.function(call) is here]
 
 
 def can_convert(site: Site, spec: ast.Call) -> bool:

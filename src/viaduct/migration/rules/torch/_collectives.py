@@ -275,7 +275,6 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
 
 
 def report_replaced(site: Site, node: ast.AST) -> None:
-    """Report that a backend was replaced."""
     english, chinese = site.target.select(
         (
             "NCCL supports NVIDIA GPUs only: the collective backend is {backend}",

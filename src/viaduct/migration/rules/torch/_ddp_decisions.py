@@ -86,7 +86,6 @@ class RankDecisions:
         return len(self.differing) + len(self.returning) > before
 
     def follow_node(self, node: ast.AST) -> None:
-        """Follow differing values through one node."""
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
             if node.value is not None and self.differs(node.value):
                 self.add_targets(node)

@@ -382,7 +382,6 @@ def is_other_device(value: ast.AST) -> bool:
 
 @answer_once
 def find_devices(site: Site) -> Devices:
-    """Return the devices of the file."""
     return Devices(site)
 
 

@@ -1,7 +1,5 @@
 """Names of torch's mixed precision: those that take a device, and those of torch.cuda.amp."""
 
-from __future__ import annotations
-
 AUTOCAST_NAMES = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
 SCALER_NAMES = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
 CUSTOM_DECORATORS = ("torch.amp.custom_fwd", "torch.amp.custom_bwd")

@@ -38,7 +38,6 @@ AUTOCAST_PARAMETERS = ("device_type", "dtype", "enabled", "cache_enabled")  # pa
 
 @rule.call(*CUDA_AMP_NAMES)
 def replace_cuda_amp(site: Site) -> None:
-    """Replace a call of torch.cuda.amp."""
     replace_by_helper(site, site.node.func, CUDA_AMP_NAMES[site.name])
 
 

@@ -106,7 +106,7 @@ def report_undecided(site: Site, node: ast.Compare) -> None:
     exact = [side for side in (node.left, *node.comparators) if is_cuda_device(side)]
     if exact and not any(is_membership_key(operator, node.left, exact[0]) for operator in node.ops):
         site.manual(
-            "what is compared with 'cuda' here is not known to be a device: unchanged; if it is one, use accelerator.TYPES",
+            "what is compared with 'cuda' here may be no device: unchanged; if it is one, use accelerator.TYPES",
             zh="与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请与 accelerator.TYPES 比较",
             risk="low",
             node=node,
@@ -172,8 +172,8 @@ def replace_comparison(site: Site, node: ast.expr, text: str, reported: ast.AST)
         return
     if has_branch_for_another_card(site, node):
         site.manual(
-            "another branch here is for another card, and this one would be taken in its place: make sure that each card "
-            "has its branch",
+            "another branch here is for another card, and this one would be taken instead: see that each card has "
+            "its branch",
             zh="此处另有针对其他加速卡的分支,改写后会被本分支取代:请确认各加速卡都有自己的分支",
             node=reported,
         )

@@ -106,7 +106,7 @@ def add_keys(site: Site, table: ast.Dict) -> None:
 
 
 def replace_text(site: Site, literal: ast.expr) -> None:
-    """Replace the text that begins with a literal by accelerator.name(…), `torch.device(text)` by accelerator.device(…)."""
+    """Replace a text that begins with a literal by accelerator.name(…), torch.device(text) by accelerator.device(…)."""
     node = full_expression(site, literal)
     if site.work.is_served(node) or names_all_cards(site, literal):
         return

@@ -47,7 +47,7 @@ def check_initialize(site: Site) -> None:
         return
     if site.keyword("combine_grad") is None and not site.has_unpacked:
         site.advice(
-            "combine_grad=True keeps the gradients in one contiguous block of memory, which makes unscaling and updates faster",
+            "combine_grad=True keeps the gradients in contiguous memory, which makes unscaling and updates faster",
             zh="combine_grad=True 将梯度合并为连续内存,加快反缩放与更新",
         )
     function = site.source.function(site.node)

@@ -42,7 +42,6 @@ def move_imports(site: Site) -> None:
 @rule.call(*DTYPE_FUNCTIONS)
 @rule.reference(*DTYPE_FUNCTIONS)
 def rename_dtype(site: Site) -> None:
-    """Rename a dtype function."""
     rename(site, DTYPE_FUNCTIONS[site.name])
 
 

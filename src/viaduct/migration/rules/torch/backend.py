@@ -159,7 +159,6 @@ def replace_in_own_call(site: Site) -> None:
 
 @rule.reference(f"{DISTRIBUTED}.Backend.NCCL", "torch.distributed.distributed_c10d.Backend.NCCL")
 def replace_constant(site: Site) -> None:
-    """Replace torch's constant for NCCL."""
     if site.target.is_any:
         if site.editable and not isinstance(site.source.parents.get(site.node), ast.Compare):
             site.rename(site.target.render_backend(site))

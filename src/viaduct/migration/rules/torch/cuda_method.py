@@ -118,14 +118,12 @@ def rename_bound_method(site: Site) -> None:
 
 @rule.node(ast.Call, words=("getattr", "hasattr", "methodcaller"))
 def report_method_name(site: Site) -> None:
-    """Report a lookup of the method by its name."""
     if looks_up_method(site):
         site.manual(*site.target.select(*METHOD_BY_NAME))
 
 
 @rule.node(ast.Call, words=("getattr",))
 def report_module_name(site: Site) -> None:
-    """Report a lookup of the module by its name."""
     if looks_up_module(site):
         site.manual(*site.target.select(*MODULE_BY_NAME))
 

@@ -67,7 +67,6 @@ def report_function(site: Site) -> None:
 
 @rule.reference(*wrapped.DATA_PARALLEL)
 def report_derived(site: Site) -> None:
-    """Report a class that derives from DataParallel."""
     parent = site.source.parents[site.node]
     if not site.target.is_any and isinstance(parent, ast.ClassDef) and site.node in parent.bases:
         title = card(site.options).title
@@ -118,7 +117,7 @@ def report(site: Site) -> None:
 
 
 def unwrap(site: Site, model: ast.expr) -> None:
-    """Replace the call by the model, or remove `model = DataParallel(model)`; once for the file, edit uses of `.module`."""
+    """Replace the call by the model, or remove `model = DataParallel(model)`; once a file, edit uses of `.module`."""
     statement = site.source.statement(site.node)
     target = wrapped.assigned_target(site, site.node)
     if target is not None and getattr(statement, "value", None) is site.node and site.text(target) == site.text(model):

@@ -28,10 +28,10 @@ def report(site: Site) -> None:
     names = [name for name in type_names(site, site.argument("t", 0)) if name.startswith(ROOTS)]
     for target in cards(site.options) if names else ():
         dtype = DTYPES.get(names[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
-        replacement = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
+        instead = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
         site.manual(
-            f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {replacement}, and check what the data loader makes",
-            zh=f"{DEFAULT_TENSOR_TYPE[target.name][1]}:请改用 {replacement.replace(' and ', ' 与 ')},并检查数据加载部分",
+            f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {instead}, and check what the data loader makes",
+            zh=f"{DEFAULT_TENSOR_TYPE[target.name][1]}:请改用 {instead.replace(' and ', ' 与 ')},并检查数据加载部分",
             risk="high",
         )
 

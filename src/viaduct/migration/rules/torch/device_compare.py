@@ -63,7 +63,7 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
 
 
 def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
-    """Turn `device.type == "cuda"`, in a file that serves both cards, into a test for either; False if that is wrong."""
+    """Turn `device.type == "cuda"`, in a file that serves both cards, into a test for both; False if that is wrong."""
     if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or site.source.in_f_string(node):
         return False
     if site.work.is_served(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
@@ -111,7 +111,7 @@ def report_undecided(site: Site, node: ast.Compare) -> None:
     """Report a comparison with 'cuda' whose other side is not known to be a device."""
     device = card(site.options).device
     site.manual(
-        f"what is compared with 'cuda' here is not known to be a device: unchanged; if it is one, write {device}",
+        f"what is compared with 'cuda' here may be no device: unchanged; if it is one, write {device}",
         zh=f"与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请改为 {device}",
         risk="low",
         node=node,

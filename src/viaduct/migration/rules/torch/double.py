@@ -107,7 +107,6 @@ def report_doubtful(site: Site) -> None:
 
 
 def report(site: Site, risk: Risk) -> None:
-    """Report double precision with a risk."""
     titles = " and ".join(target.title for target in cards(site.options))
     site.manual(
         f"double precision on the {titles} is unsupported or very limited: use float32, or keep this on the CPU",

@@ -49,7 +49,6 @@ def package_of(site: Site, keyword: ast.keyword) -> str:
 
 
 def report_option(site: Site, package: str, node: ast.AST | None = None) -> None:
-    """Report one option with what it loads."""
     names = " and ".join(card.title for card in cards(site.options))
     option = site.text(node if node is not None else site.node.func)
     site.manual(

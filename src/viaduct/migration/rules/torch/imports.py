@@ -70,7 +70,6 @@ def reduce_to_torch(site: Site, alias: ast.alias) -> None:
 
 
 def report_star_import(site: Site) -> None:
-    """Report a star import, whose names are not known."""
     title, package = card(site.options).title, card(site.options).package
     site.manual(
         f"a star import of {site.node.module}: name what is used and import it from {package}",

@@ -25,7 +25,6 @@ COMPILED_NAME = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$"
 
 @rule.call(f"{CPP_EXTENSION}.CUDAExtension")
 def report_extension(site: Site) -> None:
-    """Report an extension that is compiled for CUDA."""
     report_kernel(site, "CUDAExtension")
 
 
@@ -42,7 +41,6 @@ def report_loaded(site: Site) -> None:
 
 @rule.call(f"{CPP_EXTENSION}.CppExtension")
 def advise_extension(site: Site) -> None:
-    """Advise on an extension in C++ only."""
     advise_rebuild(site)
 
 
@@ -69,7 +67,6 @@ def cuda_sources(call: ast.Call) -> list[str]:
 
 
 def report_kernel(site: Site, what: str) -> None:
-    """Report something that is compiled for CUDA."""
     english, chinese = CUDA_KERNELS[site.options.to]
     site.manual(f"{what} is compiled for CUDA: {english}", zh=f"{what} 为 CUDA 编译:{chinese}", risk="high")
 

@@ -77,11 +77,11 @@ def report_string(site: Site) -> None:
 
 @rule.call("torch.load")
 def report_map_location(site: Site) -> None:
-    """Report a map_location dict, into which the patch does not look."""
+    """Report a map_location that is a dict: the patch does not change its keys."""
     value = site.argument("map_location", 1)
     if value is not None and isinstance(site.values.origin(value), ast.Dict):
         site.manual(
-            "the patch does not look into a dict: if the keys of this map_location name CUDA devices, use "
+            "the patch does not change the keys of a dict: if the keys of this map_location name CUDA devices, use "
             "map_location='cpu'",
             zh="补丁不会处理字典:若此 map_location 的键为 CUDA 设备,请改用 map_location='cpu'",
             risk="high",

@@ -1,11 +1,10 @@
-"""Advise on tensors that are pinned where there may be no card.
+"""Advise on tensors that are pinned on a machine that may have no card.
 
      import torch
      batch = batch.pin_memory()
 
 Newer releases of torch refuse a tensor's own `pin_memory()` where there is no card; outside a branch that asks for one,
-that is reported. A DataLoader needs nothing: it pins for the accelerator that is there, and its argument for another
-device is deprecated.
+the rule advises to test for a card first. A DataLoader needs nothing: it pins for the accelerator that is there.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def advise(site: Site) -> None:
         and not is_for_card(site)
     ):
         site.advice(
-            "without a card torch may refuse to pin memory: ask accelerator.is_available() first",
+            "without a card torch may refuse to pin memory: test accelerator.is_available() first",
             zh="没有加速卡时 torch 可能拒绝锁页:请先判断 accelerator.is_available()",
         )
 

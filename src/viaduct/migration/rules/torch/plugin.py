@@ -35,14 +35,14 @@ rule = Rule(
 
 Import = ast.Import | ast.ImportFrom
 ROOTS = ("torch", "torchvision", "torchaudio")
-IMPORTS = (ast.Import, ast.ImportFrom)
+IMPORT_NODES = (ast.Import, ast.ImportFrom)
 
 
 @rule.file(words=("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), MLU.marks, ".to(", "device"))
 def add_import(site: Site) -> None:
     """Import the plug-in behind the imports of torch, in the functions that use the card or at top level."""
     target = card(site.options)
-    statements = [node for node in site.source.of_kinds(*IMPORTS) if isinstance(node, IMPORTS)]
+    statements = [node for node in site.source.of_kinds(*IMPORT_NODES) if isinstance(node, IMPORT_NODES)]
     anchors = find_anchors(site, statements)
     if not anchors or needs_no_import(site, target) or not uses_the_card(site, target):
         return
@@ -79,7 +79,7 @@ def is_card_used(site: Site, target: Card, anchor: ast.stmt) -> bool:
 
 
 def is_covered(site: Site, node: ast.AST, statement: ast.stmt) -> bool:
-    """Return True in the function in which a statement imports something; for an import at top level, anywhere."""
+    """Return True if a node is in the function of an import statement; for an import at top level, always."""
     function = site.source.function(statement)
     return function is None or function in site.source.ancestors(node)
 

@@ -1,7 +1,7 @@
-"""Report CUDA code in a file that is not seen to be PyTorch's.
+"""Report CUDA code in a file of a project without PyTorch.
 
 A file that imports no framework belongs to the programs that import it, and is migrated with them. Where none of the
-files that were given imports PyTorch, it is left as it is and named.
+files that were given imports PyTorch, it stays as it is and is reported.
 """
 
 from __future__ import annotations
