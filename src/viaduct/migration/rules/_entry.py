@@ -46,6 +46,12 @@ def run_function(call: ast.Call) -> str:
     return "main" if argument is None else plain_name(argument)
 
 
+def is_imported(site: Site) -> bool:
+    """Return True if another file of the project imports this one."""
+    project, path = site.work.project, site.work.path
+    return any(path in paths for paths in project.imports.values()) or project.module_of(path)[0] in project.named
+
+
 def module_calls(site: Site) -> Iterator[ast.Call]:
     """Yield the calls in module-level code, the main guard included, in the order of its statements."""
     for statement in site.source.tree.body:

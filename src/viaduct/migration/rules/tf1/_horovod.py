@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from viaduct.migration.import_graph import escapes_of, programs_of
-from viaduct.migration.rule import Site, answer_once
+from viaduct.migration.rule import Handler, Rule, Site, answer_once
 
 KERAS_MODULES = ("horovod.keras", "horovod.tensorflow.keras")
 MODULES = ("horovod.tensorflow", *KERAS_MODULES)
@@ -25,6 +26,19 @@ def short_name(site: Site) -> str:
 def is_horovod(name: str | None) -> bool:
     """Return True for the qualified name of Horovod for TensorFlow or Keras, or of anything in it."""
     return name is not None and any(name == root or name.startswith(f"{root}.") for root in MODULES)
+
+
+def on_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
+    """Register a handler for calls of these functions of Horovod, in programs that do not keep Horovod."""
+
+    def register(handler: Handler) -> Handler:
+        def handle(site: Site) -> None:
+            if not keeps_horovod(site):
+                handler(site)
+
+        return rule.call(*qualified_names(*functions))(handle)
+
+    return register
 
 
 @answer_once
@@ -59,6 +73,14 @@ def replace_call(site: Site, text: str) -> bool:
         return False
     site.edit.node(site.node, text)
     return True
+
+
+def replace_or_report(site: Site, text: str, message: str, zh: str) -> None:
+    """Replace the call by a text and report it, or report that it needs manual review."""
+    if replace_call(site, text):
+        site.changed(message, zh=zh)
+    else:
+        report_by_hand(site, f"write {text}", f"请改为 {text}")
 
 
 def report_by_hand(site: Site, instead: str, zh: str) -> None:

@@ -191,7 +191,9 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
     target = sole_target(parent) if isinstance(parent, ast.Assign) else None
     if isinstance(target, ast.Name):
         reads = list(optimizers.find_reads(site, target))
-        return any(is_run_somewhere(site, read, depth + 1) for read in reads) or is_imported_elsewhere(site, target)
+        is_global = isinstance(site.work.names.scope_of(target).node, ast.Module)
+        is_importable = is_global and bool(site.work.project.importers.get(site.work.path))
+        return is_importable or any(is_run_somewhere(site, read, depth + 1) for read in reads)
     return isinstance(target, ast.Attribute)
 
 
@@ -209,12 +211,6 @@ def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> boo
     parameters = [parameter.arg for parameter in defined[1].args.args]
     passed = [name for name, value in bind_arguments(call, parameters).items() if value is argument]
     return any(f"{name}({parameter})" in site.work.project.initialisers for parameter in passed)
-
-
-def is_imported_elsewhere(site: Site, target: ast.Name) -> bool:
-    """Return True for a variable at module level of a file that other files import."""
-    is_global = isinstance(site.work.names.scope_of(target).node, ast.Module)
-    return is_global and bool(site.work.project.importers.get(site.work.path))
 
 
 def initialises_some(site: Site, node: ast.expr) -> bool:

@@ -26,10 +26,6 @@ GET_SESSION = ("tensorflow.keras.backend.get_session", "keras.backend.get_sessio
 EAGER_SWITCHES = ("tensorflow.enable_eager_execution", "tensorflow.enable_v2_behavior")
 
 
-def is_keras(name: str | None) -> bool:
-    return name is not None and name.startswith(PREFIXES)
-
-
 def is_building(name: str | None) -> bool:
     """Return True for the qualified name of a function or class that makes a layer, a model or an optimizer."""
     return any(name.startswith(root + part) for root in PREFIXES for part in BUILDERS) if name else False
@@ -81,6 +77,6 @@ def is_standalone(site: Site) -> bool:
     For a file without any Keras: True if the project uses `keras` and never `tensorflow.keras`.
     """
     in_file = (*site.work.index.calls, *site.work.index.references)
-    names = in_file if any(is_keras(name) for name in in_file) else tuple(site.work.project.mentions)
+    names = in_file if any(name.startswith(PREFIXES) for name in in_file) else tuple(site.work.project.mentions)
     has_standalone = any(name.startswith("keras.") for name in names)
     return has_standalone and (names is in_file or not any(name.startswith("tensorflow.keras.") for name in names))

@@ -1,7 +1,7 @@
 """Report an assertion that compares the number of predictions with the number of examples.
 
-A pipeline that drops its last batch yields fewer predictions than there were examples, so a check that the two
-numbers are equal fails. A side is taken for one of the two by the words in it: `num_written_lines == len(examples)`.
+A pipeline that drops its last batch yields fewer predictions than there were examples, so a check that the two numbers
+are equal fails. A side is taken for one of the two by the words in it: `num_written_lines == len(examples)`.
 """
 
 from __future__ import annotations

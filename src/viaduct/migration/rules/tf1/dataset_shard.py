@@ -11,8 +11,8 @@
 The number of shards and the index came from a strategy, a TPU's context, TF_CONFIG or Horovod; on the accelerator they
 come from hccl, or with `--rank env` and in code that runs before main from RANK_SIZE and RANK_ID. Without
 `--distributed` such a shard gets advice only. Literal numbers and shards that go by rank already stay. A condition on
-the input context, which only a strategy passes, becomes one on the number of ranks. Numbers of any other origin,
-and a shard of something that is not shown to be a dataset, need manual review.
+the input context, which only a strategy passes, becomes one on the number of ranks. Numbers of any other origin, and a
+shard of something that is not shown to be a dataset, need manual review.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ EVALUATION_WORDS = ("eval", "predict", "infer", "test", "valid", "serving")
 
 @rule.call(*SOURCES)
 def report_unsharded(site: Site) -> None:
-    outer = outermost_function(site)
+    functions = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, FunctionNode)]
+    outer = functions[-1] if functions else None
     name = outer.name.lower() if outer is not None else ""
     if outer is None or any(text in name for text in EVALUATION_WORDS) or shards(outer):
         return
@@ -36,11 +37,6 @@ def report_unsharded(site: Site) -> None:
             ".shard(get_rank_size(), get_rank_id())",
             risk="medium",
         )
-
-
-def outermost_function(site: Site) -> FunctionNode | None:
-    functions = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, FunctionNode)]
-    return functions[-1] if functions else None
 
 
 def shards(function: ast.AST) -> bool:

@@ -75,7 +75,8 @@ def is_of_variable(site: Site, device: ast.expr) -> bool:
 def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
     """Return "gpu" or "cpu" if a string names just that; "" if it names both or neither, or is decided at run time."""
     if isinstance(node, ast.Constant | ast.JoinedStr):
-        text = literal_part(node).lower()
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]  # an f-string without what is in braces
+        text = " ".join(map(literal_text, parts)).lower()
         return only_value({name for name in ("gpu", "cpu") if name in text})
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         return device_in_text(site, node.left, depth)
@@ -119,11 +120,6 @@ def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
 def only_value(values: set[str]) -> str:
     """Return the only value of a set; "" if it has none or several."""
     return values.pop() if len(values) == 1 else ""
-
-
-def literal_part(node: ast.AST) -> str:
-    """Return the text of a literal; of an f-string without the expressions in braces."""
-    return " ".join(map(literal_text, node.values if isinstance(node, ast.JoinedStr) else [node]))
 
 
 def remove_device(site: Site, index: int, device: ast.expr | None) -> None:

@@ -161,18 +161,14 @@ def is_for_one_rank(site: Site) -> bool:
 def is_in_default_graph(site: Site, session: ast.expr) -> bool:
     """Return True if an operation that is made at the site belongs to the session's graph."""
     if not isinstance(session, ast.Name):
-        return is_default_session(site, session)
+        name = site.qualified(session.func) if isinstance(session, ast.Call) else None
+        return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *PLAIN)
     scope = site.work.names.scope_of(session)
     for block in site.source.ancestors(site.node):
         if isinstance(block, ast.With) and any(enters_session(item, session.id) for item in block.items):
             return True
     bound = site.work.names.lookup(session.id, scope) or []
     return bool(bound) and all(shares_default_graph(site, value) for value in bound)
-
-
-def is_default_session(site: Site, session: ast.expr) -> bool:
-    name = site.qualified(session.func) if isinstance(session, ast.Call) else None
-    return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *PLAIN)
 
 
 def enters_session(item: ast.withitem, name: str) -> bool:

@@ -28,7 +28,8 @@ READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 def read_as_number(site: Site) -> None:
     """Give a default to a variable that `int(…)` converts, directly or through a name."""
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
-    if not is_int_call or not uses_accelerator(site):
+    requested = any(name.partition(".")[0] in MIGRATED for name in site.work.needed.values())  # by rules before this
+    if not is_int_call or not (requested or imports_adapter(site)):
         return
     value = site.values.origin(remove_strip(site.node.args[0]))
     set_default(site, remove_strip(value))
@@ -38,11 +39,6 @@ def remove_strip(node: ast.AST) -> ast.AST:
     """Return an expression without the `.strip()` behind it."""
     call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip"
     return node.func.value if call else node  # type: ignore[attr-defined]
-
-
-def uses_accelerator(site: Site) -> bool:
-    """Return True if the file imports a package of the accelerator, or a rule before this one has requested that."""
-    return imports_adapter(site) or any(name.partition(".")[0] in MIGRATED for name in site.work.needed.values())
 
 
 @answer_once

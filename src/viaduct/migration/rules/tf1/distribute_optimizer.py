@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 import builtins
 
-from viaduct.migration.lookups import mark_once
+from viaduct.migration.lookups import branches, mark_once
 from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
@@ -159,16 +159,10 @@ def branch_makes(site: Site, branch: list[ast.stmt], target: ast.expr) -> bool:
         if isinstance(statement, ast.Raise | ast.Return):
             return True
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == ast.unparse(target):
-            return makes_optimizer(site, statement.value)
+            return all(optimizers.is_optimizer(site, value) for value in branches(statement.value))
         if isinstance(statement, ast.If) and all_branches_make(site, statement, target):
             return True
     return False
-
-
-def makes_optimizer(site: Site, value: ast.expr) -> bool:
-    if isinstance(value, ast.IfExp):
-        return makes_optimizer(site, value.body) and makes_optimizer(site, value.orelse)
-    return optimizers.is_optimizer(site, value)
 
 
 def wrap_here(site: Site, node: ast.expr) -> None:

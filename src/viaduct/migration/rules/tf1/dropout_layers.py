@@ -4,8 +4,8 @@
     +from npu_bridge.estimator.npu import npu_convert_dropout
      x = tf.layers.dropout(x, 0.4)
 
-Importing npu_convert_dropout replaces what `Dropout.call` does; slim's and contrib's dropout stay as they are.
-Asked for with `--dropout-layers`.
+Importing npu_convert_dropout replaces what `Dropout.call` does; slim's and contrib's dropout stay as they are. Asked
+for with `--dropout-layers`.
 """
 
 from __future__ import annotations

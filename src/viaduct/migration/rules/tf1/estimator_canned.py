@@ -33,7 +33,8 @@ def configure(site: Site) -> None:
             zh="此处参数为解包形式:请传入 config=npu_run_config_init(run_config=…)",
         )
         return
-    made_by = constructor_name(site, config) if config is not None else None
+    origin = site.values.origin(config) if config is not None else None
+    made_by = site.qualified(origin.func) if isinstance(origin, ast.Call) else None
     if made_by == CONVERTER:
         return
     if made_by == NPU_RUN_CONFIG:
@@ -56,9 +57,3 @@ def configure(site: Site) -> None:
     site.changed(
         "the ready-made estimator gets the device's configuration", zh="为预制 Estimator 传入昇腾设备的运行配置"
     )
-
-
-def constructor_name(site: Site, config: ast.expr) -> str | None:
-    """Return the qualified name of the class or function that made the config; None if the file does not show it."""
-    origin = site.values.origin(config)
-    return site.qualified(origin.func) if isinstance(origin, ast.Call) else None

@@ -5,8 +5,8 @@
     -config = NPURunConfig(model_dir="out")
     +config = NPURunConfig(model_dir="out", iterations_per_loop=100, precision_mode="allow_mix_precision")
 
-`--loop N` runs N steps on the device before it reports to the host: steps and checkpoint intervals must be multiples
-of N. `--precision` is one of the modes; `--fusion-switch FILE` names the file, on the device's machine, that switches
+`--loop N` runs N steps on the device before it reports to the host: steps and checkpoint intervals must be multiples of
+N. `--precision` is one of the modes; `--fusion-switch FILE` names the file, on the device's machine, that switches
 fusion rules of the graph compiler off (`{"Switch": {"GraphFusion": {"ALL": "off"}}}`); `--profile DIR` and `--dump DIR`
 add ProfilingConfig and DumpConfig.
 """

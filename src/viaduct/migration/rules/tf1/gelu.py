@@ -113,7 +113,9 @@ class Arithmetic:
             return -self.value(node.operand)
         if isinstance(node, ast.Call):
             return self.evaluate_call(node)
-        return self.evaluate_constant(node)
+        if (name := self.site.qualified(node)) in ("numpy.pi", "math.pi"):
+            return math.pi
+        raise ValueError(name)
 
     def evaluate_operation(self, node: ast.BinOp) -> float:
         left, right = self.value(node.left), self.value(node.right)
@@ -128,12 +130,6 @@ class Arithmetic:
         if name.partition(".")[0] not in MODULES:
             raise ValueError(name)
         return float(FUNCTIONS[name.rpartition(".")[2]](*(self.value(argument) for argument in node.args)))
-
-    def evaluate_constant(self, node: ast.AST) -> float:
-        name = self.site.qualified(node) or ""
-        if name in ("numpy.pi", "math.pi"):
-            return math.pi
-        raise ValueError(name)
 
 
 def replace_formula(site: Site, function: FunctionNode, parameter: str) -> None:

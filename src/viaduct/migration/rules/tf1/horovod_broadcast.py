@@ -29,31 +29,23 @@ rule = Rule(__name__, spec="2.8", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 
-@rule.call(*horovod.qualified_names("BroadcastGlobalVariablesHook"))
+@horovod.on_call(rule, "BroadcastGlobalVariablesHook")
 def replace_hook(site: Site) -> None:
     """Replace the hook by the accelerator's, or remove it where an NPUEstimator trains."""
-    if horovod.keeps_horovod(site):
-        return
     if broadcast.estimator_trains(site):
         remove_hook(site)
         return
     rank = ranks.render_rank(site, site.node, "rank")
     text = f"{site.need('NPUBroadcastGlobalVariablesHook')}({root_rank_text(site)}, {rank})"
-    replace_and_report(site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook")
+    horovod.replace_or_report(
+        site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook"
+    )
 
 
 def root_rank_text(site: Site) -> str:
     """Return the code of the rank that broadcasts: 0 if the call names none."""
     value = site.argument("root_rank", 0)
     return site.text(value) if value is not None else "0"
-
-
-def replace_and_report(site: Site, text: str, message: str, zh: str) -> None:
-    """Replace the call by a text and report it, or report that it needs manual review."""
-    if horovod.replace_call(site, text):
-        site.changed(message, zh=zh)
-    else:
-        horovod.report_by_hand(site, f"write {text}", f"请改为 {text}")
 
 
 def remove_hook(site: Site) -> None:
@@ -74,27 +66,23 @@ def remove_hook(site: Site) -> None:
     )
 
 
-@rule.call(*horovod.qualified_names("callbacks.BroadcastGlobalVariablesCallback"))
+@horovod.on_call(rule, "callbacks.BroadcastGlobalVariablesCallback")
 def replace_callback(site: Site) -> None:
-    if horovod.keeps_horovod(site):
-        return
     text = f"{site.need('NPUBroadcastGlobalVariablesCallback')}(root_rank={root_rank_text(site)})"
-    replace_and_report(
+    horovod.replace_or_report(
         site, text, "the accelerator's callback broadcasts the initial weights", "改用 NPU 的权重广播回调"
     )
 
 
-@rule.call(*horovod.qualified_names("broadcast_global_variables"))
+@horovod.on_call(rule, "broadcast_global_variables")
 def broadcast_all(site: Site) -> None:
-    if horovod.keeps_horovod(site):
-        return
     if site.name.startswith(horovod.KERAS_MODULES):
         horovod.report_by_hand(
             site, "use NPUBroadcastGlobalVariablesCallback", "请使用 NPUBroadcastGlobalVariablesCallback"
         )
         return
     text = broadcast.render_broadcast(site, broadcast.render_trainable_variables(site), root_rank_text(site))
-    replace_and_report(
+    horovod.replace_or_report(
         site,
         text,
         f"one operation broadcasts every trainable variable through {NPU.backend}",
@@ -102,10 +90,8 @@ def broadcast_all(site: Site) -> None:
     )
 
 
-@rule.call(*horovod.qualified_names("broadcast_variables"))
+@horovod.on_call(rule, "broadcast_variables")
 def broadcast_some(site: Site) -> None:
-    if horovod.keeps_horovod(site):
-        return
     variables, rank = site.argument("variables", 0), site.argument("root_rank", 1)
     if variables is None or rank is None:
         horovod.report_by_hand(
@@ -113,7 +99,7 @@ def broadcast_some(site: Site) -> None:
         )
         return
     text = broadcast.render_broadcast(site, site.text(variables), site.text(rank))
-    replace_and_report(
+    horovod.replace_or_report(
         site,
         text,
         f"one operation broadcasts these variables through {NPU.backend}",

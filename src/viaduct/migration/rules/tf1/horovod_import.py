@@ -57,7 +57,13 @@ def remove(site: Site) -> None:
 def is_still_used(site: Site, aliases: list[ast.alias]) -> bool:
     """Return True if Horovod is still used, and report it."""
     if horovod.keeps_horovod(site):
-        report_escapes(site)
+        where = ", ".join(horovod.find_escapes(site)[:5])
+        site.unresolved(
+            f"Horovod goes where it cannot be followed ({where}), so all of it stays in this program: write its "
+            f"counterpart in {BRIDGE} or {NPU.backend} by hand",
+            zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:"
+            f"请手工改为 {BRIDGE} 或 {NPU.backend} 的对应接口",
+        )
         return True
     names = [local_name(alias) for alias in aliases]
     used = [node for name in names for node in site.source.reads.get(name, []) if not is_question(site.source, node)]
@@ -72,16 +78,6 @@ def is_still_used(site: Site, aliases: list[ast.alias]) -> bool:
     if used or files:
         site.manual(f"Horovod is still used ({where}), so its import stays", zh=f"仍有代码使用 Horovod({zh}),保留导入")
     return bool(used or files)
-
-
-def report_escapes(site: Site) -> None:
-    where = ", ".join(horovod.find_escapes(site)[:5])
-    site.unresolved(
-        f"Horovod goes where it cannot be followed ({where}), so all of it stays in this program: write its "
-        f"counterpart in {BRIDGE} or {NPU.backend} by hand",
-        zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:"
-        f"请手工改为 {BRIDGE} 或 {NPU.backend} 的对应接口",
-    )
 
 
 def is_horovod_import(statement: Statement, alias: ast.alias) -> bool:

@@ -23,11 +23,9 @@ rule = Rule(__name__, spec="2.8 C1", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 
-@rule.call(*horovod.qualified_names("init", "shutdown"))
+@horovod.on_call(rule, "init", "shutdown")
 def remove_call(site: Site) -> None:
     """Remove init or shutdown; report it where it is no statement of its own, or where parts of Horovod stay."""
-    if horovod.keeps_horovod(site):
-        return
     statement = site.source.parents[site.node]
     what = horovod.short_name(site)
     if not isinstance(statement, ast.Expr):

@@ -7,8 +7,8 @@
     +opt = NPUDistributedOptimizer(opt)
 
 The other arguments have no counterpart and are dropped; keywords that change the result need manual review. A Keras
-optimizer becomes a KerasDistributeOptimizer. Around a loss scale optimizer the wrapper is removed: with
-`--distributed` the rule distribute_optimizer wraps the inner optimizer.
+optimizer becomes a KerasDistributeOptimizer. Around a loss scale optimizer the wrapper is removed: with `--distributed`
+the rule distribute_optimizer wraps the inner optimizer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,9 @@ RESULT_ARGUMENTS = {
 }
 
 
-@rule.call(*horovod.qualified_names("DistributedOptimizer"))
+@horovod.on_call(rule, "DistributedOptimizer")
 def wrap_optimizer(site: Site) -> None:
     """Replace Horovod's wrapper by the accelerator's and drop its other arguments."""
-    if horovod.keeps_horovod(site):
-        return
     optimizer = site.argument("optimizer", 0)
     if optimizer is None or not site.editable or site.has_unpacked:
         horovod.report_by_hand(

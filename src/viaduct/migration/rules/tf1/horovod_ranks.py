@@ -23,11 +23,9 @@ rule = Rule(__name__, spec="2.8", kind="mandatory", after=("horovod_devices",))
 EXAMPLE_OPTIONS = {"distributed": True}
 
 
-@rule.call(*horovod.qualified_names(*ranks.HCCL_FUNCTIONS))
+@horovod.on_call(rule, *ranks.HCCL_FUNCTIONS)
 def replace_rank(site: Site) -> None:
     """Replace a call by hccl's function, or by the environment variable where hccl cannot be asked."""
-    if horovod.keeps_horovod(site):
-        return
     what = horovod.short_name(site)
     text = ranks.render_rank(site, site.node, what)
     if text is None:

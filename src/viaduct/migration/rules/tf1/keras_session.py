@@ -18,9 +18,8 @@
 Keras makes a session of its own when it is given none, and that session does not use the device. The session must be
 set before the first layer or optimizer is made: before the statement at module level that makes one, else before the
 first statement of main that makes one or calls a function that does. It is closed at the end of that block, at the end
-of main, or by `atexit`. A file that only
-defines models is not a script: `--entry FILE` names the script that is started. With `--style wrapper` the vendor's
-set_keras_session_npu_config does the same.
+of main, or by `atexit`. A file that only defines models is not a script: `--entry FILE` names the script that is
+started. With `--style wrapper` the vendor's set_keras_session_npu_config does the same.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, words=(".train(", ".evaluate("))
 def restart_in_cycles(site: Site) -> None:
-    """Restart communication behind each train and evaluate of a function that calls several of them, or in a loop."""
+    """Restart communication behind each train, evaluate and predict that another follows or that is in a loop."""
     calls = [call for call in estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
     # an input function that asks for ranks may be defined in any file of the project
     needs_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)

@@ -1,7 +1,7 @@
 """Report functions that work with NVIDIA GPUs only, or ask for GPUs.
 
-These are NCCL, TensorRT and questions whether there is a GPU; all stay as written. Flags such as `num_gpus` may
-keep their names.
+These are NCCL, TensorRT and questions whether there is a GPU; all stay as written. Flags such as `num_gpus` may keep
+their names.
 """
 
 from __future__ import annotations

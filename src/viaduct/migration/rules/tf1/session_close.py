@@ -13,8 +13,8 @@
 The device's graph is released when the session is closed. A session opened by `with` closes itself; any other is closed
 at the end of its block and before each return and exit in it, or in a `finally` where there is one. If the end of a
 module is not reached (`tf.app.run` and `tf.test.main` leave by sys.exit), functions still use the session or other
-files import the module, `atexit` closes it. A session that is returned, kept on an object or handed to Keras
-needs manual review: its owner is named. A session that only reads or writes files is left alone.
+files import the module, `atexit` closes it. A session that is returned, kept on an object or handed to Keras needs
+manual review: its owner is named. A session that only reads or writes files is left alone.
 """
 
 from __future__ import annotations

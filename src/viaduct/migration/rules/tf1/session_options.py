@@ -12,8 +12,8 @@
     +custom_op.parameter_map["dump_mode"].s = tf.compat.as_bytes("all")
      sess = tf.Session(config=config)
 
-Each is a key of the custom optimizer's parameter_map (`--precision`, `--fusion-switch FILE`, `--profile DIR`,
-`--dump DIR`, `--dump-step`). A key that the script sets already is left as it is, and so is a precision that it sets by
+Each is a key of the custom optimizer's parameter_map (`--precision`, `--fusion-switch FILE`, `--profile DIR`, `--dump
+DIR`, `--dump-step`). A key that the script sets already is left as it is, and so is a precision that it sets by
 precision_mode or precision_mode_v2. `--loop N` is advice: the train op must be wrapped.
 """
 

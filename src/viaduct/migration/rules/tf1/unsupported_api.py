@@ -1,8 +1,8 @@
 """Report functions of TensorFlow that the vendor's table does not list as supported.
 
-The table also says what to do instead (see migration/support_table.py): TPU functions, random
-number generators, critical sections, NCCL, TensorRT, questions about GPUs. Everything is left as written. Functions
-that another rule deals with are not repeated here.
+The table also says what to do instead (see migration/support_table.py): TPU functions, random number generators,
+critical sections, NCCL, TensorRT, questions about GPUs. Everything is left as written. Functions that another rule
+deals with are not repeated here.
 """
 
 from __future__ import annotations

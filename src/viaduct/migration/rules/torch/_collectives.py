@@ -11,7 +11,6 @@ from viaduct.migration.lookups import (
     FunctionNode,
     bind_arguments,
     bindings_of,
-    keyword_value,
     literal_text,
     mark_once,
     parameter_default,
@@ -21,6 +20,7 @@ from viaduct.migration.lookups import (
 from viaduct.migration.names import all_arguments
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
+from viaduct.migration.rules.torch._options import option_names
 from viaduct.migration.targets import card
 
 NCCL = re.compile(r"(?<![\w.])(?:cuda:)?nccl(?![\w.])", re.IGNORECASE)
@@ -144,28 +144,19 @@ def sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | No
     if site.qualified(node) == "torch.distributed.Backend.NCCL":
         return []  # the rule `backend` has a handler for it
     values = [*assigned_values(site, node.attr)]
-    is_option = any(option_dest(call) == node.attr for call in site.work.index.methods.get("add_argument", []))
+    is_option = any(node.attr in option_names(site, call) for call in site.work.index.methods.get("add_argument", []))
     return values if values or is_option else None
 
 
 def assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
     """Yield the values that are assigned to an attribute of that name, or to the name in a class body."""
-    for statement in (*site.source.of_kind(ast.Assign), *site.source.of_kind(ast.AnnAssign)):
+    statements: list[ast.Assign | ast.AnnAssign] = [*site.source.of_kind(ast.Assign)]
+    for statement in [*statements, *site.source.of_kind(ast.AnnAssign)]:
         in_class_body = isinstance(site.source.parents[statement], ast.ClassDef)
         for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
             is_field = in_class_body and plain_name(target) == name
             if statement.value is not None and (is_field or getattr(target, "attr", "") == name):
                 yield statement.value
-
-
-def option_dest(call: ast.Call) -> str:
-    """Return the attribute under which argparse keeps the option that an add_argument declares."""
-    dest = keyword_value(call, "dest")
-    if isinstance(dest, ast.Constant):
-        return str(dest.value)
-    flags = [literal_text(argument) for argument in call.args if literal_text(argument)]
-    long_flag = next((flag for flag in flags if flag.startswith("--")), flags[0] if flags else "")
-    return long_flag.lstrip("-").replace("-", "_")
 
 
 def dict_values(site: Site, table: ast.expr, key: ast.expr) -> list[ast.expr] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from viaduct.migration.lookups import FunctionNode, bind_arguments, calls_to, keyword_value, plain_name
 from viaduct.migration.rule import Site
-from viaduct.migration.rules._entry import main_guard
+from viaduct.migration.rules._entry import is_imported, main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._collectives import dict_items
 from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
@@ -246,12 +246,6 @@ def find_entry(site: Site) -> tuple[ast.stmt, ast.stmt]:
     if first is None or site.edit.own_indent(first) is None:
         raise Refused("the statement that starts the training was not found", "未找到启动训练的语句")
     return first, (guard.body if guard is not None else block)[-1]
-
-
-def is_imported(site: Site) -> bool:
-    """Return True if another file of the project imports this one."""
-    project, path = site.work.project, site.work.path
-    return any(path in paths for paths in project.imports.values()) or project.module_of(path)[0] in project.named
 
 
 def executed_statements(block: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -15,6 +15,7 @@ from viaduct.migration.classes import OBJECT, class_called, owner_of
 from viaduct.migration.lookups import (
     argument_values,
     bind_arguments,
+    branches,
     enclosing_class,
     keyword_value,
     literal_text,
@@ -49,6 +50,7 @@ DEVICE_POSITIONS = {
 MOVERS = ("to", "cuda", "npu", "mlu")
 AVAILABILITY_TESTS = {f"torch.{card}.is_available" for card in ("cuda", "npu", "mlu", "accelerator")}
 TEXT_METHODS = ("split", "partition", "lower", "strip")  # methods of a device's text whose result names the device too
+OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")
 STORING_NODES = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # nodes that `record_values` handles
 STARTING_NODES = (  # nodes that `trace_from` handles
     *(ast.Call, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.For),
@@ -278,10 +280,12 @@ class Devices:
 
     def looks_like_device(self, value: ast.expr) -> bool:
         """Return True for torch.device(…), a text of a CUDA device, or another device, in all branches."""
-        if isinstance(value, ast.IfExp):
-            return self.looks_like_device(value.body) and self.looks_like_device(value.orelse)
-        is_device = isinstance(value, ast.Call) and self.site.qualified(value.func) == "torch.device"
-        return is_device or device_literal(value) is not None or is_other_device(value)
+        return all(
+            (isinstance(part, ast.Call) and self.site.qualified(part.func) == "torch.device")
+            or device_literal(part) is not None
+            or literal_text(part).partition(":")[0] in OTHER_DEVICES
+            for part in branches(value)
+        )
 
     def trace_stored(self, node: ast.Attribute | ast.Subscript) -> None:
         """Trace an attribute or an entry of a table to what is assigned to it."""
@@ -373,11 +377,6 @@ def entries(table: ast.AST) -> list[ast.expr]:
     if isinstance(table, ast.Call) and plain_name(table.func) == "dict" and not table.args:
         return argument_values(table)
     return table.values if isinstance(table, ast.Dict) and not any(map(device_literal, table.keys)) else []
-
-
-def is_other_device(value: ast.AST) -> bool:
-    """Return True for the text of a device other than a CUDA card: the CPU, mps, meta, disk or xpu."""
-    return literal_text(value).partition(":")[0] in ("cpu", "mps", "meta", "disk", "xpu")
 
 
 @answer_once

@@ -59,7 +59,8 @@ def is_defined_in_program(site: Site) -> bool:
         others = [
             other for other in sorted(project.files_with("is_cuda")) if other != path and meet(project, path, other)
         ]
-        if any(map(defines_is_cuda, [site.source, *(project.parsed[other].source for other in others)])):
+        sources = [site.source, *(project.parsed[other].source for other in others)]
+        if any(is_definition(source, node) for source in sources if "is_cuda" in source.text for node in source.nodes):
             mark_once(site, "is_cuda", "defined")
     return ("is_cuda", "defined") in site.work.seen
 
@@ -82,8 +83,3 @@ def is_settings(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and node.func.attr.startswith("parse_")
     return last_name(node) in SETTINGS_NAMES
-
-
-def defines_is_cuda(source: Source) -> bool:
-    """Return True if a file defines or assigns an `is_cuda` of its own."""
-    return "is_cuda" in source.text and any(is_definition(source, node) for node in source.nodes)

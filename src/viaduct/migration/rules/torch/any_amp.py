@@ -7,8 +7,8 @@
          loss = model(batch)
 
 The helper's autocast and GradScaler have the arguments of torch.cuda.amp's; `torch.autocast("cuda", …)` and
-`torch.amp.GradScaler("cuda", …)` lose the device. Without a card both are off, as torch.cuda.amp's are without CUDA.
-In `"cuda" if … else "cpu"` the text "cuda" becomes `accelerator.card()`, the available card; without one that is CUDA
+`torch.amp.GradScaler("cuda", …)` lose the device. Without a card both are off, as torch.cuda.amp's are without CUDA. In
+`"cuda" if … else "cpu"` the text "cuda" becomes `accelerator.card()`, the available card; without one that is CUDA
 again, since "cpu" would switch on the mixed precision of the CPU. Any other device type that is decided at run time
 stays: it follows the device.
 """

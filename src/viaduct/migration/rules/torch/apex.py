@@ -2,8 +2,8 @@
 
 On the NPU `from apex import amp` stays, since Ascend ships an apex of its own; `combine_grad=True` in amp.initialize
 and its NpuFused optimizers make it faster, and DistributedDataParallel must come after initialize. apex's CUDA kernels
-(FusedAdam, FusedLayerNorm, contrib) are not in it. On the MLU there is no apex: torch.mlu.amp does mixed precision.
-For DistributedDataParallel and SyncBatchNorm use those of PyTorch itself.
+(FusedAdam, FusedLayerNorm, contrib) are not in it. On the MLU there is no apex: torch.mlu.amp does mixed precision. For
+DistributedDataParallel and SyncBatchNorm use those of PyTorch itself.
 """
 
 from __future__ import annotations

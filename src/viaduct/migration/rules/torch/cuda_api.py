@@ -12,8 +12,8 @@ random numbers, the old tensor types. Which of them exist was read from the plug
 have is left as written and reported by `cuda_unknown`.
 
 With `--to any` the helper passes every name on to torch.cuda, torch.npu or torch.mlu, and without a card to a
-substitute that lets a script go on. The names that all three cards have are changed; a name that only CUDA has stays
-as written and is reported. A branch that asks `is_available()` keeps its form. A type that is only compared, as in
+substitute that lets a script go on. The names that all three cards have are changed; a name that only CUDA has stays as
+written and is reported. A branch that asks `is_available()` keeps its form. A type that is only compared, as in
 `isinstance(x, torch.cuda.FloatTensor)`, becomes `accelerator.types.FloatTensor`, which no tensor of the CPU has:
 
      import torch

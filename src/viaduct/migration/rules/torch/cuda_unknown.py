@@ -39,7 +39,12 @@ def report_unknown(site: Site) -> None:
     """Report a name of torch.cuda that the card is not known to have."""
     name = site.name[len("torch.cuda.") :]
     if name == "OutOfMemoryError" and site.options.to == "npu":
-        advise_memory_error(site)
+        # torch_npu raises torch's own class, and torch.cuda has it in builds without CUDA as well
+        site.advice(
+            "torch.cuda.OutOfMemoryError may stay: the NPU raises the same class (torch.OutOfMemoryError since torch "
+            "2.5)",
+            zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
+        )
     elif counterpart(name, card(site.options)) is None and name.partition(".")[0] not in ELSEWHERE:
         report_name(site, name)
 
@@ -53,14 +58,6 @@ def report_moved(site: Site) -> None:
     first = name.partition(".")[0]
     if site.name.startswith(f"{target.root}.") and first in CUDA - ELSEWHERE and counterpart(name, target) is None:
         report_name(site, name)
-
-
-def advise_memory_error(site: Site) -> None:
-    """Advise to keep the class: torch_npu raises torch's own, and torch.cuda has it in builds without CUDA as well."""
-    site.advice(
-        "torch.cuda.OutOfMemoryError may stay: the NPU raises the same class (torch.OutOfMemoryError since torch 2.5)",
-        zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
-    )
 
 
 def report_name(site: Site, name: str) -> None:

@@ -7,9 +7,9 @@
          x = torch.zeros(3, device=0)
 
 A number means CUDA in stock PyTorch, and the plug-in's card once torch_npu or torch_mlu is imported: `.to(0)`,
-`device=rank` and `torch.device(args.gpu)` stay as they are, and only the import is added. A number is a
-literal, an int(), a rank of torch.distributed, an option of type int, the worker's index in mp.spawn, a name that is
-bound to nothing else, and a parameter or attribute with a usual name: `local_rank`, `rank`, `gpu`, `gpu_id`.
+`device=rank` and `torch.device(args.gpu)` stay as they are, and only the import is added. A number is a literal, an
+int(), a rank of torch.distributed, an option of type int, the worker's index in mp.spawn, a name that is bound to
+nothing else, and a parameter or attribute with a usual name: `local_rank`, `rank`, `gpu`, `gpu_id`.
 """
 
 from __future__ import annotations

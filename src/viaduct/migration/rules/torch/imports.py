@@ -5,9 +5,9 @@
     +from torch_npu.npu.amp import GradScaler, autocast
      scaler = GradScaler()
 
-Local names stay: `from torch import cuda` becomes `from torch_npu import npu as cuda`. The statement
-names the plug-in's own package, which needs no import before it; torch.npu exists only once that was imported. A name
-that the card does not have stays where it was, and a star import needs manual review.
+Local names stay: `from torch import cuda` becomes `from torch_npu import npu as cuda`. The statement names the
+plug-in's own package, which needs no import before it; torch.npu exists only once that was imported. A name that the
+card does not have stays where it was, and a star import needs manual review.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 CUDAExtension and cpp_extension's load and load_inline call nvcc. A kernel cannot be carried over by its text: on the
 NPU it is written anew in Ascend C, on the MLU in BANG C, or replaced by operators of PyTorch. Sources of the project
 that end in .cu or .cuh are listed as well (`migration/manifests.py`). A compiled module that is imported (`import
-correlation_cuda`) is reported too, unless it stands in a `try` with a handler. For an extension in
-C++ only, the advice is to build it again on the target.
+correlation_cuda`) is reported too, unless it stands in a `try` with a handler. For an extension in C++ only, the advice
+is to build it again on the target.
 """
 
 from __future__ import annotations

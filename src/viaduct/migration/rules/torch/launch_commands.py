@@ -4,9 +4,9 @@
     import torch
     subprocess.run(["nvidia-smi"])
 
-nvidia-smi has counterparts in `npu-smi info` and `cnmon`, with other options and output, so nothing is rewritten.
-The launchers, torchrun and torch.distributed.launch, stay as they are: each process sets its device from LOCAL_RANK
-before its first tensor. Python code that stands in a shell script (`python -c`, a here-document) is not migrated.
+nvidia-smi has counterparts in `npu-smi info` and `cnmon`, with other options and output, so nothing is rewritten. The
+launchers, torchrun and torch.distributed.launch, stay as they are: each process sets its device from LOCAL_RANK before
+its first tensor. Python code that stands in a shell script (`python -c`, a here-document) is not migrated.
 """
 
 from __future__ import annotations

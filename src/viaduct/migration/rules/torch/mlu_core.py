@@ -8,9 +8,8 @@
     -model = net.to(ct.mlu_device())
     +model = net.to('mlu')
 
-Current releases have no `torch_mlu.core.mlu_model`. Its device, set_device, synchronize and the like are in
-torch.mlu now. A name without a counterpart, such as the number of cores for a compiled graph, keeps the import and is
-reported.
+Current releases have no `torch_mlu.core.mlu_model`. Its device, set_device, synchronize and the like are in torch.mlu
+now. A name without a counterpart, such as the number of cores for a compiled graph, keeps the import and is reported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Report marks for NVIDIA's profiler.
 
-On the MLU `cuda_api` renames `torch.cuda.nvtx` to `torch.mlu.cnpx`, whose functions have the same names. On the
-NPU the nearest is `torch.npu.mstx`, whose ranges are started and ended by a number instead of being pushed and popped:
-that needs manual review.
+On the MLU `cuda_api` renames `torch.cuda.nvtx` to `torch.mlu.cnpx`, whose functions have the same names. On the NPU the
+nearest is `torch.npu.mstx`, whose ranges are started and ended by a number instead of being pushed and popped: that
+needs manual review.
 """
 
 from __future__ import annotations

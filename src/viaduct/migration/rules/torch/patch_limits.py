@@ -1,9 +1,9 @@
 """Report code that the vendor's run-time patch cannot fix (`--mode patch`).
 
 A patch replaces functions of PyTorch. It does not see what the script does with strings of its own: comparisons with
-"cuda", the keys of a map_location dict, environment variables. It switches torch.jit.script off, since
-scripted code cannot be patched; and some of torch.cuda has no counterpart to be replaced by. Each such place needs
-manual review, or a migration without `--mode patch`.
+"cuda", the keys of a map_location dict, environment variables. It switches torch.jit.script off, since scripted code
+cannot be patched; and some of torch.cuda has no counterpart to be replaced by. Each such place needs manual review, or
+a migration without `--mode patch`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from viaduct.cards import MLU, NPU
 from viaduct.migration.imports import header_end
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules._entry import is_imported
 from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 from viaduct.migration.targets import card
 
@@ -77,8 +78,7 @@ def is_started(site: Site) -> bool:
         return False
     if MAIN_GUARD.search(site.source.text):
         return True
-    is_imported = any(path in paths for paths in project.imports.values())
-    if is_imported or project.module_of(path)[0] in project.named:
+    if is_imported(site):
         return False
     behind_docstring = site.source.tree.body[ast.get_docstring(site.source.tree) is not None :]
     runs = any(isinstance(statement, ast.Expr | ast.For | ast.While | ast.With) for statement in behind_docstring)

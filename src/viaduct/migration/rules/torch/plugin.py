@@ -4,10 +4,10 @@
     +import torch_npu
      torch.npu.set_device(0)
 
-Importing torch_npu or torch_mlu makes the device known to torch. The import goes directly behind the file's
-first import of torch: torch itself has to come first, and whatever follows may need the device. Where only functions
-import torch, each that uses the card gets the import. A file without device code gets none, and neither does one that
-has it already, in whatever form.
+Importing torch_npu or torch_mlu makes the device known to torch. The import goes directly behind the file's first
+import of torch: torch itself has to come first, and whatever follows may need the device. Where only functions import
+torch, each that uses the card gets the import. A file without device code gets none, and neither does one that has it
+already, in whatever form.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
     +torch.npu.conv.allow_hf32 = False
 
 TF32 is NVIDIA's format; the NPU's is HF32, with a switch each for matrix products and convolutions; the MLU has TF32
-under names of its own. Unchanged, the setting would have no effect and the card's default would hold: on the NPU
-HF32 for convolutions and full precision for matrix products.
+under names of its own. Unchanged, the setting would have no effect and the card's default would hold: on the NPU HF32
+for convolutions and full precision for matrix products.
 """
 
 from __future__ import annotations
