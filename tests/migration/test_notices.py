@@ -15,7 +15,7 @@ def test_a_name_of_someone_else_is_not_reported() -> None:
 def test_rules_of_one_table_keep_their_own_names_and_documentation() -> None:
     rules = {rule.name: rule for rule in all_rules()}
     assert rules["torch.capability"].module == rules["torch.jit_script"].module
-    assert rules["torch.jit_script"].doc.startswith("Point out torch.jit.script.\n\nScripting of device code")
+    assert rules["torch.jit_script"].doc.startswith("Advise on torch.jit.script.\n\nScripting of device code")
 
 
 @pytest.mark.parametrize(("to", "message"), [("npu", "is limited on the NPU"), ("mlu", "switches scripting off")])

@@ -118,12 +118,12 @@ def session_state(work: Work, call: ast.Call, name: str) -> State:
 def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> State:
     """Return "right" if the config is ready for the NPU, or the session only reads and writes files; else "needed"."""
     from viaduct.migration.rules.tf1._session_configs import is_ready
-    from viaduct.migration.rules.tf1._session_uses import only_files
+    from viaduct.migration.rules.tf1._session_uses import only_handles_files
 
     site = Site(RULE, work, call)
     value = site.argument(keyword, position)
     ready = value is not None and not is_none_or_absent(value) and is_ready(site, value)
-    return "right" if ready or only_files(site) else "needed"
+    return "right" if ready or only_handles_files(site) else "needed"
 
 
 # ---- estimators
@@ -184,14 +184,21 @@ def find_batches(work: Work) -> Iterator[Candidate]:
 
 
 def find_other_batches(work: Work) -> Iterator[Candidate]:
-    """Yield calls of other functions that make batches, and `dataset.batch` where it is passed on, not called."""
-    from viaduct.migration.rules.tf1._batchers import BUCKETS, CSV, FEATURES, QUEUES, SPARSE, is_whole
+    """Yield calls of other functions that make batches, and batching methods of a dataset that are not called here."""
+    from viaduct.migration.rules.tf1._batchers import (
+        BUCKETING_FUNCTIONS,
+        CSV_READERS,
+        FEATURE_READERS,
+        QUEUE_FUNCTIONS,
+        SPARSE_FUNCTIONS,
+        makes_equal_batches,
+    )
 
-    for name in (*QUEUES, *FEATURES, *CSV, *BUCKETS, *SPARSE):
+    for name in (*QUEUE_FUNCTIONS, *FEATURE_READERS, *CSV_READERS, *BUCKETING_FUNCTIONS, *SPARSE_FUNCTIONS):
         for call in work.index.calls.get(name, []):
             site = Site(RULE, work, call, name)
-            if name not in QUEUES or site.keyword("allow_smaller_final_batch") is not None:
-                yield make_candidate(work, "batches", call, "right" if is_whole(site, name) else "needed")
+            if name not in QUEUE_FUNCTIONS or site.keyword("allow_smaller_final_batch") is not None:
+                yield make_candidate(work, "batches", call, "right" if makes_equal_batches(site, name) else "needed")
     for node in work.source.of_kind(ast.Attribute):
         if node.attr in BATCHING and isinstance(node.ctx, ast.Load):
             parent = work.source.parents.get(node)

@@ -106,7 +106,7 @@ def amp_state(work: Work, node: ast.expr, name: str, own: str) -> State:
 
 def find_moves(work: Work) -> Iterator[Candidate]:
     """Yield the calls that move a tensor or module to the card."""
-    from viaduct.migration.rules.torch._devices import is_foreign, receiver_class, root_of
+    from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root, receiver_class
     from viaduct.migration.rules.torch._is_cuda import is_own_field
     from viaduct.migration.rules.torch.cuda_method import is_bound_move
 
@@ -116,7 +116,10 @@ def find_moves(work: Work) -> Iterator[Candidate]:
         for call in work.index.methods.get(method, []):
             site = Site(RULE, work, call)
             receiver = call.func.value  # type: ignore[attr-defined]
-            if not is_foreign(root_of(site, receiver)) and receiver_class(site, receiver, method) is None:
+            if (
+                not is_of_other_library(qualified_root(site, receiver))
+                and receiver_class(site, receiver, method) is None
+            ):
                 yield make_candidate(work, "moves", call, state)
     for node in work.source.of_kind(ast.Attribute):
         is_read = isinstance(node.ctx, ast.Load)
@@ -211,12 +214,12 @@ def is_message(work: Work, node: ast.AST) -> bool:
 
 def find_loads(work: Work) -> Iterator[Candidate]:
     """Yield the loads of checkpoints; those with a map_location, or that need none, are right."""
-    from viaduct.migration.rules.torch._loaded import wanted_place
+    from viaduct.migration.rules.torch._loaded import load_destination
 
     for name in CHECKPOINT_LOADS:
         for call in work.index.calls.get(name, []):
             site = Site(RULE, work, call, name)
-            right = not is_none_or_absent(site.argument("map_location", 1)) or wanted_place(site) == "nothing"
+            right = not is_none_or_absent(site.argument("map_location", 1)) or load_destination(site) == "nothing"
             yield make_candidate(work, "checkpoints", call, "right" if right else "needed")
         for node in work.index.references.get(name, []):
             if not is_alias_or_signature(work, node):

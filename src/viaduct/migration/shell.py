@@ -26,7 +26,7 @@ from viaduct.migration.predicates import is_literal_in, is_string
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import backend, device_argparse, launch_commands, nccl_variables, visible_devices
-from viaduct.migration.rules.torch._device_texts import EXACT, device_literal, is_device_name
+from viaduct.migration.rules.torch._device_texts import EXACT_CUDA_DEVICE, device_literal, is_device_name
 from viaduct.migration.shell_words import Script, Word, find_uses, read_script
 from viaduct.migration.source import Undecodable, lines_of
 from viaduct.migration.walk import Walk
@@ -184,7 +184,7 @@ class Migration:
                 continue
             value = command[index + 1] if match[2] is None else Word(word.start + match.start(2), match[2])
             name = normalize_option(match[1])
-            if EXACT.fullmatch(value.plain):
+            if EXACT_CUDA_DEVICE.fullmatch(value.plain):
                 declared = name in self.project.device_options
                 self.change_option(device_argparse.rule, declared, value, "cuda", self.card.device, match[1])
             elif value.plain == "nccl":
@@ -210,11 +210,13 @@ class Migration:
         for word in command:
             program = word.plain.rpartition("/")[2]
             if program in LAUNCHERS:
-                self.report(launch_commands.rule, "advice", word, launch_commands.on_launcher(self.root), "low")
+                self.report(launch_commands.rule, "advice", word, launch_commands.launcher_advice(self.root), "low")
             elif word.text[:1] in "\"'" and CUDA_IN_PYTHON.search(word.text) and runs_python:
                 self.report_python(word.start)
             elif program == launch_commands.MONITOR or (launch_commands.MONITOR in word.text and "$(" in word.text):
-                self.report(launch_commands.rule, "advice", word, launch_commands.on_monitor(self.options.to), "low")
+                self.report(
+                    launch_commands.rule, "advice", word, launch_commands.monitor_advice(self.options.to), "low"
+                )
 
     def report_python(self, start: int) -> None:
         """Report Python code that begins at a position."""

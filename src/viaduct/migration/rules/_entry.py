@@ -14,7 +14,7 @@ APP_RUN = ("tensorflow.app.run", "absl.app.run")
 
 @answer_once
 def main_guard(site: Site) -> ast.If | None:
-    """Return the statement `if __name__ == "__main__":` of this file."""
+    """Return the statement `if __name__ == "__main__":` of this file; None if it has none."""
     for statement in site.source.tree.body:
         if isinstance(statement, ast.If) and isinstance(statement.test, ast.Compare):
             operands = [statement.test.left, *statement.test.comparators]
@@ -29,7 +29,7 @@ def main_function(site: Site) -> FunctionNode | None:
     """Return the function of this file that the script starts at module level.
 
     It is the first of these: the argument of `app.run(…)` or of any method called `run`; a function with "main" in its
-    name that is called, `main()` or `sys.exit(main())`.
+    name that is called, `main()` or `sys.exit(main())`. None if there is no such function.
     """
     defined = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode)}
     for call in module_calls(site):
@@ -46,8 +46,14 @@ def run_function(call: ast.Call) -> str:
     return "main" if argument is None else plain_name(argument)
 
 
+def is_imported(site: Site) -> bool:
+    """Return True if another file of the project imports this one."""
+    project, path = site.work.project, site.work.path
+    return any(path in paths for paths in project.imports.values()) or project.module_of(path)[0] in project.named
+
+
 def module_calls(site: Site) -> Iterator[ast.Call]:
-    """Yield the calls that run when the script does, those within the main guard included."""
+    """Yield the calls in module-level code, the main guard included, in the order of its statements."""
     for statement in site.source.tree.body:
         if not isinstance(statement, FunctionNode | ast.ClassDef):
             yield from (node for node in walk_executed(statement) if isinstance(node, ast.Call))
@@ -74,7 +80,7 @@ def names_leading_to(site: Site, matches: Callable[[ast.AST], bool]) -> set[str]
 
 
 def first_statement(function: FunctionNode) -> ast.stmt:
-    """Return the first statement behind the docstring and `global`; the last one if there is no other."""
+    """Return the first statement that is no docstring and no `global`; the last of those if there is nothing else."""
     for index, statement in enumerate(function.body):
         is_docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (isinstance(statement, ast.Global) or is_docstring):

@@ -178,7 +178,7 @@ def test_wrapper_style_and_the_loss_scale() -> None:
     ],
 )
 def test_an_optimizer_that_is_made_out_of_sight_is_found_where_it_trains(source: str) -> None:
-    result = check_says(OPTIMIZER, HEAD + source, "manual", "not seen", distributed=True)
+    result = check_says(OPTIMIZER, HEAD + source, "manual", "does not show", distributed=True)
     assert {one.risk for one in result.findings} == {"high"}
 
 

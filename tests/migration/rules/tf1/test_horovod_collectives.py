@@ -47,4 +47,6 @@ def test_a_reduction_that_cannot_be_known_is_left_to_a_person(call: str) -> None
 
 
 def test_a_comment_within_a_call_is_not_swallowed() -> None:
-    check_says("horovod_collectives", HEAD + "y = hvd.allreduce(\n    x  # the loss\n)\n", "manual", "by hand")
+    check_says(
+        "horovod_collectives", HEAD + "y = hvd.allreduce(\n    x  # the loss\n)\n", "manual", "needs a manual change"
+    )

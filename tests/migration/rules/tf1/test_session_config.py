@@ -276,12 +276,12 @@ def test_a_session_that_may_be_another_module_s_is_left_to_a_person() -> None:
 
 def test_a_session_class_as_a_default_is_left_to_a_person() -> None:
     source = "import tensorflow as tf\ndef f(factory=tf.Session):\n    factory().run(x)\n"
-    check_says("session_config", source, "manual", "made from this elsewhere")
+    check_says("session_config", source, "manual", "made elsewhere through this class")
 
 
 def test_a_class_that_derives_from_a_session_is_left_to_a_person() -> None:
     source = "import tensorflow as tf\nclass S(tf.Session):\n    pass\ns = S()\n"
-    check_says("session_config", source, "manual", "made from this elsewhere")
+    check_says("session_config", source, "manual", "made elsewhere through this class")
 
 
 HELPERS = {

@@ -69,7 +69,7 @@ def test_something_that_may_be_a_device_is_pointed_out() -> None:
         "any_device_compare",
         "import torch\nif kind == 'cuda':\n    pass\n",
         "manual",
-        "not found to be a device",
+        "may be no device",
         to="any",
     )
     assert result.findings[0].risk == "low"

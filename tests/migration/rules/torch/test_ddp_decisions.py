@@ -32,7 +32,7 @@ def test_a_decision_by_what_one_rank_has_seen_is_refused(decision: str) -> None:
     result = migrated(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp")
     assert not result.changed
     assert [one.status for one in result.findings] == ["manual"]
-    assert "one rank alone" in result.findings[0].message
+    assert "samples of one rank" in result.findings[0].message
     assert "all_reduce" in result.findings[0].message
 
 

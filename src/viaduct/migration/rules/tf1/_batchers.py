@@ -1,37 +1,47 @@
-"""Functions of TensorFlow, other than Dataset.batch, that make batches. Not a rule: the ledger uses it as well."""
+"""Functions of TensorFlow, other than Dataset.batch, that make batches.
+
+Not a rule: dataset_batchers and the list of candidates (candidates_tf1.py) share it.
+"""
 
 from __future__ import annotations
 
 from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Site
 
-HOMES = ("tensorflow.data.experimental", "tensorflow.contrib.data")
-QUEUES = tuple(
+DATA_MODULES = ("tensorflow.data.experimental", "tensorflow.contrib.data")
+QUEUE_FUNCTIONS = tuple(
     f"tensorflow.train.{name}"
     for name in (
         *("batch", "batch_join", "shuffle_batch", "shuffle_batch_join"),
         *("maybe_batch", "maybe_batch_join", "maybe_shuffle_batch", "maybe_shuffle_batch_join"),
     )
 )
-FEATURES = tuple(f"{home}.make_batched_features_dataset" for home in HOMES)
-CSV = tuple(f"{home}.make_csv_dataset" for home in HOMES)
-BUCKETS = tuple(f"{home}.bucket_by_sequence_length" for home in HOMES)
-SPARSE = tuple(f"{home}.dense_to_sparse_batch" for home in HOMES)
-EPOCHS = {FEATURES: 6, CSV: 10}  # position of num_epochs
+FEATURE_READERS = tuple(f"{home}.make_batched_features_dataset" for home in DATA_MODULES)
+CSV_READERS = tuple(f"{home}.make_csv_dataset" for home in DATA_MODULES)
+BUCKETING_FUNCTIONS = tuple(f"{home}.bucket_by_sequence_length" for home in DATA_MODULES)
+SPARSE_FUNCTIONS = tuple(f"{home}.dense_to_sparse_batch" for home in DATA_MODULES)
+NUM_EPOCHS_POSITIONS = ((FEATURE_READERS, 6), (CSV_READERS, 10))
 
 
-def is_whole(site: Site, name: str) -> bool:
-    """Return True if all batches that a call makes have one size, as far as its arguments are written out.
+def makes_equal_batches(site: Site, name: str) -> bool:
+    """Return True if all batches of a call of `name` have the same size, as far as its arguments show.
 
-    A queue function counts as whole unless the keyword allow_smaller_final_batch says otherwise.
+    A queue function does so unless its keyword allow_smaller_final_batch is given and is not False.
     """
-    if name in QUEUES:
+    if name in QUEUE_FUNCTIONS:
         allowed = site.argument("allow_smaller_final_batch")
         return allowed is None or is_constant(allowed, False)
-    if name in FEATURES and is_constant(site.argument("drop_final_batch", 14), True):
+    if name in FEATURE_READERS and is_constant(site.argument("drop_final_batch", 14), True):
         return True
-    for names, position in EPOCHS.items():
+    for names, position in NUM_EPOCHS_POSITIONS:
         if name in names:
             epochs = site.argument("num_epochs", position)
-            return not site.has_unpacked and (epochs is None or is_constant(epochs, None))
+            return not site.has_unpacked and (epochs is None or is_constant(epochs, None))  # None: repeats without end
     return False
+
+
+def report_dropped_batch(site: Site) -> None:
+    site.changed(
+        "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
+        zh="丢弃最后不足一批的数据:图按固定 shape 编译",
+    )

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from viaduct.cards.tensorflow_api import OPERATORS, full_name
+from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.sessions import MONITORED_SESSIONS, SESSION_CLASSES
 
 ESTIMATORS = (
-    *("tensorflow.estimator.Estimator", "tensorflow.estimator.tpu.TPUEstimator"),
-    *(full_name("NPUEstimator"), "tensorflow.keras.estimator.model_to_estimator"),
+    "tensorflow.estimator.Estimator",
+    "tensorflow.estimator.tpu.TPUEstimator",
+    "tensorflow.keras.estimator.model_to_estimator",
+    full_name("NPUEstimator"),
 )
-SESSIONS = (*SESSION_CLASSES, *MONITORED_SESSIONS, "tensorflow.train.MonitoredSession", "tensorflow.train.Supervisor")
-HCCL = f"{OPERATORS}.broadcast"
-HOOK = full_name("NPUBroadcastGlobalVariablesHook")
+SESSION_OPENERS = (
+    *SESSION_CLASSES,
+    *MONITORED_SESSIONS,
+    "tensorflow.train.MonitoredSession",
+    "tensorflow.train.Supervisor",
+)
 
 
 def estimator_trains(site: Site) -> bool:
     """Return True if this file opens no session, and it or another file of the project makes an Estimator."""
     called, project = site.work.index.calls, site.work.project.mentions
-    if any(name in called for name in SESSIONS):
+    if any(name in called for name in SESSION_OPENERS):
         return False
     return any(name in called or name in project for name in ESTIMATORS)
 
@@ -29,9 +34,9 @@ def render_trainable_variables(site: Site) -> str:
 
 
 def render_broadcast(site: Site, variables: str, root: str = "0") -> str:
-    """Return the operation that assigns each variable the value of rank `root`.
+    """Return the code of an operation that assigns each variable its value on rank `root`.
 
-    hccl's broadcast takes a list and returns a list.
+    `variables` and `root` are code as well. hccl's broadcast takes a list and returns a list.
     """
     operators = site.need("hccl_ops")
     group = proto.tensorflow_name(site, "group")

@@ -11,15 +11,9 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
 OPS, PLUGIN = full_name("npu_ops"), full_name("npu_plugin")
-STARTS = (
-    *(f"{OPS}.initialize_system", full_name("init_resource")),
-    f"{PLUGIN}.npu_resource_init",
-)
+START_CALLS = (f"{OPS}.initialize_system", f"{PLUGIN}.npu_resource_init", full_name("init_resource"))
 INITIALIZERS = ("tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables")
-STOPS = (
-    *(f"{OPS}.shutdown_system", full_name("shutdown_resource")),
-    f"{PLUGIN}.npu_resource_shutdown",
-)
+STOP_CALLS = (f"{OPS}.shutdown_system", f"{PLUGIN}.npu_resource_shutdown", full_name("shutdown_resource"))
 
 
 def needs_communication(options: Options) -> bool:
@@ -34,9 +28,9 @@ def asks_for_ranks(site: Site) -> bool:
 
 
 def asking_files(site: Site) -> set[str]:
-    """Return the files that ask for ranks, and in a program that trains those that mention an initialiser.
+    """Return the files that ask for ranks; if this file or one that it imports trains, also those with an initialiser.
 
-    The latter will broadcast.
+    The rule distribute_broadcast gives the latter a broadcast, which needs communication.
     """
     project = site.work.project
     if not project.reaches(site.work.path) & project.training_files:
@@ -47,13 +41,13 @@ def asking_files(site: Site) -> set[str]:
 def is_started(site: Site) -> bool:
     """Return True if some file of the project starts communication."""
     mentioned = site.work.project.mentions
-    return any(name in site.work.index.calls or name in mentioned for name in STARTS)
+    return any(name in site.work.index.calls or name in mentioned for name in START_CALLS)
 
 
 def define_helper(site: Site, near: ast.stmt) -> str:
-    """Return the name of the function that makes a session and the operation that starts communication.
+    """Return the name of the function that returns a session and the operation that starts communication.
 
-    The function is written before the top-level statement around `near` if the file has none.
+    If the file has none, it is written before the top-level statement around `near`.
     """
     present = defined_helper(site)
     if present is not None:
@@ -62,6 +56,7 @@ def define_helper(site: Site, near: ast.stmt) -> str:
     body, unit = site.source.tree.body, site.source.indent_unit
     top = next(parent for parent in [near, *site.source.ancestors(near)] if parent in body)
     position = body.index(top)
+    # two empty lines before the function, or behind it where it is the first statement of the file
     lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in render_helper_body(site))]
     if position:
         site.edit.insert_after(body[position - 1], lines)
@@ -88,12 +83,16 @@ def render_helper_body(site: Site) -> list[str]:
 
 
 def starts_communication(site: Site, function: ast.AST) -> bool:
+    """Return True if a function calls `npu_ops.initialize_system`."""
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
     return any(site.qualified(call.func) == f"{OPS}.initialize_system" for call in calls)
 
 
 def defined_helper(site: Site) -> str | None:
-    """Return the name of the top-level function that starts communication, or of one that a rule has just written."""
+    """Return the name of the top-level function that starts communication; None if there is none.
+
+    A function that lifecycle_cycles has just written is in no tree yet: its name is in the mark ("init_npu", name).
+    """
     for node in site.source.tree.body:
         if isinstance(node, ast.FunctionDef) and starts_communication(site, node):
             return node.name

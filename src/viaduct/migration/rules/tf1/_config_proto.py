@@ -1,7 +1,7 @@
-"""Statements that give a ConfigProto the NPU's optimizer: their text, their position, and those that are there already.
+"""Statements that give a ConfigProto the NPU's optimizer, and the names in them as the file spells them.
 
-That is NpuOptimizer, which optimizes graphs; NPUOptimizer, a training optimizer, is another class. Not a rule: the
-session, Keras and life cycle rules share this module.
+The optimizer is NpuOptimizer, which optimizes graphs; NPUOptimizer, a training optimizer, is another class. Not a rule:
+the session, Keras and life cycle rules share this module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DOTTED = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def tensorflow_prefix(site: Site) -> str:
-    """Return TensorFlow's prefix at the site, else in the file: `tf.`, `tf.compat.v1.`; "" if there is none."""
+    """Return the prefix of TensorFlow's names at the site, else in the file: `tf.`, `tf.compat.v1.`; "" if none."""
     if isinstance(site.node, ast.Call) and site.name.startswith("tensorflow."):
         text, remainder = site.text(site.node.func), site.name.removeprefix("tensorflow.")
         if text.endswith("." + remainder) and DOTTED.fullmatch(text):
@@ -53,7 +53,7 @@ def tensorflow_name(site: Site, name: str) -> str:
 
 
 def module_name(site: Site, module: str, alias: str = "") -> str:
-    """Return the local name of a whole module; add its import if the file has none."""
+    """Return the local name of a module; add `import module as alias` if the file has no import of it."""
     imported = site.work.names.local(module)
     if imported is not None:
         return imported
@@ -64,13 +64,13 @@ def module_name(site: Site, module: str, alias: str = "") -> str:
 
 
 def rewriter_config(site: Site) -> str:
-    """Return `RewriterConfig`, through the module rewriter_config_pb2 where the file imports that instead."""
+    """Return `RewriterConfig`, or `rewriter_config_pb2.RewriterConfig` where the file imports that module."""
     module = site.work.names.local(REWRITER) if "rewriter_config_pb2" in site.source.text else None
     return f"{module}.RewriterConfig" if module else site.need("RewriterConfig")
 
 
 def as_bytes(site: Site, text: str) -> str:
-    """Return an expression of a string as bytes, for a field of bytes."""
+    """Return the code of an expression whose value is this string as bytes, for a protobuf field of type bytes."""
     quoted = f'"{text}"' if text.isascii() and not set(text) & set('"\\') else repr(text)
     alias = tensorflow_prefix(site).removesuffix("compat.v1.")
     return f"{alias}compat.as_bytes({quoted})" if alias else f"{quoted}.encode()"
@@ -84,6 +84,7 @@ def local_name(site: Site, at: ast.AST, wanted: str) -> str:
     nodes = [node for node in ast.walk(function) if isinstance(node, ast.Name | ast.arg)]
     used = {node.id if isinstance(node, ast.Name) else node.arg for node in nodes}
     candidates = [wanted, f"npu_{wanted}", *(f"npu_{wanted}_{number}" for number in range(2, 100))]
+    # the mark reserves the name: other rules may insert into the same function before the file is parsed again
     return next(name for name in candidates if name not in used and mark_once(site, "name", function, name))
 
 
@@ -99,7 +100,7 @@ def reserve_name(site: Site, wanted: str) -> str:
 
 
 def fill_statements(site: Site, config: str, at: ast.AST) -> list[str]:
-    """Return the statements that make a session with this ConfigProto run on the accelerator.
+    """Return the statements that make a session with the ConfigProto `config` run on the accelerator.
 
     They need an import of npu_bridge, which registers NpuOptimizer.
     """
@@ -115,13 +116,13 @@ def fill_statements(site: Site, config: str, at: ast.AST) -> list[str]:
 
 
 def starts_line(site: Site, statement: ast.stmt) -> bool:
-    """Return True if nothing stands before a statement on its line, so that lines may be put before it."""
+    """Return True if nothing stands before a statement on its first line, so that lines may be put before it."""
     start = site.source.span(statement)[0]
     return not site.source.text[site.source.line_start(start) : start].strip(" \t\f\ufeff")
 
 
 def ends_line(site: Site, statement: ast.stmt) -> bool:
-    """Return True if no semicolon follows a statement on its line, so that lines may be put behind it."""
+    """Return True if no semicolon follows a statement on its last line, so that lines may be put behind it."""
     end = site.source.span(statement)[1]
     following = next(site.source.tokens_from(end), None)
     return following is None or following.text != ";" or following.start > site.source.line_stop(end)
@@ -140,12 +141,10 @@ def hoisting_place(site: Site, node: ast.AST) -> ast.stmt | None:
             break
     statement = site.source.statement(node)
     if isinstance(statement, FunctionNode | ast.ClassDef) or isinstance(site.source.parents[statement], ast.ClassDef):
-        return None  # a default, a decorator, a base; a name that would become an attribute of the class
-    return statement if starts_line(site, statement) and not is_elif(site, statement) else None
-
-
-def is_elif(site: Site, statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and site.text(statement).startswith("elif")
+        # a default, a decorator or a base class; in a class body a new name would become an attribute of the class
+        return None
+    is_elif = isinstance(statement, ast.If) and site.text(statement).startswith("elif")
+    return statement if starts_line(site, statement) and not is_elif else None
 
 
 def binds_what_it_uses(statement: ast.stmt, value: ast.expr) -> bool:
@@ -159,10 +158,10 @@ def binds_what_it_uses(statement: ast.stmt, value: ast.expr) -> bool:
 
 @dataclass(frozen=True)
 class ConfigVariable:
-    """A variable or an attribute of self that is used as a config, with all its assignments."""
+    """Variable or attribute of self that holds a config, with all its assignments."""
 
-    text: str
-    parts: tuple[str, ...]  # of the text: ("config",), ("self", "config")
+    text: str  # "config", "self.config"
+    parts: tuple[str, ...]  # ("config",), ("self", "config")
     assignments: list[ast.stmt]
     values: list[ast.expr]  # the value of each assignment
 
@@ -220,13 +219,13 @@ def field_path(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
 
 
 def adding_statement(site: Site, config: ConfigVariable, node: ast.expr) -> ast.stmt | None:
-    """Return the first statement that adds a custom optimizer to this very config; None if there is none."""
+    """Return the first statement that adds a custom optimizer to the config that `node` names; None if none does."""
     return adding_statements(site).get((config.parts, variable_identity(site, config.parts, node)))
 
 
 @answer_once
 def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.stmt]:
-    """Return the first statement that adds a custom optimizer to a config, by the parts and identity of the config."""
+    """Return the first statement that adds a custom optimizer, by the config's parts and `variable_identity`."""
     statements: dict[tuple[tuple[str, ...], object], ast.stmt] = {}
     for node in site.source.attributes.get("custom_optimizers", ()):
         parts = field_path(site, node)
@@ -237,7 +236,7 @@ def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.st
 
 
 def carries_npu_optimizer(site: Site, config: ConfigVariable, node: ast.expr) -> bool:
-    """Return True if a statement adds any custom optimizer to this config, or the vendor's npu_config_proto made it."""
+    """Return True if a statement adds a custom optimizer, of any name, to the config, or npu_config_proto made it."""
     is_vendors = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
     return is_vendors or adding_statement(site, config, node) is not None
 
@@ -248,7 +247,10 @@ def is_same_variable(site: Site, config: ConfigVariable, left: ast.AST, right: a
 
 
 def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:
-    """Return what differs between variables of one name: the class of `self`, else the id of the list of bindings."""
+    """Return a value that differs for variables of the same name in different scopes.
+
+    It is the class around the node for an attribute of self, else the id of the scope's list of bindings.
+    """
     if parts[0] == "self":
         return enclosing_class(site, node)
     names = site.work.names
@@ -256,9 +258,9 @@ def variable_identity(site: Site, parts: tuple[str, ...], node: ast.AST) -> obje
 
 
 def last_setting(site: Site, config: ConfigVariable, assignment: ast.stmt) -> ast.stmt:
-    """Return the last of the statements right behind an assignment that set or call fields of the config.
+    """Return the last of the statements right behind an assignment that set fields of the config or call their methods.
 
-    That is the assignment itself if no such statement follows it.
+    The assignment itself if no such statement follows it.
     """
     block, last = site.source.block(assignment), assignment
     for statement in block[block.index(assignment) + 1 :]:

@@ -1,4 +1,7 @@
-"""Exits of a block of statements, and insertion of lines before them. Not a rule: several rules share it."""
+"""Exits of a block of statements, and insertion of lines before them.
+
+Not a rule: session_close, keras_session, lifecycle_init and lifecycle_cycles share it.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,20 @@ from viaduct.migration.rule import Site, answer_once
 from viaduct.migration.rules._entry import APP_RUN
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-PLAIN_EXITS = {"sys.exit", "os._exit", "exit", "quit"}
+EXIT_FUNCTIONS = {"sys.exit", "os._exit", "exit", "quit"}
 TEST_MAINS = {
     *("tensorflow.test.main", "tensorflow.python.platform.googletest.main", "tensorflow.python.platform.test.main"),
     *("unittest.main", "absl.testing.absltest.main"),
 }
-EXIT_CALLS = {*PLAIN_EXITS, *TEST_MAINS, *APP_RUN}  # nothing behind them runs
-RUNNERS = tuple(f".{name}" for name in ("app.run", "test.main", "unittest.main", "absltest.main", "googletest.main"))
+ENDING_FUNCTIONS = {*EXIT_FUNCTIONS, *TEST_MAINS, *APP_RUN}  # nothing behind them runs
+RUNNER_SUFFIXES = (".app.run", ".test.main", ".unittest.main", ".absltest.main", ".googletest.main")
 
 
-def exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[ast.stmt]:
-    """Yield the statements that leave the block: return, exit, and break or continue of a loop around it."""
+def find_exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[ast.stmt]:
+    """Yield the statements that leave the block: return, exit, and break or continue of a loop around it.
+
+    Those within the statement `skip` are left out.
+    """
     for statement in statements:
         if statement is not skip:
             yield from exits_of(site)(statement)
@@ -30,7 +36,7 @@ def exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = None) 
 
 @answer_once
 def exits_of(site: Site) -> Callable[[ast.stmt], tuple[ast.stmt, ...]]:
-    """Return a function that finds the exits of one statement, cached: sessions of a block ask for the same ones."""
+    """Return a cached function that finds the exits of a statement: several sessions may share a block."""
     return cache(lambda statement: tuple(exits_within(statement, in_loop=False)))
 
 
@@ -54,7 +60,7 @@ def is_exit(node: ast.AST) -> bool:
     if isinstance(node, ast.Raise):
         return plain_name(node.exc.func if isinstance(node.exc, ast.Call) else node.exc) == "SystemExit"
     call = node.value if isinstance(node, ast.Expr) else None
-    return isinstance(call, ast.Call) and dotted_name(call.func) in PLAIN_EXITS
+    return isinstance(call, ast.Call) and dotted_name(call.func) in EXIT_FUNCTIONS
 
 
 def runs_script(site: Site, statements: list[ast.stmt]) -> bool:
@@ -65,18 +71,16 @@ def runs_script(site: Site, statements: list[ast.stmt]) -> bool:
 @answer_once
 def running_calls(site: Site) -> list[ast.Call]:
     """Return the calls of this file that run a script and then end it."""
-    return [call for call in site.source.of_kind(ast.Call) if f".{dotted_name(call.func)}".endswith(RUNNERS)]
+    return [call for call in site.source.of_kind(ast.Call) if f".{dotted_name(call.func)}".endswith(RUNNER_SUFFIXES)]
 
 
-def ends(statement: ast.stmt) -> bool:
+def is_end_of_block(statement: ast.stmt) -> bool:
     """Return True if nothing behind a statement in its block can run."""
-    if is_exit(statement):
-        return True
-    if isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):
+    if is_exit(statement) or isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):
         return True
     if isinstance(statement, ast.If):
-        return bool(statement.orelse) and ends(statement.body[-1]) and ends(statement.orelse[-1])
-    return isinstance(statement, ast.With | ast.AsyncWith) and ends(statement.body[-1])
+        return bool(statement.orelse) and is_end_of_block(statement.body[-1]) and is_end_of_block(statement.orelse[-1])
+    return isinstance(statement, ast.With | ast.AsyncWith) and is_end_of_block(statement.body[-1])
 
 
 def is_endless(statement: ast.stmt) -> bool:
@@ -93,9 +97,9 @@ def insert_at_exits(site: Site, statements: list[ast.stmt], lines: list[str], sk
 
     With `skip`, a `try` whose `finally` has the lines already, insert them only before the exits outside it.
     """
-    for statement in exits(site, statements, skip):
+    for statement in find_exits(site, statements, skip):
         insert_before_exit(site, statement, lines)
-    if skip is None and not ends(statements[-1]):
+    if skip is None and not is_end_of_block(statements[-1]):
         site.edit.insert_after(statements[-1], lines)
 
 
@@ -123,7 +127,10 @@ def exit_code(statement: ast.stmt) -> ast.expr | None:
 
 
 def result_name(site: Site, statement: ast.stmt) -> str:
-    """Return the name of the variable for returned values, one for all returns of a function."""
+    """Return the name of the variable for returned values, the same one for all returns of a function.
+
+    It is kept in the marks of this text, as ("result", function, name).
+    """
     function = site.source.function(statement)
     for mark in site.work.seen:
         if mark[:2] == ("result", function):
@@ -134,9 +141,9 @@ def result_name(site: Site, statement: ast.stmt) -> str:
 
 
 def add_parentheses(site: Site, value: ast.expr) -> str:
-    """Return the text of a value, in parentheses if it is no statement's value without them.
+    """Return the text of a value, in parentheses if `x = value` is not valid without them.
 
-    A value over several lines may have stood in the parentheses of its return.
+    That happens to a value over several lines that stood in the parentheses of its `return (…)`.
     """
     text = site.text(value)
     try:
@@ -153,7 +160,10 @@ def needs_computing(value: ast.expr) -> bool:
 
 
 def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
-    """Return True if a call in the statements, definitions aside, ends the program: nothing behind it runs."""
+    """Return True if a call in the statements, definitions aside, ends the program: nothing behind it runs.
+
+    By qualified names, so that `run = tf.app.run; run()` counts; `runs_script` goes by the names as they are written.
+    """
     executed = [statement for statement in statements if not isinstance(statement, FunctionNode | ast.ClassDef)]
     return any(site.source.is_within(call, [statement]) for call in ending_calls(site) for statement in executed)
 
@@ -162,4 +172,4 @@ def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
 def ending_calls(site: Site) -> list[ast.Call]:
     """Return the calls of this file that end the program."""
     calls = site.source.of_kind(ast.Call)
-    return [call for call in calls if (site.qualified(call.func) or plain_name(call.func)) in EXIT_CALLS]
+    return [call for call in calls if (site.qualified(call.func) or plain_name(call.func)) in ENDING_FUNCTIONS]

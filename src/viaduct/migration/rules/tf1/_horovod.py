@@ -3,42 +3,56 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from viaduct.migration.import_graph import escapes_of, programs_of
-from viaduct.migration.rule import Site, answer_once
+from viaduct.migration.rule import Handler, Rule, Site, answer_once
 
-KERAS = ("horovod.keras", "horovod.tensorflow.keras")
-ROOTS = ("horovod.tensorflow", *KERAS)
+KERAS_MODULES = ("horovod.keras", "horovod.tensorflow.keras")
+MODULES = ("horovod.tensorflow", *KERAS_MODULES)
 
 
-def names(*functions: str) -> tuple[str, ...]:
+def qualified_names(*functions: str) -> tuple[str, ...]:
     """Return the qualified names of functions of Horovod, in each of its modules."""
-    return tuple(f"{root}.{function}" for root in ROOTS for function in functions)
+    return tuple(f"{root}.{function}" for root in MODULES for function in functions)
 
 
 def short_name(site: Site) -> str:
     """Return the name of the site without Horovod's module: `callbacks.MetricAverageCallback`."""
-    root = next(root for root in sorted(ROOTS, key=len, reverse=True) if site.name.startswith(f"{root}."))
+    root = next(root for root in sorted(MODULES, key=len, reverse=True) if site.name.startswith(f"{root}."))
     return site.name.removeprefix(f"{root}.")
 
 
 def is_horovod(name: str | None) -> bool:
     """Return True for the qualified name of Horovod for TensorFlow or Keras, or of anything in it."""
-    return name is not None and any(name == root or name.startswith(f"{root}.") for root in ROOTS)
+    return name is not None and any(name == root or name.startswith(f"{root}.") for root in MODULES)
+
+
+def on_call(rule: Rule, *functions: str) -> Callable[[Handler], Handler]:
+    """Register a handler for calls of these functions of Horovod, in programs that do not keep Horovod."""
+
+    def register(handler: Handler) -> Handler:
+        def handle(site: Site) -> None:
+            if not keeps_horovod(site):
+                handler(site)
+
+        return rule.call(*qualified_names(*functions))(handle)
+
+    return register
 
 
 @answer_once
-def escapes(site: Site) -> list[str]:
-    """Return the locations in the program at which the module Horovod goes where it cannot be followed."""
+def find_escapes(site: Site) -> list[str]:
+    """Return the lines (`file:line`) at which the program passes Horovod's module on to code that is not followed."""
     return [*escapes_of(site.work.project, site.work.path)]
 
 
 def keeps_horovod(site: Site) -> bool:
     """Return True if all Horovod of the program stays as written, because the module cannot be followed."""
-    return bool(escapes(site))
+    return bool(find_escapes(site))
 
 
-def kept_files(site: Site) -> list[str]:
+def files_that_keep_horovod(site: Site) -> list[str]:
     """Return the files of the program that use parts of Horovod without a counterpart on the accelerator."""
     kept = site.work.project.horovod_kept
     if not kept:
@@ -47,9 +61,9 @@ def kept_files(site: Site) -> list[str]:
     return sorted(kept & {path for program in programs for path in program})
 
 
-def mentions(site: Site, node: ast.AST, *functions: str) -> bool:
+def calls_any(site: Site, node: ast.AST, *functions: str) -> bool:
     """Return True if an expression calls one of these functions of Horovod."""
-    qualified = names(*functions)
+    qualified = qualified_names(*functions)
     return any(isinstance(inner, ast.Call) and site.qualified(inner.func) in qualified for inner in ast.walk(node))
 
 
@@ -61,7 +75,15 @@ def replace_call(site: Site, text: str) -> bool:
     return True
 
 
+def replace_or_report(site: Site, text: str, message: str, zh: str) -> None:
+    """Replace the call by a text and report it, or report that it needs manual review."""
+    if replace_call(site, text):
+        site.changed(message, zh=zh)
+    else:
+        report_by_hand(site, f"write {text}", f"请改为 {text}")
+
+
 def report_by_hand(site: Site, instead: str, zh: str) -> None:
     """Report a use of Horovod that needs manual review, with what to write instead."""
     what = f"hvd.{short_name(site)}"
-    site.manual(f"{what}: by hand; {instead}", zh=f"{what}:请手工修改;{zh}", risk="high")
+    site.manual(f"{what} needs a manual change: {instead}", zh=f"{what}:请手工修改;{zh}", risk="high")

@@ -1,4 +1,7 @@
-"""Initialisers of all variables: which expressions are one, and where an initialiser is run. Not a rule."""
+"""Initialisers of all variables: which expressions are one, and where an initialiser is run.
+
+Not a rule: distribute_broadcast uses it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
 
-LISTED_VARIABLES = (
+INITIALISERS_OF_A_LIST = (
     "tensorflow.variables_initializer",
     "tensorflow.initialize_variables",
     "tensorflow.initializers.variables",
@@ -28,16 +31,17 @@ ALL_VARIABLES = ("tensorflow.global_variables", "tensorflow.all_variables", "ten
 INITIALISER_NAME = re.compile(
     r"(?:^|_)init(?:s|_op|_ops|_all|_fn)?$|(?:^|_)initiali[sz](?:er|ers|e|ation|e_op|er_op)$|^init_"
 )
-OTHER_NAME = re.compile(r"iter|data|local|table|feed|hook|_ds|queue|infeed|npu|comm|system|hvd|saver|weight|config")
-HANDLED_BY_OWNER = ("Scaffold", "Supervisor", "train")  # reported where they are made, or given the hook
-Answer = bool | None
-"""Whether an expression is an initialiser; None: its name suggests one, and nothing shows whether it is one."""
+EXCLUDED_NAME = re.compile(r"iter|data|local|table|feed|hook|_ds|queue|infeed|npu|comm|system|hvd|saver|weight|config")
+# Calls that run an initialiser they are given; distribute_broadcast reports them, or adds a hook, where they stand.
+HANDLED_BY_OWNER = ("Scaffold", "Supervisor", "train")
+Verdict = bool | None
+"""True for an initialiser, False for anything else; None if only the name of the expression suggests one."""
 
 
-def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Answer:
+def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Verdict:
     """Return True for an initialiser of all variables, made in this file or another of the project.
 
-    tf.variables_initializer of the trainable variables counts as well. None where only the name speaks for it.
+    tf.variables_initializer of all or of the trainable variables counts as well. None where only the name suggests one.
     """
     if node is None or depth > 6:
         return False
@@ -59,7 +63,7 @@ def is_initialiser(site: Site, node: ast.expr | None, depth: int = 0) -> Answer:
     return is_initialising_attribute(site, origin) if isinstance(origin, ast.Attribute) else False
 
 
-def combine(answers: list[Answer]) -> Answer:
+def combine(answers: list[Verdict]) -> Verdict:
     """Return True if one answer is True, else None if one is None, else False."""
     if any(answers):
         return True
@@ -67,15 +71,15 @@ def combine(answers: list[Answer]) -> Answer:
 
 
 def has_initialiser_name(name: str) -> bool:
-    return INITIALISER_NAME.search(name.lower()) is not None and OTHER_NAME.search(name.lower()) is None
+    return INITIALISER_NAME.search(name.lower()) is not None and EXCLUDED_NAME.search(name.lower()) is None
 
 
-def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Answer:
+def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Verdict:
     """Return True for a call that makes an initialiser or a group of them, here or in a function of the project."""
     name = site.qualified(call.func)
     if name in GROUPING_CALLS:
         return combine([is_initialiser(site, argument, depth + 1) for argument in call.args])
-    if name in LISTED_VARIABLES:
+    if name in INITIALISERS_OF_A_LIST:
         variables = call.args[0] if call.args else None
         return isinstance(variables, ast.Call) and site.qualified(variables.func) in ALL_VARIABLES
     if is_project_initialiser(site, name) or is_project_initialiser(site, method_name(site, call.func)):
@@ -86,7 +90,7 @@ def is_initialising_call(site: Site, call: ast.Call, depth: int) -> Answer:
 
 
 def is_project_initialiser(site: Site, name: str | None) -> bool:
-    """Return True for the name of a function, variable or attribute in the project that holds an initialiser.
+    """Return True for the qualified name of a function, variable or attribute that the project gives an initialiser.
 
     Scripts import a file beside them by its bare name, so the end of a dotted name suffices.
     """
@@ -109,8 +113,8 @@ def method_name(site: Site, function: ast.expr) -> str | None:
     return f"{name}.{function.attr}" if name else None
 
 
-def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Answer:
-    """Return True for a variable or parameter that holds an initialiser; None if only its name speaks for it."""
+def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
+    """Return True for a variable or parameter that holds an initialiser; None if only its name suggests one."""
     if is_project_initialiser(site, site.qualified(name)):
         return True
     bindings = bindings_of(site, name)
@@ -124,12 +128,13 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Answer:
     functions = (site.qualified(called), method_name(site, called)) if called is not None else ()
     if any(is_project_initialiser(site, f"{qualified}[{index}]") for qualified in functions if qualified):
         return True
-    is_known = all(isinstance(value, ast.Call) and site.qualified(value.func) for value in bindings)
-    return None if has_initialiser_name(name.id) and not (bindings and is_known) else False
+    # calls of functions that are known, and make no initialiser, refute the name
+    is_refuted = bindings and all(isinstance(value, ast.Call) and site.qualified(value.func) for value in bindings)
+    return None if has_initialiser_name(name.id) and not is_refuted else False
 
 
 def find_unpacking(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
-    """Return the function whose result `op, name = function()` unpacks, and the index of the name in the result."""
+    """Return the function in `op, name = function()`, in the scope of the name, and the name's index in its result."""
     around = site.work.names.scope_of(name).node
     for node in site.source.of_kind(ast.Assign):
         target = node.targets[0]
@@ -141,8 +146,11 @@ def find_unpacking(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
     return None
 
 
-def is_initialising_attribute(site: Site, node: ast.Attribute) -> Answer:
-    """Return True for an attribute that holds an initialiser; None if it also holds others, or only by its name."""
+def is_initialising_attribute(site: Site, node: ast.Attribute) -> Verdict:
+    """Return True for an attribute that holds an initialiser.
+
+    None if attributes of this name also hold other values, or if only the name suggests one.
+    """
     project = site.work.project
     if is_project_initialiser(site, site.qualified(node)):
         return True
@@ -156,21 +164,24 @@ def is_initialising_attribute(site: Site, node: ast.Attribute) -> Answer:
 
 def is_built_by_call(site: Site, value: ast.expr) -> bool:
     """Return True for `build_init()` of `self.init = build_init()`, if the function returns an initialiser."""
-    return isinstance(value, ast.Call) and is_initialising_call(site, value, 5) is True  # one level deeper at most
+    # depth 5: one level deeper at most, see is_initialiser
+    return isinstance(value, ast.Call) and is_initialising_call(site, value, depth=5) is True
 
 
 # ---- where an initialiser goes
 
 
 def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Return True if it is seen where an initialiser goes: to a run, an attribute, a caller, another file.
+    """Return True if the code shows where an initialiser goes: to a run, an attribute, a caller, another file.
 
-    Groups, collections and variables are followed. True as well for an initialiser that is made and not used at all.
+    Groups, collections and variables are followed. True as well for an initialiser that is made and never used.
     """
     parent = site.source.parents[node]
     call = receiving_call(site, node)
-    if depth > 6 or isinstance(parent, ast.Expr | ast.Return):
-        return depth <= 6
+    if depth > 6:
+        return False
+    if isinstance(parent, ast.Expr | ast.Return):
+        return True
     if isinstance(parent, ast.Attribute):
         return parent.attr == "run"
     if call is not None:
@@ -179,8 +190,10 @@ def is_run_somewhere(site: Site, node: ast.expr, depth: int = 0) -> bool:
         return is_run_somewhere(site, parent, depth + 1)
     target = sole_target(parent) if isinstance(parent, ast.Assign) else None
     if isinstance(target, ast.Name):
-        reads = list(optimizers.loads(site, target))
-        return any(is_run_somewhere(site, read, depth + 1) for read in reads) or is_imported_elsewhere(site, target)
+        reads = list(optimizers.find_reads(site, target))
+        is_global = isinstance(site.work.names.scope_of(target).node, ast.Module)
+        is_importable = is_global and bool(site.work.project.importers.get(site.work.path))
+        return is_importable or any(is_run_somewhere(site, read, depth + 1) for read in reads)
     return isinstance(target, ast.Attribute)
 
 
@@ -200,18 +213,12 @@ def is_run_by(site: Site, call: ast.Call, argument: ast.expr, depth: int) -> boo
     return any(f"{name}({parameter})" in site.work.project.initialisers for parameter in passed)
 
 
-def is_imported_elsewhere(site: Site, target: ast.Name) -> bool:
-    """Return True for a variable at module level of a file that other files import."""
-    is_global = isinstance(site.work.names.scope_of(target).node, ast.Module)
-    return is_global and bool(site.work.project.importers.get(site.work.path))
-
-
 def initialises_some(site: Site, node: ast.expr) -> bool:
     """Return True for an initialiser of some variables only: `tf.variables_initializer(new_variables)`."""
     origin = site.values.origin(node)
-    if not isinstance(origin, ast.Call) or site.qualified(origin.func) not in LISTED_VARIABLES:
+    if not isinstance(origin, ast.Call) or site.qualified(origin.func) not in INITIALISERS_OF_A_LIST:
         return False
     return not is_initialising_call(site, origin, 0)
 
 
-INITIALISER_NAMES = tuple(sorted(INITIALIZERS))
+INITIALISER_FUNCTIONS = tuple(sorted(INITIALIZERS))

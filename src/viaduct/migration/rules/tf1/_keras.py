@@ -1,4 +1,4 @@
-"""Names of Keras in a file, TensorFlow's own or the standalone package. Not a rule: the Keras rules share it."""
+"""Models and functions of Keras in a file: of tf.keras, or of the standalone package. Not a rule."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from viaduct.migration.lookups import calls_to, plain_name
 from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Site
 
-ROOTS = ("tensorflow.keras.", "keras.")
-BUILDING = ("layers.", "models.", "optimizers.", "applications.", "Input", "Model", "Sequential")
-BASES = tuple(
-    f"{root}{name}" for root in ROOTS for name in ("Model", "models.Model", "Sequential", "models.Sequential")
+PREFIXES = ("tensorflow.keras.", "keras.")
+BUILDERS = ("layers.", "models.", "optimizers.", "applications.", "Input", "Model", "Sequential")
+MODEL_CLASSES = tuple(
+    f"{root}{name}" for root in PREFIXES for name in ("Model", "models.Model", "Sequential", "models.Sequential")
 )
-RUNNING = (
+RUN_METHODS = (  # of a model; each makes a session if none is set
     *("fit", "fit_generator", "evaluate", "evaluate_generator", "predict", "predict_generator"),
     *("train_on_batch", "test_on_batch", "predict_on_batch"),
 )
@@ -23,16 +23,12 @@ SET_SESSION = (
     *("keras.backend.tensorflow_backend.set_session", full_name("set_keras_session_npu_config")),
 )
 GET_SESSION = ("tensorflow.keras.backend.get_session", "keras.backend.get_session")
-EAGER = ("tensorflow.enable_eager_execution", "tensorflow.enable_v2_behavior")
-
-
-def is_keras(name: str | None) -> bool:
-    return name is not None and name.startswith(ROOTS)
+EAGER_SWITCHES = ("tensorflow.enable_eager_execution", "tensorflow.enable_v2_behavior")
 
 
 def is_building(name: str | None) -> bool:
     """Return True for the qualified name of a function or class that makes a layer, a model or an optimizer."""
-    return any(name.startswith(root + part) for root in ROOTS for part in BUILDING) if name else False
+    return any(name.startswith(root + part) for root in PREFIXES for part in BUILDERS) if name else False
 
 
 def is_model(site: Site, node: ast.expr) -> bool:
@@ -43,8 +39,8 @@ def is_model(site: Site, node: ast.expr) -> bool:
     return isinstance(origin, ast.Call) and plain_name(origin.func) in model_classes(site)
 
 
-def is_unknown(site: Site, receiver: ast.expr) -> bool:
-    """Return True for an object of which the file shows neither a kind nor a qualified name."""
+def has_unknown_origin(site: Site, receiver: ast.expr) -> bool:
+    """Return True for an object of which the file shows neither its kind (values.py) nor its qualified name."""
     return site.values.kind(receiver) is None and site.qualified(receiver) is None
 
 
@@ -53,20 +49,20 @@ def model_classes(site: Site) -> set[str]:
     return {
         node.name
         for node in site.source.tree.body
-        if isinstance(node, ast.ClassDef) and any(site.qualified(base) in BASES for base in node.bases)
+        if isinstance(node, ast.ClassDef) and any(site.qualified(base) in MODEL_CLASSES for base in node.bases)
     }
 
 
 def find_runs(site: Site) -> list[ast.Call]:
-    """Return the calls of fit, evaluate, predict … on a model, and of get_session, which makes a missing session."""
-    calls = [call for name in RUNNING for call in site.work.index.methods.get(name, [])]
+    """Return the calls of fit, evaluate, predict … on a model, and of get_session; each makes a missing session."""
+    calls = [call for name in RUN_METHODS for call in site.work.index.methods.get(name, [])]
     return [*(call for call in calls if is_run(site, call)), *calls_to(site, GET_SESSION)]
 
 
 def is_run(site: Site, call: ast.Call) -> bool:
     """Return True for `model.fit(…)` and the like on a Keras model."""
     function = call.func
-    return isinstance(function, ast.Attribute) and function.attr in RUNNING and is_model(site, function.value)
+    return isinstance(function, ast.Attribute) and function.attr in RUN_METHODS and is_model(site, function.value)
 
 
 def runs_eagerly(site: Site) -> bool:
@@ -81,6 +77,6 @@ def is_standalone(site: Site) -> bool:
     For a file without any Keras: True if the project uses `keras` and never `tensorflow.keras`.
     """
     in_file = (*site.work.index.calls, *site.work.index.references)
-    names = in_file if any(is_keras(name) for name in in_file) else tuple(site.work.project.mentions)
+    names = in_file if any(name.startswith(PREFIXES) for name in in_file) else tuple(site.work.project.mentions)
     has_standalone = any(name.startswith("keras.") for name in names)
     return has_standalone and (names is in_file or not any(name.startswith("tensorflow.keras.") for name in names))

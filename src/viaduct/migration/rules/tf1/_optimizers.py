@@ -1,4 +1,7 @@
-"""TensorFlow's optimizers, their wrappers for several ranks, and the calls that use one."""
+"""TensorFlow's optimizers, their wrappers for several ranks, and the calls that use one.
+
+Not a rule: the rules for distributed training, loss scale and precision share it.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,22 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
 from viaduct.migration.values import kind_of_call
 
-OPTIMIZERS = HOME["NPUDistributedOptimizer"]
+OPTIMIZER_MODULE = HOME["NPUDistributedOptimizer"]
 WRAPPERS = (
-    *(f"{OPTIMIZERS}.{name}" for name in ("NPUDistributedOptimizer", "NPUOptimizer", "KerasDistributeOptimizer")),
-    *(f"{OPTIMIZERS}.npu_distributed_optimizer_wrapper", full_name("npu_tf_optimizer")),
-    *(full_name("npu_keras_optimizer"), *horovod.names("DistributedOptimizer")),
+    *(f"{OPTIMIZER_MODULE}.{name}" for name in ("NPUDistributedOptimizer", "NPUOptimizer", "KerasDistributeOptimizer")),
+    *(f"{OPTIMIZER_MODULE}.npu_distributed_optimizer_wrapper", full_name("npu_tf_optimizer")),
+    *(full_name("npu_keras_optimizer"), *horovod.qualified_names("DistributedOptimizer")),
 )
 LOSS_SCALE = full_name("NPULossScaleOptimizer")
-# Calls that show that gradients are averaged without a wrapper: distribute_gradients rewrites tf.gradients.
-AVERAGING = ("tensorflow.gradients", f"{OPTIMIZERS}.npu_allreduce", f"{OPTIMIZERS}.allreduce")
+# Calls by which a function averages gradients without a wrapper; distribute_gradients edits tf.gradients to do so.
+AVERAGING_CALLS = ("tensorflow.gradients", f"{OPTIMIZER_MODULE}.npu_allreduce", f"{OPTIMIZER_MODULE}.allreduce")
 SYNCHRONOUS = "tensorflow.train.SyncReplicasOptimizer"
-# Kinds (values.py) of optimizers.
-KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")
-# Methods by which an optimizer is used.
-USES = ("minimize", "compute_gradients", "apply_gradients")
-CONSUMING_METHODS = ("create_estimator_spec",)  # of a head
+# As values.py calls the kinds of optimizers.
+OPTIMIZER_KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")
+TRAINING_METHODS = ("minimize", "compute_gradients", "apply_gradients")  # of an optimizer
+CONSUMING_METHODS = ("create_estimator_spec",)  # of an Estimator's head; it takes an optimizer
 # Ready-made estimators, whose constructors take an optimizer.
-CANNED = tuple(
+CANNED_ESTIMATORS = tuple(
     f"tensorflow.estimator.{family}{kind}"
     for family in ("DNN", "Linear", "DNNLinearCombined", "Baseline")
     for kind in ("Classifier", "Regressor", "Estimator")
@@ -39,9 +41,9 @@ CANNED = tuple(
 
 
 def is_optimizer(site: Site, call: ast.AST) -> bool:
-    """Return True for a call that makes an optimizer of TensorFlow's, or of a project's class that derives from one.
+    """Return True for a call that makes an optimizer of TensorFlow, or of a class of the project that derives from one.
 
-    Wrappers for several ranks are not meant.
+    False for wrappers for several ranks.
     """
     name = site.qualified(call.func) if isinstance(call, ast.Call) else None
     if name is None or name in ("tensorflow.train.Optimizer", *WRAPPERS):
@@ -53,9 +55,9 @@ def is_optimizer(site: Site, call: ast.AST) -> bool:
 
 
 def holds_optimizer(site: Site, call: ast.Call) -> bool:
-    """Return True for an optimizer that is given another one, as averaging and clipping optimizers are.
+    """Return True for a call that gets another optimizer, as those of averaging and clipping optimizers do.
 
-    Then the inner one is wrapped.
+    The rules then wrap the inner one.
     """
     arguments = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in ("opt", "optimizer"))]
     values = [value for item in arguments for value in possible_values(site, item)]
@@ -65,7 +67,7 @@ def holds_optimizer(site: Site, call: ast.Call) -> bool:
 
 
 def possible_values(site: Site, node: ast.expr) -> Bound:
-    """Return an expression and, if it is a name, all that is bound to it."""
+    """Return an expression and, if it is a name, all that is bound to it (see `names.Scope`)."""
     return [node, *(bindings_of(site, node) if isinstance(node, ast.Name) else [])]
 
 
@@ -83,11 +85,11 @@ def is_summed(site: Site, call: ast.AST) -> bool:
 
 
 def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Return True if every value that an expression may have is seen to be an optimizer, or a call of TensorFlow's.
+    """Return True if every value that an expression may have is an optimizer, or made by a call of TensorFlow or Keras.
 
     Such optimizers are wrapped where they are made.
     """
-    if site.values.kind(node) in KINDS:
+    if site.values.kind(node) in OPTIMIZER_KINDS:
         return True
     if isinstance(node, ast.Call):
         name = site.qualified(node.func) or ""
@@ -117,14 +119,14 @@ def is_in_optimizer_class(site: Site) -> bool:
     receiver = site.node.func.value
     if isinstance(receiver, ast.Name) and receiver.id == "self":
         return True
-    return in_method and function is not None and function.name in USES
+    return in_method and function is not None and function.name in TRAINING_METHODS
 
 
 def trains_given_optimizer(site: Site, call: ast.Call) -> bool:
-    """Return True if a call that is given an optimizer trains with it."""
+    """Return True if a call that gets an optimizer trains with it, or wraps it in another optimizer."""
     name = site.qualified(call.func)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    if name in TRAINS_WITH_OPTIMIZER or name in CANNED or name == LOSS_SCALE or method in CONSUMING_METHODS:
+    if name in TRAINS_WITH_OPTIMIZER or name in CANNED_ESTIMATORS or name == LOSS_SCALE or method in CONSUMING_METHODS:
         return True
     return site.values.kind(call) == "loss_scale_optimizer" or is_optimizer(site, call)
 
@@ -132,7 +134,7 @@ def trains_given_optimizer(site: Site, call: ast.Call) -> bool:
 def trains_with(site: Site, call: ast.Call, value: ast.expr) -> bool:
     """Return True if a call gives the value to a function of the project that trains with that parameter."""
     called = called_with(site, call, value)
-    return called is not None and any(applies(node, called[1]) for node in ast.walk(called[0]))
+    return called is not None and any(is_training_call(node, called[1]) for node in ast.walk(called[0]))
 
 
 def called_with(site: Site, call: ast.Call, value: ast.expr) -> tuple[FunctionNode, str] | None:
@@ -146,10 +148,10 @@ def called_with(site: Site, call: ast.Call, value: ast.expr) -> tuple[FunctionNo
     return (definition[1], name) if name else None
 
 
-def applies(node: ast.AST, name: str) -> bool:
-    """Return True for `name.minimize(…)`, compute_gradients or apply_gradients."""
+def is_training_call(node: ast.AST, name: str) -> bool:
+    """Return True for a call of minimize, compute_gradients or apply_gradients on the name."""
     method = node.func if isinstance(node, ast.Call) else None
-    return isinstance(method, ast.Attribute) and method.attr in USES and plain_name(method.value) == name
+    return isinstance(method, ast.Attribute) and method.attr in TRAINING_METHODS and plain_name(method.value) == name
 
 
 def unwrap(site: Site, optimizer: ast.expr) -> None:
@@ -162,8 +164,8 @@ def unwrap(site: Site, optimizer: ast.expr) -> None:
         site.edit.node(site.node, site.text(optimizer))
 
 
-def loads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
-    """Yield the reads of a variable, or of an attribute within the class around it."""
+def find_reads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
+    """Yield the reads of a variable in its scope, or of an attribute in the class around it."""
     if isinstance(target, ast.Name):
         names = site.work.names
         bound = names.lookup(target.id, names.scope_of(target))
@@ -176,3 +178,11 @@ def loads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
             is_inside = owner is not None and site.source.is_within(read, [owner])
             if is_inside and isinstance(read.ctx, ast.Load) and ast.unparse(read) == ast.unparse(target):
                 yield read
+
+
+def report_sum(site: Site) -> None:
+    site.changed(
+        "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
+        zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",
+        risk="medium",
+    )

@@ -1,6 +1,6 @@
-"""Questions whether a module is there: `hvd is None`, `if not hvd`. Not a rule: the Horovod rules share it.
+"""Other files of the project that import a name from this file, or read it through this module.
 
-Such a question uses nothing of the module itself, so `True` can stand in the module's place.
+Not a rule: horovod_import uses it.
 """
 
 from __future__ import annotations
@@ -9,26 +9,21 @@ import ast
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from viaduct.migration import module_flow
+from viaduct.migration.lookups import last_name
 from viaduct.migration.rule import Site
 
 
-def is_question(site: Site, name: ast.Name) -> bool:
-    return module_flow.is_only_tested(site.source, name)
-
-
-def borrowers(site: Site, name: str) -> Iterator[str]:
+def importing_files(site: Site, name: str) -> Iterator[str]:
     """Yield the other files of the project that import or read the name from this one."""
     module = PurePosixPath(site.work.path).stem
     for path, names in site.work.project.parsed.items():
-        if path != site.work.path and any(takes(node, module, name) for node in names.source.nodes):
+        if path != site.work.path and any(is_taken_by(node, module, name) for node in names.source.nodes):
             yield path
 
 
-def takes(node: ast.AST, module: str, name: str) -> bool:
-    """Return True for `from module import name`, or `module.name`."""
+def is_taken_by(node: ast.AST, module: str, name: str) -> bool:
+    """Return True for `from module import name` and for `module.name`, if `module` ends a dotted name too."""
     if isinstance(node, ast.ImportFrom):
         named = any(alias.name == name for alias in node.names)
         return named and (node.module or "").rpartition(".")[2] == module
-    of = node.value if isinstance(node, ast.Attribute) and node.attr == name else None
-    return isinstance(of, ast.Name | ast.Attribute) and ast.unparse(of).rpartition(".")[2] == module
+    return isinstance(node, ast.Attribute) and node.attr == name and last_name(node.value) == module

@@ -1,4 +1,4 @@
-"""Rank and number of ranks in a migrated script. Not a rule: sharding, Horovod and hooks share it.
+"""Rank and number of ranks in a migrated script. Not a rule: several rules share it.
 
 hccl, the NPU's library of collectives, answers only once communication has been started. Code that runs before that,
 and scripts migrated without `--distributed`, read the environment, with the values of a single process as defaults.
@@ -15,49 +15,44 @@ from viaduct.migration.rule import Site
 from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-# What a script asks for -> hccl's function; in HELPERS the vendor's helper in npu_init with the same result.
-HCCL = {
+# Quantity that a script asks for -> function of hccl, and helper of npu_init with the same result.
+HCCL_FUNCTIONS = {
     "size": "get_rank_size",
     "rank": "get_rank_id",
     "local_size": "get_local_rank_size",
     "local_rank": "get_local_rank_id",
 }
-HELPERS = {
-    "size": "get_npu_rank_size",
-    "rank": "get_npu_rank_id",
-    "local_size": "get_npu_local_rank_size",
-    "local_rank": "get_npu_local_rank_id",
-}
-# The environment variable that holds it, and the value of a single process.
-VARIABLES = {"size": ("RANK_SIZE", "1"), "rank": ("RANK_ID", "0"), "local_rank": ("DEVICE_ID", "0")}
+VENDOR_HELPERS = {quantity: name.replace("get_", "get_npu_") for quantity, name in HCCL_FUNCTIONS.items()}
+# Quantity -> environment variable that holds it, and its value in a run of one process.
+ENVIRONMENT = {"size": ("RANK_SIZE", "1"), "rank": ("RANK_ID", "0"), "local_rank": ("DEVICE_ID", "0")}
 RANK_CALLS = {
-    *(f"{RANKS}.{name}" for name in HCCL.values()),
-    *(full_name(name) for name in HELPERS.values()),
+    *(f"{RANKS}.{name}" for name in HCCL_FUNCTIONS.values()),
+    *(full_name(name) for name in VENDOR_HELPERS.values()),
 }
 
 
 def render_rank(site: Site, node: ast.AST, quantity: str) -> str | None:
-    """Return `get_rank_id()` or `int(os.getenv("RANK_ID", "0"))` for "rank", and the like for a key of HCCL.
+    """Return the code of a quantity at a node; of "rank": `get_rank_id()` or `int(os.getenv("RANK_ID", "0"))`.
 
     None for local_size where hccl cannot be asked: no environment variable holds it.
     """
     if can_ask_hccl(site, node):
         return f"{function_name(site, quantity)}()"
-    return render_environment(site, quantity) if quantity in VARIABLES else None
+    return render_environment(site, quantity) if quantity in ENVIRONMENT else None
 
 
 def function_name(site: Site, quantity: str) -> str:
-    """Return the local name of hccl's function, or of the vendor's helper with `--style wrapper`."""
-    return site.need(HELPERS[quantity] if site.options.style == "wrapper" else HCCL[quantity])
+    """Return the local name of hccl's function for a quantity, or of the vendor's helper with `--style wrapper`."""
+    return site.need(VENDOR_HELPERS[quantity] if site.options.style == "wrapper" else HCCL_FUNCTIONS[quantity])
 
 
 def can_ask_hccl(site: Site, node: ast.AST) -> bool:
-    """Return True if hccl answers where this node runs, and the options do not ask for the environment instead."""
+    """Return True if communication is started before this node runs, and the options do not choose the environment."""
     return site.options.distributed and site.options.rank == NPU.backend and not runs_early(site, node)
 
 
 def render_environment(site: Site, quantity: str) -> str:
-    variable, default = VARIABLES[quantity]
+    variable, default = ENVIRONMENT[quantity]
     return f'int({proto.module_name(site, "os")}.getenv("{variable}", "{default}"))'
 
 

@@ -1,4 +1,7 @@
-"""Uses of a RunConfig: whether only ready-made estimators get it, or the vendor's converter. Not a rule."""
+"""Uses of a RunConfig: by ready-made estimators, which keep their class, or by the vendor's npu_run_config_init.
+
+Not a rule: the Estimator and TPUEstimator rules share it.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.lookups import assigned_name, bindings_of, receiving_call
 from viaduct.migration.predicates import find_argument
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.tf1._optimizers import loads
+from viaduct.migration.rules.tf1._optimizers import find_reads
 
 # The position of `config` among the positional arguments of the ready-made estimators (TensorFlow 1.15).
-CANNED = {
+CONFIG_POSITIONS = {
     "BaselineClassifier": 6, "BaselineEstimator": 3, "BaselineRegressor": 5,
     "BoostedTreesClassifier": 15, "BoostedTreesEstimator": 14, "BoostedTreesRegressor": 14,
     "DNNClassifier": 10, "DNNEstimator": 8, "DNNRegressor": 9,
     "DNNLinearCombinedClassifier": 12, "DNNLinearCombinedEstimator": 9, "DNNLinearCombinedRegressor": 11,
     "LinearClassifier": 7, "LinearEstimator": 4, "LinearRegressor": 6,
 }  # fmt: skip
-INIT = full_name("npu_run_config_init")
+CONVERTER = full_name("npu_run_config_init")
 
 
 def is_for_canned(site: Site, config: ast.expr) -> bool:
@@ -28,9 +31,9 @@ def is_for_canned(site: Site, config: ast.expr) -> bool:
 
 
 def is_converted(site: Site, config: ast.expr) -> bool:
-    """Return True for a RunConfig that the vendor's converter has dealt with: all its uses go to npu_run_config_init.
+    """Return True for a RunConfig of which every use goes to npu_run_config_init, as the vendor's converter writes it.
 
-    That returns a RunConfig again, which NPUEstimator refuses: a use whose result goes there does not count.
+    That function returns a RunConfig, which NPUEstimator refuses: False if a result goes to an NPUEstimator.
     """
     uses = uses_of(site, config)
     return bool(uses) and all(is_passed_to_init(site, use) for use in uses)
@@ -39,13 +42,13 @@ def is_converted(site: Site, config: ast.expr) -> bool:
 def uses_of(site: Site, config: ast.expr) -> list[ast.expr]:
     """Return the reads of the variable that a config is assigned to; the config itself if there is no variable."""
     variable = assigned_name(site, config)
-    return [config] if variable is None else list(loads(site, variable))
+    return [config] if variable is None else list(find_reads(site, variable))
 
 
 def is_passed_to_init(site: Site, value: ast.expr) -> bool:
     """Return True if a value goes to npu_run_config_init, and the result to no NPUEstimator."""
     call = receiving_call(site, value)
-    if call is None or site.qualified(call.func) != INIT:
+    if call is None or site.qualified(call.func) != CONVERTER:
         return False
     receivers = [receiving_call(site, use) for use in uses_of(site, call)]
     return not any(
@@ -59,7 +62,7 @@ def comes_from_init(site: Site, config: ast.expr | None) -> bool:
         return False
     bindings = bindings_of(site, config) if isinstance(config, ast.Name) else []
     values = [site.values.origin(config), *bindings]
-    return any(isinstance(value, ast.Call) and site.qualified(value.func) == INIT for value in values)
+    return any(isinstance(value, ast.Call) and site.qualified(value.func) == CONVERTER for value in values)
 
 
 def is_passed_to_canned(site: Site, value: ast.expr) -> bool:
@@ -68,7 +71,7 @@ def is_passed_to_canned(site: Site, value: ast.expr) -> bool:
     if call is None:
         return False
     name = site.qualified(call.func) or ""
-    if name == INIT:
+    if name == CONVERTER:
         return is_passed_to_canned(site, call)
-    position = CANNED.get(name.removeprefix("tensorflow.estimator."))
+    position = CONFIG_POSITIONS.get(name.removeprefix("tensorflow.estimator."))
     return position is not None and value is find_argument(call, "config", position)

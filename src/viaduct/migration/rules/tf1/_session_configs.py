@@ -24,7 +24,7 @@ def report_host_session(site: Site) -> None:
 
 
 def allows_no_gpu(site: Site, value: ast.expr) -> bool:
-    """Return True for a config with device_count {"GPU": 0}, in its constructor or set later."""
+    """Return True for a config with device_count {"GPU": 0}, given to its constructor or set in this file."""
     config = proto.find_variable(site, value)
     if config is not None and sets_no_gpu(site, config, value):
         return True
@@ -51,7 +51,7 @@ def is_made_without_gpu(config: ast.expr) -> bool:
 
 
 def is_ready(site: Site, value: ast.expr) -> bool:
-    """Return True for a config that has a custom optimizer already, or gets it in the function that returns it."""
+    """Return True for a config that has a custom optimizer, or gets one from a function that returns it or takes it."""
     if site.values.kind(value) == "npu_config_proto" or is_from_helper(site, value):
         return True
     config = proto.find_variable(site, value)
@@ -88,7 +88,7 @@ def is_passed_to_npu_helper(site: Site, config: proto.ConfigVariable, value: ast
 
 
 def is_from_config_helper(site: Site, value: ast.expr) -> bool:
-    """Return True for a call of a project's function that returns a ConfigProto, which session_config_helper edits."""
+    """Return True for a call of a project's function that returns a ConfigProto: session_config_helper edits that."""
     name = site.qualified(value.func) if isinstance(value, ast.Call) else None
     project = site.work.project
     return bool(name) and name in project.config_helpers and project.returns.get(name or "") == "config_proto"
@@ -101,7 +101,7 @@ def fill_value(site: Site, value: ast.expr) -> None:
     if config and config.values and all(map(partial(can_fill, site), config.assignments, config.values)):
         for assignment in config.assignments:
             fill_behind(site, config, assignment)
-    elif is_explicit and proto.is_config_proto(site, value) and can_hoist(site, value):
+    elif is_explicit and proto.is_config_proto(site, value) and can_compute_before(site, value):
         location = site.source.statement(value)
         name = proto.local_name(site, location, "config")
         lines = [f"{name} = {site.text(value)}", *proto.fill_statements(site, name, location)]
@@ -120,14 +120,14 @@ def can_fill(site: Site, assignment: ast.stmt, value: ast.expr) -> bool:
     return is_plain and has_own_lines and not in_class_body and proto.is_config_proto(site, value)
 
 
-def can_hoist(site: Site, value: ast.expr) -> bool:
+def can_compute_before(site: Site, value: ast.expr) -> bool:
     """Return True if the value may be computed in front of the statement that holds it."""
     location = proto.hoisting_place(site, value)
     return location is not None and not proto.binds_what_it_uses(location, value)
 
 
 def fill_behind(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) -> None:
-    """Fill the config, once for all its sessions, behind the statements that follow the assignment and set fields."""
+    """Add NpuOptimizer to the config, once for all its sessions, behind the statements that set its other fields."""
     if mark_once(site, "filled", assignment):
         last = proto.last_setting(site, config, assignment)
         last = last if proto.ends_line(site, last) else assignment
@@ -135,7 +135,7 @@ def fill_behind(site: Site, config: proto.ConfigVariable, assignment: ast.stmt) 
 
 
 def new_config(site: Site) -> str:
-    """Return the expression for a missing config: a variable filled in front of the statement, or the helper's call."""
+    """Return the code of a new config: a variable filled before the statement, or a call of npu_config_proto."""
     location = proto.hoisting_place(site, site.node) if site.options.style == "explicit" else None
     if location is None:
         return wrap_config(site, "")
@@ -144,12 +144,13 @@ def new_config(site: Site) -> str:
         name = proto.local_name(site, location, "config")
         assignment = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
         site.edit.insert_before(location, [assignment, *proto.fill_statements(site, name, location)])
-        site.work.answers.setdefault(("configs", site.source.function(location)), []).append((location, name))
+        made = site.work.answers.setdefault(("configs", site.source.function(location)), [])  # read by inserted_config
+        made.append((location, name))
     return name
 
 
 def inserted_config(site: Site, statement: ast.stmt) -> str | None:
-    """Return the variable of a config that was inserted in this function and is certain to be assigned here."""
+    """Return the variable of a config that `new_config` has inserted in this function and that is assigned by now."""
     around = [statement, *(node for node in site.source.ancestors(statement) if isinstance(node, ast.stmt))]
     for location, name in site.work.answers.get(("configs", site.source.function(statement)), ()):
         block = site.source.block(location)
@@ -159,7 +160,7 @@ def inserted_config(site: Site, statement: ast.stmt) -> str | None:
 
 
 def wrap_config(site: Site, text: str) -> str:
-    """Return the call of the vendor's helper that fills a config, or makes one; mention once what else it does."""
+    """Return a call of npu_config_proto, for the config in `text` or a new one; report once what else it does."""
     if mark_once(site, "wrapper"):
         site.advice(
             "npu_config_proto also switches Grappler's memory_optimization off; statements that set the config "

@@ -10,19 +10,19 @@ import ast
 from viaduct.migration.lookups import last_name, sole_target
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.tf1._session_uses import uses
+from viaduct.migration.rules.tf1._session_uses import reads_within
 
 Keeper = tuple[str, str]
-"""Phrase for a message that names the keeper, in English and in Chinese."""
+"""Who keeps a session, as it stands in a message: in English ("by Keras"), in Chinese ("Keras")."""
 
 
-def called_name(parent: ast.AST) -> str:
-    """Return the last name of the called function; "" if the parent is no call."""
-    return last_name(parent.func) if isinstance(parent, ast.Call) else ""
+def called_name(node: ast.AST) -> str:
+    """Return the last part of the called function's name; "" if the node is no call."""
+    return last_name(node.func) if isinstance(node, ast.Call) else ""
 
 
 def find_keeper(site: Site, use: ast.Name, depth: int = 0) -> Keeper | None:
-    """Return what keeps the session that a name stands for beyond its block; None if nothing does."""
+    """Return what keeps a session beyond its block through this use of its variable; None if nothing does."""
     if inner := inner_function(site, use):
         return keeper_of_function(site, inner)
     child: ast.AST = use
@@ -62,13 +62,13 @@ def keeper_of_function(site: Site, inner: Function) -> Keeper | None:
         parent = site.source.parents[inner]
         return None if isinstance(parent, ast.Call | ast.keyword) else ("by a lambda", "lambda")
     around = site.source.function(inner)
-    reads = uses(site, around.body, inner.name) if around else []
+    reads = reads_within(site, around.body, inner.name) if around else []
     only_called = all(isinstance(parent := site.source.parents[use], ast.Call) and parent.func is use for use in reads)
     return None if only_called and not inner.decorator_list else (f"by {inner.name}", inner.name)
 
 
 def keeper_of_assignment(site: Site, statement: ast.stmt, use: ast.Name, value: ast.AST, depth: int) -> Keeper | None:
-    """Return the target that keeps a session, or the keeper of an object that was made from it: `Model(sess)`."""
+    """Return the keeper in `target = value`: the target, or what keeps an object made of the session, `Model(sess)`."""
     target = sole_target(statement)
     if isinstance(target, ast.Attribute | ast.Subscript):
         return f"as {site.text(target)}", site.text(target)
@@ -77,5 +77,5 @@ def keeper_of_assignment(site: Site, statement: ast.stmt, use: ast.Name, value: 
     around = site.source.function(statement)
     if not isinstance(target, ast.Name) or target.id == use.id or around is None or depth > 2:
         return None
-    keepers = (find_keeper(site, read, depth + 1) for read in uses(site, around.body, target.id))
+    keepers = (find_keeper(site, read, depth + 1) for read in reads_within(site, around.body, target.id))
     return next((keeper for keeper in keepers if keeper), None)

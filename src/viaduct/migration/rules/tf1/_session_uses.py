@@ -1,4 +1,4 @@
-"""Uses of a session that a script opened. Not a rule: the session rules share it."""
+"""Uses of a session that a script opens. Not a rule: the session rules share it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from viaduct.migration.lookups import assigned_name, last_name, receiving_call
 from viaduct.migration.rule import Site
 
 # Calls that take a session to read or write files, not to compute with the model.
-FILES = {
+FILE_FUNCTIONS = {
     *("restore", "save", "export_meta_graph", "convert_variables_to_constants", "write_graph", "simple_save"),
     *("add_meta_graph_and_variables", "add_meta_graph", "freeze_graph_with_def_protos", "assign_from_checkpoint"),
 }
@@ -19,12 +19,12 @@ INITIALISERS = {
         *("initialize_all_variables", "initializers.global_variables", "initializers.local_variables"),
     )
 }
-HARMLESS = {"graph", "graph_def", "close", "as_default", "sess_str"}
+IDLE_ATTRIBUTES = {"graph", "graph_def", "close", "as_default", "sess_str"}  # of a session; using them computes nothing
 
 
 def stays_on_host(site: Site) -> bool:
     """Return True, and report it as advice, if the session only restores, freezes or saves."""
-    if not only_files(site):
+    if not only_handles_files(site):
         return False
     site.advice(
         "this session only reads or writes checkpoints or graphs: it is left on the host",
@@ -33,15 +33,15 @@ def stays_on_host(site: Site) -> bool:
     return True
 
 
-def only_files(site: Site) -> bool:
+def only_handles_files(site: Site) -> bool:
     """Return True if the session does nothing but read or write checkpoints and graphs."""
     name, statements = session_variable(site)
     if not name:
         return False
     evals = site.source.only_within(site.source.attributes.get("eval", []), statements)
-    if any(is_called(site, node) for node in evals):
+    if any(getattr(site.source.parents[node], "func", None) is node for node in evals):
         return False  # `tensor.eval()` computes in the session without naming it
-    purposes = [purpose_of(site, use) for use in uses(site, statements, name)]
+    purposes = [purpose_of(site, use) for use in reads_within(site, statements, name)]
     return "files" in purposes and "other" not in purposes
 
 
@@ -57,8 +57,8 @@ def session_variable(site: Site) -> tuple[str, list[ast.stmt]]:
     return variable.id, (site.source.function(site.node) or site.source.tree).body
 
 
-def uses(site: Site, statements: list[ast.stmt], name: str) -> list[ast.Name]:
-    """Return the reads of a name in statements that follow each other."""
+def reads_within(site: Site, statements: list[ast.stmt], name: str) -> list[ast.Name]:
+    """Return the reads of a name in these statements, which follow each other."""
     return site.source.only_within(site.source.reads.get(name, []), statements)
 
 
@@ -69,9 +69,9 @@ def purpose_of(site: Site, use: ast.Name) -> str:
         run = site.source.parents[parent] if parent.attr == "run" else None
         if isinstance(run, ast.Call) and len(run.args) == 1 and initialises(site, run.args[0]):
             return "nothing"
-        return "nothing" if parent.attr in HARMLESS else "other"
+        return "nothing" if parent.attr in IDLE_ATTRIBUTES else "other"
     call = receiving_call(site, use)
-    return "files" if call is not None and last_name(call.func) in FILES else "other"
+    return "files" if call is not None and last_name(call.func) in FILE_FUNCTIONS else "other"
 
 
 def initialises(site: Site, value: ast.expr) -> bool:
@@ -82,8 +82,3 @@ def initialises(site: Site, value: ast.expr) -> bool:
     if isinstance(origin, ast.Call) and site.qualified(origin.func) == "tensorflow.group":
         return all(initialises(site, argument) for argument in origin.args)
     return isinstance(origin, ast.Call) and site.qualified(origin.func) in INITIALISERS
-
-
-def is_called(site: Site, node: ast.Attribute) -> bool:
-    parent = site.source.parents[node]
-    return isinstance(parent, ast.Call) and parent.func is node

@@ -1,15 +1,17 @@
-"""Distribution strategies of TensorFlow that the rules take out or rename. Not a rule.
+"""Distribution strategies of TensorFlow that the rules edit. Not a rule.
 
+The rule distribute_strategy takes them out for the NPU, mlu_devices renames the devices in their arguments.
 ParameterServerStrategy and TPUStrategy are reported by distribute_servers instead.
 """
-
-from __future__ import annotations
 
 STRATEGIES = tuple(
     f"tensorflow.{home}.{name}"
     for home in ("distribute", "distribute.experimental", "contrib.distribute")
     for name in (
-        *("MirroredStrategy", "MultiWorkerMirroredStrategy", "CentralStorageStrategy", "OneDeviceStrategy"),
+        "MirroredStrategy",
+        "MultiWorkerMirroredStrategy",
+        "CentralStorageStrategy",
+        "OneDeviceStrategy",
         "CollectiveAllReduceStrategy",
     )
 )

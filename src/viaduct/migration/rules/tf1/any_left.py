@@ -21,7 +21,7 @@ EXAMPLE_OPTIONS = {"to": "any"}
 @rule.file(words=("tensorflow", "keras"))
 def report_file(site: Site) -> None:
     for node in site.source.nodes:
-        if isinstance(node, ast.Import | ast.ImportFrom) and TENSORFLOW in kinds(node):
+        if isinstance(node, ast.Import | ast.ImportFrom) and TENSORFLOW in imported_frameworks(node):
             site.unresolved(
                 "TensorFlow 1 has no device-neutral API, so this file is left as it is: migrate it with --to npu or "
                 "--to mlu, or leave it out with --exclude",
@@ -32,6 +32,6 @@ def report_file(site: Site) -> None:
             return
 
 
-def kinds(node: ast.Import | ast.ImportFrom) -> set[str]:
+def imported_frameworks(node: ast.Import | ast.ImportFrom) -> set[str]:
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     return {kind for name in names if not getattr(node, "level", 0) for kind in kind_of(name)}

@@ -2,7 +2,7 @@
 
 A count for `repeat`, a shuffled numpy_input_fn or pandas_input_fn whose num_epochs is not None, a batch size divided by
 the number of GPUs, placeholders with an unknown dimension other than the first alone: these are advice. Readers that
-the device does not support need manual review. None of them can be changed safely by a rule.
+the device does not support need manual review. A rule can change none of them safely.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ READERS = tuple(f"tensorflow.{name}" for name in ("WholeFileReader", "LMDBReader
 
 @rule.call("tensorflow.estimator.inputs.numpy_input_fn", "tensorflow.estimator.inputs.pandas_input_fn")
 def advise_epochs(site: Site) -> None:
-    """Advise on input that ends: num_epochs is 1 unless it is given. Shuffled input is taken for training."""
+    """Advise on shuffled input, which is taken for training, that ends: num_epochs is 1 unless it is given."""
     epochs = site.argument("num_epochs", 3)
-    bounded = not is_constant(epochs, None)
-    training = is_constant(site.argument("shuffle", 4), True)
-    if bounded and training:
+    is_shuffled = is_constant(site.argument("shuffle", 4), True)
+    if is_shuffled and not is_constant(epochs, None):
         site.advice(
             "unless num_epochs is None the last batch may be shorter: num_epochs=None and a number of steps keep "
             "shapes fixed",
@@ -39,14 +38,15 @@ def advise_repeat(site: Site) -> None:
     endless = count is None or (isinstance(count, ast.Constant) and count.value in (None, -1))
     if not endless and site.values.kind(site.node.func.value) == "dataset":
         site.advice(
-            "repeat without a count and bound the run by steps: the loop on the device needs to know its length",
+            "call repeat() without a count and end training after a number of steps: the loop on the device needs to "
+            "know its length",
             zh="建议 repeat 不带次数,用步数控制训练长度:设备上的循环需要知道其长度",
         )
 
 
 @rule.node(ast.BinOp, words=("num_gpus", "gpu_num", "n_gpus", "NUM_GPUS"))
 def advise_batch_size(site: Site) -> None:
-    """Advise on `batch_size // num_gpus`, told by the words in it."""
+    """Advise on `batch_size // num_gpus`: "batch" in the text of the dividend, "gpu" in that of the divisor."""
     if isinstance(site.node.op, ast.Div | ast.FloorDiv):
         left, right = ast.unparse(site.node.left).lower(), ast.unparse(site.node.right).lower()
         if "batch" in left and "gpu" in right:
@@ -59,7 +59,7 @@ def advise_batch_size(site: Site) -> None:
 
 @rule.call("tensorflow.placeholder")
 def advise_placeholder(site: Site) -> None:
-    """Advise on unknown dimensions; a first one that is the only one is taken for the batch size."""
+    """Advise on unknown dimensions, unless the first alone is unknown: that is taken for the batch size."""
     shape = site.argument("shape", 1)
     dimensions = shape.elts if isinstance(shape, ast.List | ast.Tuple) else []
     unknown = [index for index, dimension in enumerate(dimensions) if is_constant(dimension, None)]

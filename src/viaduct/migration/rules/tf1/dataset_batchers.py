@@ -1,4 +1,4 @@
-"""Give the batches of functions other than `Dataset.batch` one size.
+"""Let functions other than `Dataset.batch` make batches of the same size.
 
      import tensorflow as tf
     -images = tf.train.batch([image], 32, allow_smaller_final_batch=True)
@@ -7,32 +7,40 @@
     +ds = tf.data.experimental.make_batched_features_dataset("a", 32, columns, num_epochs=1, drop_final_batch=True)
 
 The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. Readers that repeat their files
-without end (num_epochs=None) make whole batches. A CSV reader with num_epochs, buckets by sequence length (each has a
-shape of its own) and sparse batches (which have no fixed shape) need manual review.
+without end (num_epochs=None) make no shorter batch. A CSV reader with num_epochs, buckets by sequence length (each has
+a shape of its own) and sparse batches (which have no fixed shape) need manual review.
 """
 
 from __future__ import annotations
 
 from viaduct.migration.notices import Notice, add_notices
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._batchers import BUCKETS, CSV, FEATURES, QUEUES, SPARSE, is_whole
+from viaduct.migration.rules.tf1._batchers import (
+    BUCKETING_FUNCTIONS,
+    CSV_READERS,
+    FEATURE_READERS,
+    QUEUE_FUNCTIONS,
+    SPARSE_FUNCTIONS,
+    makes_equal_batches,
+    report_dropped_batch,
+)
 
 rule = Rule(__name__, rules_md_rows="D1", kind="mandatory")
 
 
-@rule.call(*QUEUES)
+@rule.call(*QUEUE_FUNCTIONS)
 def refuse_smaller_batch(site: Site) -> None:
     """Switch allow_smaller_final_batch off."""
     keyword = site.keyword("allow_smaller_final_batch")
-    if keyword is not None and not is_whole(site, site.name):
+    if keyword is not None and not makes_equal_batches(site, site.name):
         site.edit.node(keyword.value, "False")
-        report_changed(site)
+        report_dropped_batch(site)
 
 
-@rule.call(*FEATURES)
+@rule.call(*FEATURE_READERS)
 def drop_final_batch(site: Site) -> None:
-    """Add drop_final_batch=True; report unpacked arguments, among which it may be."""
-    if is_whole(site, site.name):
+    """Add drop_final_batch=True; report a call with unpacked arguments, which may hold it already."""
+    if makes_equal_batches(site, site.name):
         return
     if site.has_unpacked:
         site.manual(
@@ -41,16 +49,16 @@ def drop_final_batch(site: Site) -> None:
         )
         return
     site.set_argument("drop_final_batch", "True", 14)
-    report_changed(site)
+    report_dropped_batch(site)
 
 
-@rule.call(*CSV)
+@rule.call(*CSV_READERS)
 def report_csv_reader(site: Site) -> None:
     """Report a CSV reader with num_epochs."""
-    if not is_whole(site, site.name):
+    if not makes_equal_batches(site, site.name):
         site.manual(
             "with num_epochs the last batch may be shorter, and this reader cannot drop it: leave num_epochs out and "
-            "bound the run by steps",
+            "end the run after a number of steps",
             zh="指定 num_epochs 时最后一批可能变短,且该接口无法丢弃:请去掉 num_epochs,改用步数限制",
         )
 
@@ -58,22 +66,14 @@ def report_csv_reader(site: Site) -> None:
 add_notices(
     rule,
     Notice(
-        BUCKETS,
+        BUCKETING_FUNCTIONS,
         "each bucket has a shape of its own, and the graph is compiled for fixed ones: pad all to one length and give "
         "drop_remainder=True, or use dynamic shapes",
         "各桶的 shape 不同,而图按固定 shape 编译:请统一补齐到同一长度并设置 drop_remainder=True,或使用动态 shape",
     ),
     Notice(
-        SPARSE,
+        SPARSE_FUNCTIONS,
         "sparse batches have no fixed shape: make dense ones (padded_batch with drop_remainder=True)",
         "稀疏批没有固定 shape:请改为稠密批(padded_batch,drop_remainder=True)",
     ),
 )
-
-
-def report_changed(site: Site) -> None:
-    """Report that the last batch is dropped now."""
-    site.changed(
-        "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
-        zh="丢弃最后不足一批的数据:图按固定 shape 编译",
-    )

@@ -1,7 +1,7 @@
 """Report an assertion that compares the number of predictions with the number of examples.
 
-A pipeline that drops its last batch yields fewer predictions than there were examples, so a check that the two
-numbers are equal fails. Which of the two a side is, is told by the words in it.
+A pipeline that drops its last batch yields fewer predictions than there were examples, so a check that the two numbers
+are equal fails. A side is taken for one of the two by the words in it: `num_written_lines == len(examples)`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, rules_md_rows="D4", kind="report", last=True)
 
-RESULTS = ("pred", "result", "output", "num_written", "written_lines", "lines")
-EXAMPLES = ("example", "num_actual", "num_predict", "input", "sample", "features")
+RESULT_WORDS = ("pred", "result", "output", "num_written", "written_lines", "lines")
+EXAMPLE_WORDS = ("example", "num_actual", "num_predict", "input", "sample", "features")
 
 
 @rule.node(ast.Assert, words=("tensorflow",))
@@ -30,13 +30,11 @@ def check_assert_equal(site: Site) -> None:
 
 
 def report_count(site: Site, left: str, right: str) -> None:
+    """Report a comparison of a number of results with a number of examples, given the text of its sides."""
     counts = [part.lower() for part in (left, right)]
     if not any("len(" in part or part.startswith("num") or "count" in part or "written" in part for part in counts):
         return
-    first, second = counts
-    if (has_any(first, RESULTS) and has_any(second, EXAMPLES)) or (
-        has_any(second, RESULTS) and has_any(first, EXAMPLES)
-    ):
+    if any(has_any(one, RESULT_WORDS) and has_any(other, EXAMPLE_WORDS) for one, other in (counts, counts[::-1])):
         site.manual(
             f"{left} == {right} fails once the last batch is dropped: pad the input, or relax the check",
             zh=f"丢弃最后一批后 {left} == {right} 将失败:请补齐输入或放宽断言",

@@ -5,8 +5,8 @@
     -ds = ds.batch(32)
     +ds = ds.batch(32, drop_remainder=True)
 
-The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. Only datasets are meant, by
-batch, padded_batch and map_and_batch: a `.batch()` of something else is left alone, and one of an object that only
+The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. The rule edits batch,
+padded_batch and map_and_batch of datasets: a `.batch()` of something else is left alone, and one of an object that only
 looks like a dataset is reported. A value that comes from a parameter is replaced as well; where every call in the
 project passes a literal for it, the finding names those calls, which may be changed instead. In a function that is
 named for evaluation or prediction the examples of the last batch are lost; that is mentioned, and needs manual review
@@ -24,20 +24,21 @@ from viaduct.migration.names import all_arguments
 from viaduct.migration.predicates import find_argument, is_constant, is_literal
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._batchers import report_dropped_batch
 
 rule = Rule(__name__, rules_md_rows="D1 D2 D3", kind="mandatory")
 
-POSITIONS = {"batch": 1, "padded_batch": 3}
+DROP_REMAINDER_POSITIONS = {"batch": 1, "padded_batch": 3}
 DATASET_METHODS = {"shuffle", "repeat", "prefetch", "flat_map"}  # other libraries' datasets have them as well
-RUNS = ("train", "evaluate", "predict")
-NOT_TRAINING = ("eval", "predict", "test", "infer", "valid", "serving")
+ESTIMATOR_METHODS = ("train", "evaluate", "predict")
+EVALUATION_WORDS = ("eval", "predict", "test", "infer", "valid", "serving")
 
 
 @rule.method("batch", "padded_batch")
 def drop_remainder(site: Site) -> None:
     receiver = site.values.kind(site.node.func.value)
     if receiver == "dataset":
-        set_drop_remainder(site, POSITIONS[site.name])
+        set_drop_remainder(site, DROP_REMAINDER_POSITIONS[site.name])
     elif receiver is None and looks_like_dataset(site):
         site.manual(
             f"`.{site.name}` may be a dataset's: if it is, it needs drop_remainder=True",
@@ -65,10 +66,7 @@ def set_drop_remainder(site: Site, position: int) -> None:
         )
         return
     site.set_argument("drop_remainder", "True", position)
-    site.changed(
-        "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
-        zh="丢弃最后不足一批的数据:图按固定 shape 编译",
-    )
+    report_dropped_batch(site)
     advise_parameter(site, present)
     if not (site.options.pad_predict and is_for_prediction(site)):
         report_lost_examples(site)
@@ -87,9 +85,9 @@ def set_drop_remainder(site: Site, position: int) -> None:
 
 
 def is_for_prediction(site: Site) -> bool:
-    """Return True for a pipeline that predicts, by its function's name or by a predict() that it feeds.
+    """Return True for a pipeline whose function is named for prediction, or that feeds a predict().
 
-    Evaluation is not meant: examples that count twice would change its result.
+    Not for evaluation: examples that count twice would change its result.
     """
     name = function_name(site)
     return any(part in name for part in ("predict", "infer", "serving")) or "predict" in runs_fed(site)
@@ -102,25 +100,32 @@ def function_name(site: Site) -> str:
 
 
 def runs_fed(site: Site) -> set[str]:
-    """Return which of train, evaluate and predict get the data of the functions around the site, as calls show it."""
+    """Return which of "train", "evaluate", "predict" of an Estimator get this data in the project."""
     runs: set[str] = set()
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode):
             runs |= runs_fed_by_function(site.work.project, site.work.names.own, parent, set())
         elif (run := estimator_run(site, parent)) is not None:
-            runs.add(run)  # of a lambda among its arguments that makes the dataset
+            runs.add(run)  # the site is in a lambda among the arguments: `predict(lambda: ds.batch(8))`
     return runs
 
 
 def estimator_run(site: Site, node: ast.AST) -> str | None:
-    """Return which of train, evaluate and predict of an Estimator a node calls; None for anything else."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in RUNS:
+    """Return "train", "evaluate" or "predict" for a call of that method of an Estimator; None for anything else."""
+    if (
+        not isinstance(node, ast.Call)
+        or not isinstance(node.func, ast.Attribute)
+        or node.func.attr not in ESTIMATOR_METHODS
+    ):
         return None
     return node.func.attr if site.values.kind(node.func.value) in ("estimator", "npu_estimator") else None
 
 
 def runs_fed_by_function(project: Project, module: str, function: FunctionNode, seen: set[str]) -> set[str]:
-    """Return which of train, evaluate and predict get the data of a function, directly or through its callers."""
+    """Return which of "train", "evaluate", "predict" get the data of a function, directly or through its callers.
+
+    `seen` holds the functions that were visited.
+    """
     name = f"{module}.{function.name}"
     if name in seen:
         return set()
@@ -134,7 +139,7 @@ def runs_fed_by_function(project: Project, module: str, function: FunctionNode, 
 
 
 def pad_last_batch(site: Site) -> bool:
-    """Fill up the last batch; return False where the batch size is no simple expression that may be written twice."""
+    """Fill up the last batch; return False where the batch size is no simple expression, since it is written twice."""
     is_map = "map_and_batch" in site.name  # applied to the dataset: `ds.apply(map_and_batch(…))`
     size = site.argument("batch_size", 1 if is_map else 0)
     call: ast.AST = site.source.parents[site.node] if is_map else site.node
@@ -165,7 +170,7 @@ def is_simple(size: ast.expr) -> bool:
 
 
 def advise_parameter(site: Site, present: ast.expr | None) -> None:
-    """Advise on a replaced value that was a parameter of the function (D2)."""
+    """Advise on a replaced value of drop_remainder that was a parameter of the function (D2)."""
     function = site.source.function(site.node)
     if not isinstance(present, ast.Name) or function is None:
         return
@@ -186,7 +191,7 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
 
 
 def report_lost_examples(site: Site) -> None:
-    """Report that evaluation or prediction loses the examples of the last batch (D3)."""
+    """Report that evaluation or prediction loses the examples of the last, incomplete batch (D3)."""
     name = function_name(site)
     if "predict" in runs_fed(site):
         site.manual(
@@ -195,7 +200,7 @@ def report_lost_examples(site: Site) -> None:
             zh="predict() 使用该数据:最后不足一批的样本会丢失;请将输入补齐到批大小的整数倍"
             "(未与训练共用时可用 --pad-predict)",
         )
-    elif any(text in name for text in NOT_TRAINING):
+    elif any(text in name for text in EVALUATION_WORDS):
         site.advice(
             f"{name} looks like evaluation or prediction: the examples of the last incomplete batch are lost; pad the "
             "input to a multiple of the batch (--pad-predict)",
@@ -207,7 +212,7 @@ def report_lost_examples(site: Site) -> None:
 def looks_like_dataset(site: Site) -> bool:
     """Return True for a receiver named like a dataset, or a parameter on which other dataset methods are called.
 
-    A dataset of another library does not count where it is known to be one.
+    False for an object that is known to be something else.
     """
     receiver, methods = site.node.func.value, set()
     if site.values.is_other(receiver) or not (site.node.args or site.node.keywords):

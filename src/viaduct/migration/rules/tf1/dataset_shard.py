@@ -10,9 +10,9 @@
 
 The number of shards and the index came from a strategy, a TPU's context, TF_CONFIG or Horovod; on the accelerator they
 come from hccl, or with `--rank env` and in code that runs before main from RANK_SIZE and RANK_ID. Without
-`--distributed` such a shard is only mentioned. Literal numbers and shards that go by rank already stay. A condition on
-the input context, which nobody passes without a strategy, becomes one on the number of ranks. Numbers from elsewhere,
-and a shard of something that is not shown to be a dataset, need manual review.
+`--distributed` such a shard gets advice only. Literal numbers and shards that go by rank already stay. A condition on
+the input context, which only a strategy passes, becomes one on the number of ranks. Numbers of any other origin, and a
+shard of something that is not shown to be a dataset, need manual review.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from viaduct.migration.rules.tf1 import _ranks as ranks
 rule = Rule(__name__, rules_md_rows="D5", kind="mandatory", after=("horovod_lifecycle", "session_config"))
 EXAMPLE_OPTIONS = {"distributed": True}
 
-ATTRIBUTES = {
+STRATEGY_ATTRIBUTES = {
     *("num_input_pipelines", "input_pipeline_id"),  # tf.distribute.InputContext
     *("num_replicas_in_sync", "replica_id_in_sync_group"),  # a strategy and its replica context
     *("num_worker_replicas", "global_id_in_cluster", "task_id"),  # RunConfig, from TF_CONFIG
@@ -39,7 +39,7 @@ ATTRIBUTES = {
 
 @rule.method("shard")
 def shard_by_rank(site: Site) -> None:
-    """Rewrite a dataset's shard that goes by a strategy's numbers; report one whose numbers come from elsewhere."""
+    """Rewrite a dataset's shard by a strategy's numbers; report one whose numbers come from anything else."""
     kind = site.values.kind(site.node.func.value)
     if kind != "dataset":
         if kind is None and not site.values.is_other(site.node.func.value):
@@ -50,8 +50,8 @@ def shard_by_rank(site: Site) -> None:
         return
     if ranks.is_rank_call(site, number) or ranks.is_rank_call(site, index):
         return
-    if horovod.keeps_horovod(site) and horovod.mentions(site, site.values.origin(number), "size", "local_size"):
-        return  # by Horovod's ranks, which stay
+    if horovod.keeps_horovod(site) and horovod.calls_any(site, site.values.origin(number), "size", "local_size"):
+        return  # a shard by Horovod's ranks, and all Horovod of this program stays as written
     if not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         report_unknown_numbers(site)
     elif not site.options.distributed:
@@ -68,8 +68,8 @@ def report_possible_shard(site: Site) -> None:
     if number is None or index is None or not (is_from_strategy(site, number) and is_from_strategy(site, index)):
         return
     site.manual(
-        "this looks like a dataset's shard by a strategy that is gone: it should go by get_rank_size() and "
-        "get_rank_id()",
+        "this looks like a dataset's shard by the numbers of a distribution strategy, which is taken out: shard by "
+        "get_rank_size() and get_rank_id()",
         zh="此处似为按分布式策略切分数据集:应改为 get_rank_size() 与 get_rank_id()",
         risk="high" if site.options.distributed else "medium",
     )
@@ -81,18 +81,14 @@ def is_from_strategy(site: Site, node: ast.expr) -> bool:
     A number from Horovod counts only where Horovod is replaced.
     """
     for inner in ast.walk(site.values.origin(node)):
-        if isinstance(inner, ast.Attribute) and inner.attr in ATTRIBUTES:
+        if isinstance(inner, ast.Attribute) and inner.attr in STRATEGY_ATTRIBUTES:
             return True
         if isinstance(inner, ast.Call) and horovod.is_horovod(site.qualified(inner.func)):
             return not horovod.keeps_horovod(site)
-        if isinstance(inner, ast.Name) and inner is not node and mentions_cluster(site, inner):
+        is_name = isinstance(inner, ast.Name) and inner is not node
+        if is_name and any(is_literal_in(part, "TF_CONFIG") for part in ast.walk(site.values.origin(inner))):
             return True
     return False
-
-
-def mentions_cluster(site: Site, node: ast.Name) -> bool:
-    """Return True if the value of a name is made from the variable TF_CONFIG."""
-    return any(is_literal_in(inner, "TF_CONFIG") for inner in ast.walk(site.values.origin(node)))
 
 
 def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
@@ -100,13 +96,13 @@ def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
     if not site.editable:
         report_unknown_numbers(site)
         return
-    size, rank = (ranks.render_rank(site, site.node, quantity) for quantity in ("size", "rank"))
-    site.edit.node(number, size or "")
-    site.edit.node(index, rank or "")
+    size, rank = (ranks.render_rank(site, site.node, quantity) or "" for quantity in ("size", "rank"))
+    site.edit.node(number, size)
+    site.edit.node(index, rank)
     site.changed("every rank reads its own share", zh="按 rank 切分数据集")
     for test, block in conditions(site):
         if mark_once(site, "condition", test):
-            replace_condition(site, test, block, size or "", rank or "")
+            replace_condition(site, test, block, size, rank)
 
 
 def conditions(site: Site) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
@@ -139,7 +135,10 @@ def mentions_context(site: Site, test: ast.expr) -> bool:
 
 
 def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: str, rank: str) -> None:
-    """Replace `if input_context:`, which never holds without a strategy, by a condition on the number of ranks."""
+    """Replace `if input_context:`, which never holds without a strategy, by a condition on the number of ranks.
+
+    `block` holds the nodes in its branches; there the context may only be read for its number of shards and its index.
+    """
     name, tests_presence = tested_name(test)
     reads = [node for branch in block for node in ast.walk(branch) if isinstance(node, ast.Name)]
     parents = [site.source.parents[node] for node in reads if node.id == name]
@@ -183,7 +182,7 @@ def tested_name(test: ast.expr) -> tuple[str, bool]:
 def report_unknown_numbers(site: Site) -> None:
     if site.options.distributed:
         site.manual(
-            "it is not seen where the number and the index of this shard come from: they should be the number of ranks "
-            "and the rank",
+            "the file does not show where the number and the index of this shard come from: they should be the number "
+            "of ranks and the rank",
             zh="无法确定此处 shard 的数量与序号来源:应分别为 rank size 与 rank id",
         )

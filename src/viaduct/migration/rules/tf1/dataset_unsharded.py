@@ -1,14 +1,15 @@
-"""Report input that every rank would read as a whole.
+"""Report a dataset of which every rank would read all examples.
 
 Only with `--distributed`. A function that makes a dataset from files, tensors or a generator and never shards gives all
 ranks the same examples; a shard right behind the source, `dataset.shard(get_rank_size(), get_rank_id())`, gives each
-its own. Functions that are named for evaluation or prediction, and code at module level, are not meant.
+its own. Functions that are named for evaluation or prediction, and code at module level, are left out.
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import FunctionNode, mark_once
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, rules_md_rows="D6", kind="report", on=lambda options: options.distributed, last=True)
@@ -18,17 +19,17 @@ SOURCES = (
     *("tensorflow.data.Dataset.list_files", "tensorflow.data.Dataset.from_tensor_slices"),
     *("tensorflow.data.Dataset.from_generator", "tensorflow.data.experimental.CsvDataset"),
 )
-NOT_TRAINING = ("eval", "predict", "infer", "test", "valid", "serving")
+EVALUATION_WORDS = ("eval", "predict", "infer", "test", "valid", "serving")
 
 
 @rule.call(*SOURCES)
 def report_unsharded(site: Site) -> None:
-    outer = outermost_function(site)
+    functions = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, FunctionNode)]
+    outer = functions[-1] if functions else None
     name = outer.name.lower() if outer is not None else ""
-    if outer is None or any(text in name for text in NOT_TRAINING) or shards(outer):
+    if outer is None or any(text in name for text in EVALUATION_WORDS) or shards(outer):
         return
-    if ("source", outer) not in site.work.seen:
-        site.work.seen[("source", outer)] = None
+    if mark_once(site, "source", outer):
         site.manual(
             f"{outer.name} reads its data without a shard: every rank would see the same examples; add "
             ".shard(get_rank_size(), get_rank_id()) behind this",
@@ -38,14 +39,7 @@ def report_unsharded(site: Site) -> None:
         )
 
 
-def outermost_function(site: Site) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    found = None
-    for parent in site.source.ancestors(site.node):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            found = parent
-    return found
-
-
 def shards(function: ast.AST) -> bool:
+    """Return True if a function shards a dataset, or leaves that to a distribution strategy."""
     attributes = (node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute))
     return any(name in ("shard", "experimental_distribute_dataset", "auto_shard_policy") for name in attributes)

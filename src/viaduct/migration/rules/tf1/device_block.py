@@ -1,15 +1,15 @@
-"""Let the accelerator place operators: take `with tf.device(…)` of a GPU away.
+"""Let the accelerator place operators: remove `with tf.device(…)` of a GPU.
 
      import tensorflow as tf
     -with tf.device("/gpu:0"):
     -    x = tf.zeros([2])  # on the card
     +x = tf.zeros([2])  # on the card
 
-The device's compiler takes the whole graph. A block goes where its device is a text that names a GPU (a literal, a
-formatted one, a name that holds nothing else) or the device of a variable; a flag or a parameter is decided at run time
-and needs manual review. A block for the CPU stays as it is. With `--device cpu` the block is kept and names the CPU
-instead. Of several items in one `with` only the device is dropped. A GPU block that was nested in a block for the CPU
-would now run on the CPU: that is reported.
+The device's compiler takes the whole graph. A block is removed if its device is a string that names a GPU (a literal, a
+formatted one, a variable that holds nothing else) or the device of a tensor; one that a flag or a parameter decides at
+run time needs manual review. A block for the CPU stays as it is. With `--device cpu` the block is kept and names the
+CPU instead. Of several items in one `with` only the device is dropped. A GPU block that was nested in a block for the
+CPU would now run on the CPU: that is reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framewo
 
 @rule.node(ast.With, ast.AsyncWith, words=("device",))
 def edit_block(site: Site) -> None:
-    """Remove a device that is a GPU from the items of a `with`, mention a CPU, report what is not known."""
+    """Remove a GPU from the items of a `with`; advise on a CPU; report a parameter server and an unknown device."""
     for index, item in enumerate(site.node.items):
         if not is_device(site, item.context_expr):
             continue
@@ -50,7 +50,7 @@ def is_device(site: Site, node: ast.expr) -> bool:
 
 
 def classify_device(site: Site, device: ast.expr | None) -> str:
-    """Return the kind of a device: gpu, cpu, nothing (None), setter (parameter servers) or unknown."""
+    """Return "gpu", "cpu", "nothing" for None, "setter" for parameter servers, or "unknown"."""
     if device is None:
         return "unknown"
     origin = site.values.origin(device)
@@ -64,7 +64,7 @@ def classify_device(site: Site, device: ast.expr | None) -> str:
 
 
 def is_of_variable(site: Site, device: ast.expr) -> bool:
-    """Return True for `var.device`, where a TensorFlow call makes `var` or its name suggests it: that is the GPU."""
+    """Return True for `var.device` of a tensor, by the call that makes `var` or by its name: it is taken for a GPU."""
     if not (isinstance(device, ast.Attribute) and device.attr == "device" and isinstance(device.value, ast.Name)):
         return False
     origin = site.values.origin(device.value)
@@ -73,9 +73,10 @@ def is_of_variable(site: Site, device: ast.expr) -> bool:
 
 
 def device_in_text(site: Site, node: ast.AST, depth: int = 0) -> str:
-    """Return gpu or cpu where a text names one of them; "" where it names both or is decided at run time."""
+    """Return "gpu" or "cpu" if a string names just that; "" if it names both or neither, or is decided at run time."""
     if isinstance(node, ast.Constant | ast.JoinedStr):
-        text = literal_part(node).lower()
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]  # an f-string without what is in braces
+        text = " ".join(map(literal_text, parts)).lower()
         return only_value({name for name in ("gpu", "cpu") if name in text})
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         return device_in_text(site, node.left, depth)
@@ -103,7 +104,7 @@ def device_in_call(site: Site, call: ast.Call, depth: int) -> str:
 
 
 def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
-    """Return the values that a name may have: its assignments, or the items of a literal that a loop goes over.
+    """Return the values that a name may have: those assigned to it, or the items of a literal that a loop goes over.
 
     None stands for a value that is not known.
     """
@@ -117,17 +118,12 @@ def possible_values(site: Site, name: ast.Name) -> list[ast.expr | None]:
 
 
 def only_value(values: set[str]) -> str:
-    """Return the value of a set with one; "" for any other set."""
+    """Return the only value of a set; "" if it has none or several."""
     return values.pop() if len(values) == 1 else ""
 
 
-def literal_part(node: ast.AST) -> str:
-    """Return the text of a literal, or of an f-string without what stands in braces."""
-    return " ".join(map(literal_text, node.values if isinstance(node, ast.JoinedStr) else [node]))
-
-
 def remove_device(site: Site, index: int, device: ast.expr | None) -> None:
-    """Take the item away, or the whole `with` if it is the only one; with `--device cpu` name the CPU instead."""
+    """Remove the item, or the `with` itself if it is the only one; with `--device cpu` name the CPU instead."""
     if site.options.device == "cpu" and device is not None:
         site.edit.node(device, "'/cpu:0'")
         site.changed("the block names the CPU instead of a GPU", zh="设备由 GPU 改为 CPU")
@@ -144,7 +140,7 @@ def remove_device(site: Site, index: int, device: ast.expr | None) -> None:
 
 
 def report_cpu_block(site: Site) -> None:
-    """Report that code for a GPU now stands under the block for the CPU around it."""
+    """Report code that is for a GPU and now stands directly in a block for the CPU."""
     around = [site.node]
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode | ast.ClassDef):

@@ -13,8 +13,9 @@
 Only with `--distributed`, in a program that trains: the optimizer, the initialiser and the session may be in different
 files. Where the session's graph is not shown to be the default one, the operation is made under
 `sess.graph.as_default()`. A monitored session, and the training of a ready-made DNN, linear or baseline Estimator, get
-the hook that does the same. NPUEstimator broadcasts by itself. An initialiser is reported as unresolved where it is not
-seen where it is run; a Supervisor, `slim.learning.train` and an initialiser of some variables only need manual review.
+the hook that does the same. NPUEstimator broadcasts by itself. An initialiser is reported as unresolved where the file
+does not show where it is run; a Supervisor, `slim.learning.train` and an initialiser of some variables only need manual
+review.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import PurePosixPath
 
 from viaduct.migration.import_graph import programs_of
 from viaduct.migration.names import Comprehension
+from viaduct.migration.predicates import is_none
 from viaduct.migration.project_usage import BROADCASTS, TRAINING_METHODS, TRAINS_WITH_OPTIMIZER
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
@@ -43,21 +45,21 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"distributed": True}
 
-HOOKS = {
+HOOKS_POSITIONS = {  # session -> position of its argument `hooks`
     "tensorflow.train.MonitoredTrainingSession": 4,
     "tensorflow.train.SingularMonitoredSession": 0,
     "tensorflow.train.MonitoredSession": 1,
 }
-NOT_TRAINING = ("eval", "predict", "infer", "test", "export", "freeze", "convert", "serve", "serving")
-WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-TRAINS = re.compile(
+EVALUATION_WORDS = ("eval", "predict", "infer", "test", "export", "freeze", "convert", "serve", "serving")
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+TRAINING_NAME = re.compile(
     r"(?:^|_)train(?:_?(?:op|ops|step|steps|er))?$|(?:^|_)(?:optimi[sz]er?|minimi[sz]e|apply_gradients)(?:_op)?$"
 )
-MANAGED = (
+MANAGING_FUNCTIONS = (  # they make and initialise a session themselves
     *("tensorflow.contrib.slim.learning.train", "tf_slim.learning.train", "tensorflow.contrib.training.train"),
     "tensorflow.train.Supervisor",
 )
-SIMPLE = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
+SIMPLE_STATEMENTS = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
 # ---- plain sessions
@@ -67,20 +69,20 @@ SIMPLE = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 def follow_run(site: Site) -> None:
     """Add a broadcast behind `sess.run(init)` and `init.run()`."""
     receiver = site.node.func.value
-    if not is_object(site, receiver) or is_present(site) or not trains(site):
+    if not may_be_session_or_operation(site, receiver) or broadcasts_already(site) or not trains(site):
         return
     first = site.argument("fetches", 0)
-    answer = initialisers.is_initialiser(site, first)
-    if answer:
-        insert_broadcast(site, receiver, f"{site.text(receiver)}.run({{}})")
+    is_initialiser = initialisers.is_initialiser(site, first)  # None: only its name suggests it
+    if is_initialiser:
+        insert_broadcast(site, session=receiver, run=f"{site.text(receiver)}.run({{}})")
         return
     if initialisers.is_initialiser(site, receiver):
         session = site.argument("session", 1)
         remainder = ", ".join(site.text(argument) for argument in [*site.node.args, *site.node.keywords])
-        insert_broadcast(site, session, f"{{}}.run({remainder})")
+        insert_broadcast(site, session, run=f"{{}}.run({remainder})")
     elif first is not None and initialisers.initialises_some(site, first):
-        report_by_hand(site)
-    elif answer is None and not is_initialised_beside(site):
+        report_missing_broadcast(site)
+    elif is_initialiser is None and not is_initialised_in_function(site):
         site.unresolved(
             f"if {site.text(first) if first else 'this'} initialises the model's variables, all ranks must get the "
             "values of rank 0 behind it: assign hccl_ops.broadcast([var], 0)[0] to each trainable variable",
@@ -89,39 +91,52 @@ def follow_run(site: Site) -> None:
         )
 
 
-def is_object(site: Site, receiver: ast.expr) -> bool:
+def may_be_session_or_operation(site: Site, receiver: ast.expr) -> bool:
     """Return True unless the receiver is a module or function of another library, as in `subprocess.run(…)`."""
     name = site.qualified(receiver)
     return name is None or name.partition(".")[0] in site.work.project.own_names
 
 
-def is_initialised_beside(site: Site) -> bool:
-    """Return True if another run in the same function is certain to initialise all variables."""
+def is_initialised_in_function(site: Site) -> bool:
+    """Return True if another run in the same function surely initialises all variables."""
     around = site.source.function(site.node)
     runs = [node for node in site.work.index.methods.get("run", []) if site.source.function(node) is around]
     return any(node.args and initialisers.is_initialiser(site, node.args[0]) for node in runs if node is not site.node)
 
 
 def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
+    """Insert the operation and its run behind the site's statement, or report where that is not possible.
+
+    `run` is the code that runs it, with {} for its name; the session is None if it is the default one.
+    """
     statement = site.source.statement(site.node)
-    if not isinstance(statement, SIMPLE) or is_deferred(site, statement) or is_finalized(site) or is_for_one_rank(site):
-        report_by_hand(site)
+    if (
+        not isinstance(statement, SIMPLE_STATEMENTS)
+        or is_deferred(site, statement)
+        or is_finalized(site)
+        or is_for_one_rank(site)
+    ):
+        report_missing_broadcast(site)
         return
     name = proto.local_name(site, statement, "bcast_op")
-    made = f"{name} = {broadcast.render_broadcast(site, broadcast.render_trainable_variables(site))}"
+    definition = f"{name} = {broadcast.render_broadcast(site, broadcast.render_trainable_variables(site))}"
     if session is None or is_in_default_graph(site, session):
-        lines = [made, run.format(name)]
+        lines = [definition, run.format(name)]
     elif proto.starts_line(site, statement) and proto.ends_line(site, statement):
-        lines = [f"with {site.text(session)}.graph.as_default():", f"{site.source.indent_unit}{made}", run.format(name)]
+        lines = [
+            f"with {site.text(session)}.graph.as_default():",
+            f"{site.source.indent_unit}{definition}",
+            run.format(name),
+        ]
     else:
-        report_by_hand(site)
+        report_missing_broadcast(site)
         return
     site.edit.insert_after(statement, lines)
     report_broadcast(site)
 
 
 def is_deferred(site: Site, statement: ast.stmt) -> bool:
-    """Return True if the call runs at another time than its statement."""
+    """Return True if the call is in a lambda or comprehension: it runs at another time than its statement."""
     for parent in site.source.ancestors(site.node):
         if parent is statement:
             return False
@@ -148,20 +163,16 @@ def is_for_one_rank(site: Site) -> bool:
 
 
 def is_in_default_graph(site: Site, session: ast.expr) -> bool:
-    """Return True if a new operation at the site goes to the session's graph without more ado."""
+    """Return True if an operation that is made at the site belongs to the session's graph."""
     if not isinstance(session, ast.Name):
-        return is_default_session(site, session)
+        name = site.qualified(session.func) if isinstance(session, ast.Call) else None
+        return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *SESSION_CLASSES)
     scope = site.work.names.scope_of(session)
     for block in site.source.ancestors(site.node):
         if isinstance(block, ast.With) and any(enters_session(item, session.id) for item in block.items):
             return True
     bound = site.work.names.lookup(session.id, scope) or []
-    return bool(bound) and all(is_opened_beside(site, value) for value in bound)
-
-
-def is_default_session(site: Site, session: ast.expr) -> bool:
-    name = site.qualified(session.func) if isinstance(session, ast.Call) else None
-    return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *SESSION_CLASSES)
+    return bool(bound) and all(shares_default_graph(site, value) for value in bound)
 
 
 def enters_session(item: ast.withitem, name: str) -> bool:
@@ -169,13 +180,19 @@ def enters_session(item: ast.withitem, name: str) -> bool:
 
     Not for `with name.as_default()`, which does not change the default graph.
     """
-    taken = item.optional_vars if item.optional_vars is not None else item.context_expr
-    deferred = isinstance(item.context_expr, ast.Call) and getattr(item.context_expr.func, "attr", "") == "as_default"
-    return isinstance(taken, ast.Name) and taken.id == name and not deferred
+    session = item.optional_vars if item.optional_vars is not None else item.context_expr
+    is_as_default = (
+        isinstance(item.context_expr, ast.Call) and getattr(item.context_expr.func, "attr", "") == "as_default"
+    )
+    return isinstance(session, ast.Name) and session.id == name and not is_as_default
 
 
-def is_opened_beside(site: Site, value: str | ast.expr | None) -> bool:
-    """Return True for a session without a graph of its own, opened under the same graph blocks as the run, or fewer."""
+def shares_default_graph(site: Site, value: str | ast.expr | None) -> bool:
+    """Return True for a session of the default graph, opened where that is the graph of the run too.
+
+    It takes no `graph=`, and all blocks `with graph.as_default()` around it are around the run, too. One that is opened
+    in another function counts only if that is the module and the run is in no such block.
+    """
     if not isinstance(value, ast.Call) or site.qualified(value.func) not in SESSION_CLASSES:
         return False
     if len(value.args) > 1 or any(keyword.arg in ("graph", None) for keyword in value.keywords):
@@ -186,6 +203,7 @@ def is_opened_beside(site: Site, value: str | ast.expr | None) -> bool:
 
 
 def graph_blocks(site: Site, node: ast.AST) -> set[ast.AST]:
+    """Return the `with` blocks around a node that mention a graph: `with tf.Graph().as_default():`."""
     return {
         parent
         for parent in site.source.ancestors(node)
@@ -193,14 +211,14 @@ def graph_blocks(site: Site, node: ast.AST) -> set[ast.AST]:
     }
 
 
-@rule.call(*initialisers.INITIALISER_NAMES)
+@rule.call(*initialisers.INITIALISER_FUNCTIONS)
 def follow_initialiser(site: Site) -> None:
-    """Report an initialiser that is made here and not seen to be run."""
-    if is_present(site) or not trains(site) or initialisers.is_run_somewhere(site, site.node):
+    """Report an initialiser that is made here, if the program does not show where it is run."""
+    if broadcasts_already(site) or not trains(site) or initialisers.is_run_somewhere(site, site.node):
         return
     site.unresolved(
-        "it is not seen where this initialiser is run; behind that run all ranks must get the values of rank 0: assign "
-        "hccl_ops.broadcast([var], 0)[0] to each trainable variable",
+        "the code does not show where this initialiser is run; behind that all ranks must get the values of rank 0: "
+        "assign hccl_ops.broadcast([var], 0)[0] to each trainable variable",
         zh="无法看出该初始化操作在何处执行:执行之后各 rank 需取得 rank 0 的值,即对每个可训练变量赋值 "
         "hccl_ops.broadcast([var], 0)[0]",
     )
@@ -210,7 +228,7 @@ def report_broadcast(site: Site) -> None:
     site.changed("every rank starts from the values of rank 0", zh="各 rank 以 rank 0 的变量初值开始训练")
 
 
-def report_by_hand(site: Site) -> None:
+def report_missing_broadcast(site: Site) -> None:
     site.manual(
         "all ranks must start from the same values: assign hccl_ops.broadcast([var], 0)[0] to each trainable variable "
         "after the initialiser, in the session's graph, or use NPUBroadcastGlobalVariablesHook",
@@ -221,19 +239,19 @@ def report_by_hand(site: Site) -> None:
 
 
 def trains(site: Site) -> bool:
-    """Return True if the program updates variables, and the function is not named for something else.
+    """Return True if the program updates variables, and the function is not named for evaluation, export and the like.
 
-    A name such as `evaluate` does not count where the function makes or runs a training operation.
+    Such a name does not count where the function makes or runs a training operation.
     """
     function = site.source.function(site.node)
-    if function is not None and is_named_otherwise(function.name) and not runs_training(function):
+    if function is not None and is_named_for_evaluation(function.name) and not runs_training(function):
         return False
     calls = site.work.index.calls
     if any(name in site.work.index.methods for name in TRAINING_METHODS) or any(
         name in calls for name in TRAINS_WITH_OPTIMIZER
     ):
         return True
-    return not is_named_otherwise(PurePosixPath(site.work.path).stem) and is_training_program(site)
+    return not is_named_for_evaluation(PurePosixPath(site.work.path).stem) and is_training_program(site)
 
 
 def runs_training(function: ast.AST) -> bool:
@@ -251,7 +269,7 @@ def runs_training(function: ast.AST) -> bool:
 def is_training_name(node: ast.AST) -> bool:
     """Return True for `train_op`, `model.train_step`, `self.optimizer`; not for `train_accuracy`."""
     name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
-    return TRAINS.search(name.lower()) is not None
+    return TRAINING_NAME.search(name.lower()) is not None
 
 
 def is_training_program(site: Site) -> bool:
@@ -264,52 +282,56 @@ def is_training_program(site: Site) -> bool:
     return False
 
 
-def is_named_otherwise(name: str) -> bool:
+def is_named_for_evaluation(name: str) -> bool:
     """Return True for `evaluate`, `run_test`; not for `train_and_eval`, `latest`."""
-    words = [word.lower() for word in WORDS.findall(name)]
-    other_work = any(word.startswith(NOT_TRAINING) for word in words)
+    words = [word.lower() for word in WORD.findall(name)]
+    other_work = any(word.startswith(EVALUATION_WORDS) for word in words)
     return other_work and not any(word.startswith("train") for word in words)
 
 
-def is_present(site: Site) -> bool:
-    """Return True if this file broadcasts already."""
+def broadcasts_already(site: Site) -> bool:
+    """Return True if this file calls a broadcast."""
     return any(name in site.work.index.calls for name in BROADCASTS)
 
 
 # ---- hooks
 
 
-@rule.call(*HOOKS)
+@rule.call(*HOOKS_POSITIONS)
 def add_monitored_hook(site: Site) -> None:
-    if trains(site) and not is_present(site):
-        add_hook(site, HOOKS[site.name])
+    if trains(site) and not broadcasts_already(site):
+        add_hook(site, HOOKS_POSITIONS[site.name])
 
 
 @rule.method("train")
 def add_canned_hook(site: Site) -> None:
     """Add the hook to the training of a ready-made Estimator, which does not broadcast by itself."""
     made = site.values.origin(site.node.func.value)
-    if isinstance(made, ast.Call) and site.qualified(made.func) in optimizers.CANNED and not is_present(site):
-        add_hook(site, 1)
+    if (
+        isinstance(made, ast.Call)
+        and site.qualified(made.func) in optimizers.CANNED_ESTIMATORS
+        and not broadcasts_already(site)
+    ):
+        add_hook(site, position=1)
 
 
 def add_hook(site: Site, position: int) -> None:
     hooks = site.argument("hooks", position)
     if site.has_unpacked or not site.editable:
-        report_by_hand(site)
+        report_missing_broadcast(site)
         return
-    made = f"{site.need('NPUBroadcastGlobalVariablesHook')}(0, {ranks.render_rank(site, site.node, 'rank')})"
-    if hooks is None or (isinstance(hooks, ast.Constant) and hooks.value is None):
-        site.set_argument("hooks", f"[{made}]", position)
+    hook = f"{site.need('NPUBroadcastGlobalVariablesHook')}(0, {ranks.render_rank(site, site.node, 'rank')})"
+    if hooks is None or is_none(hooks):
+        site.set_argument("hooks", f"[{hook}]", position)
     elif isinstance(hooks, ast.List):
-        site.edit.insert(site.source.span(hooks)[0] + 1, f"{made}, " if hooks.elts else made)
+        site.edit.insert(site.source.span(hooks)[0] + 1, f"{hook}, " if hooks.elts else hook)
     else:
-        site.edit.node(hooks, f"[{made}] + list({site.text(hooks)} or [])")
+        site.edit.node(hooks, f"[{hook}] + list({site.text(hooks)} or [])")
     report_broadcast(site)
 
 
-@rule.call(*MANAGED)
+@rule.call(*MANAGING_FUNCTIONS)
 def report_managed(site: Site) -> None:
-    idle_supervisor = site.name.endswith("Supervisor") and not trains(site)
-    if not idle_supervisor and not is_present(site):
-        report_by_hand(site)
+    is_idle_supervisor = site.name.endswith("Supervisor") and not trains(site)
+    if not is_idle_supervisor and not broadcasts_already(site):
+        report_missing_broadcast(site)

@@ -1,4 +1,4 @@
-"""Give rank variables of the environment a default.
+"""Give environment variables that hold a rank or a number of ranks a default.
 
      import os
      from npu_bridge.estimator import npu_ops
@@ -15,61 +15,64 @@ import ast
 
 from viaduct.cards import NPU
 from viaduct.cards.tensorflow_api import MIGRATED
+from viaduct.migration.lookups import mark_once
 from viaduct.migration.rule import Rule, Site, answer_once
 
 rule = Rule(__name__, rules_md_rows="V7", kind="mandatory")
 
 DEFAULTS = {"RANK_SIZE": "1", "RANK_ID": "0", "DEVICE_ID": "0", NPU.device_choice: "0"}
-READERS = ("os.getenv", "os.environ.get")
+READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 
 
 @rule.node(ast.Call, words=tuple(DEFAULTS))
 def read_as_number(site: Site) -> None:
     """Give a default to a variable that `int(…)` converts, directly or through a name."""
-    number = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
-    if not number or not is_migrated(site):
+    is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
+    requested = any(name.partition(".")[0] in MIGRATED for name in site.work.needed.values())  # by rules before this
+    if not is_int_call or not (requested or imports_adapter(site)):
         return
-    value = site.values.origin(without_strip(site.node.args[0]))
-    set_default(site, without_strip(value))
+    value = site.values.origin(remove_strip(site.node.args[0]))
+    set_default(site, remove_strip(value))
 
 
-def without_strip(node: ast.AST) -> ast.AST:
+def remove_strip(node: ast.AST) -> ast.AST:
     """Return an expression without the `.strip()` behind it."""
     call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip"
     return node.func.value if call else node  # type: ignore[attr-defined]
 
 
-def is_migrated(site: Site) -> bool:
-    return imports_device(site) or any(name.partition(".")[0] in MIGRATED for name in site.work.needed.values())
-
-
 @answer_once
-def imports_device(site: Site) -> bool:
-    """Return True if the file imports a package of the device."""
+def imports_adapter(site: Site) -> bool:
+    """Return True if the file imports npu_bridge, npu_device or hccl."""
     bound = site.work.names.scopes[site.source.tree].bound.values()
     modules = [what for values in bound for what in values if isinstance(what, str)]
     return any(name.partition(".")[0] in MIGRATED for name in [*modules, *site.work.names.stars])
 
 
 def set_default(site: Site, value: ast.AST) -> None:
+    """Add the default to an expression that reads such a variable, once, and report it."""
     if ("default", value) in site.work.seen or site.source.in_f_string(value):
         return
-    name = give_default(site, value)
+    name = add_default(site, value)
     if name:
-        site.work.seen[("default", value)] = None
+        mark_once(site, "default", value)
         default = DEFAULTS[name]
         site.changed(f"{name} is {default} where nobody has set it", zh=f"{name} 未设置时取 {default}", node=value)
 
 
-def give_default(site: Site, value: ast.AST) -> str:
+def add_default(site: Site, value: ast.AST) -> str:
     """Add the default; return the environment variable that got one, "" where there is nothing to do."""
-    if isinstance(value, ast.Subscript) and site.qualified(value.value) == "os.environ" and rank_variable(value.slice):
-        name = rank_variable(value.slice)
+    if (
+        isinstance(value, ast.Subscript)
+        and site.qualified(value.value) == "os.environ"
+        and rank_variable_in(value.slice)
+    ):
+        name = rank_variable_in(value.slice)
         site.edit.node(value, f'{site.text(value.value)}.get({site.text(value.slice)}, "{DEFAULTS[name]}")')
         return name
-    if not isinstance(value, ast.Call) or site.qualified(value.func) not in READERS or value.keywords:
+    if not isinstance(value, ast.Call) or site.qualified(value.func) not in READING_FUNCTIONS or value.keywords:
         return ""
-    name = rank_variable(value.args[0]) if value.args else ""
+    name = rank_variable_in(value.args[0]) if value.args else ""
     default = value.args[1] if len(value.args) == 2 else None
     if name and default is None:
         site.edit.add_argument(value, f'"{DEFAULTS[name]}"')
@@ -80,5 +83,6 @@ def give_default(site: Site, value: ast.AST) -> str:
     return name
 
 
-def rank_variable(node: ast.expr) -> str:
+def rank_variable_in(node: ast.expr) -> str:
+    """Return the key of DEFAULTS that a literal holds; "" for anything else."""
     return node.value if isinstance(node, ast.Constant) and node.value in DEFAULTS else ""

@@ -1,4 +1,4 @@
-"""Average gradients that are computed by hand.
+"""Average the gradients that `tf.gradients` computes over all ranks.
 
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer
@@ -11,10 +11,10 @@
          return opt.apply_gradients(zip(grads, tvars))
 
 Only with `--distributed`, and for gradients that reach apply_gradients together with their variables, or are taken of
-all trainable variables: penalties and saliency maps stay. Gradients that are applied with variables of which that is
-not seen need manual review. tf.gradients knows of no other rank; the wrapped optimizer averages, and gives None where
-there is no gradient, as before. Where the optimizer is not wrapped by then, and with `--style wrapper`, the gradients
-go through npu_allreduce; with `--reduction sum` always, as `npu_allreduce(…, "sum")`.
+all trainable variables: penalties and saliency maps stay. Gradients that are applied to variables which the file does
+not show to be those need manual review. tf.gradients knows of no other rank; the wrapped optimizer averages, and gives
+None where there is no gradient, as before. Where the optimizer is not wrapped by then, and with `--style wrapper`, the
+gradients go through npu_allreduce; with `--reduction sum` always, as `npu_allreduce(…, "sum")`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import OPERATORS
+from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
@@ -34,24 +35,25 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"distributed": True}
 
-KEYWORDS = {  # of tf.gradients -> of compute_gradients
+NEW_KEYWORDS = {  # keyword of tf.gradients -> of compute_gradients
     "grad_ys": "grad_loss",
     "aggregation_method": "aggregation_method",
     "colocate_gradients_with_ops": "colocate_gradients_with_ops",
 }
-REDUCED = (f"{optimizers.OPTIMIZERS}.npu_allreduce", f"{optimizers.OPTIMIZERS}.allreduce")
-COMPUTED_ANEW = ("tensorflow.gradients", f"{OPERATORS}.allreduce", *REDUCED)
+EXCHANGING_CALLS = (f"{optimizers.OPTIMIZER_MODULE}.npu_allreduce", f"{optimizers.OPTIMIZER_MODULE}.allreduce")
+GRADIENT_CALLS = ("tensorflow.gradients", f"{OPERATORS}.allreduce", *EXCHANGING_CALLS)
 
 
 @rule.call("tensorflow.gradients")
 def average_gradients(site: Site) -> None:
-    if is_reduced(site) or not site.editable:
+    around = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
+    if any(site.qualified(call.func) in EXCHANGING_CALLS for call in around) or not site.editable:
         return
     applied = find_application(site)
     if applied is None:
         return
     variables = site.argument("xs", 1)
-    if variables is None or not is_of_updated(site, applied, variables):
+    if variables is None or not is_of_updated_variables(site, applied, variables):
         site.manual(
             "if these are the gradients of the training loss, average them: opt.compute_gradients of the wrapped "
             "optimizer, or npu_allreduce",
@@ -60,27 +62,19 @@ def average_gradients(site: Site) -> None:
         )
         return
     if site.options.reduction == "sum":
-        add_allreduce(site, ', "sum"')
-        site.changed(
-            "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
-            zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",
-            risk="medium",
-        )
+        add_allreduce(site, arguments=', "sum"')
+        optimizers.report_sum(site)
         return
     if not use_compute_gradients(site, applied):
         add_allreduce(site)
     site.changed("gradients are averaged over all ranks", zh="梯度在各 rank 间求平均")
 
 
-def add_allreduce(site: Site, more: str = "") -> None:
+def add_allreduce(site: Site, arguments: str = "") -> None:
+    """Pass the gradients through npu_allreduce, with further arguments if there are any."""
     start, end = site.source.span(site.node)
     site.edit.insert(start, f"{site.need('npu_allreduce')}(")
-    site.edit.insert(end, f"{more})")
-
-
-def is_reduced(site: Site) -> bool:
-    calls = (parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call))
-    return any(site.qualified(call.func) in REDUCED for call in calls)
+    site.edit.insert(end, f"{arguments})")
 
 
 def find_application(site: Site) -> ast.Call | None:
@@ -89,28 +83,25 @@ def find_application(site: Site) -> ast.Call | None:
     None if they reach none, or if they go through an allreduce on the way.
     """
     around = site.source.function(site.node) or site.source.tree
-    statement, reached = site.source.statement(site.node), set[str]()
+    statement = site.source.statement(site.node)
     if not isinstance(statement, ast.Assign):
-        return next((call for call in applications(statement) if site.node in ast.walk(call)), None)
-    reached |= targets(statement)
-    summed = is_summed(site, around, reached)
-    for later in sorted(statements(around), key=lambda node: (node.lineno, node.col_offset)):
+        return next((call for call in calls_of_apply(statement) if site.node in ast.walk(call)), None)
+    reached = targets(statement)  # names that hold the gradients, or something made of them
+    exchanged = are_exchanged(site, around, reached)
+    simple = ast.Assign | ast.Expr | ast.Return | ast.AugAssign | ast.AnnAssign
+    statements = [node for node in ast.walk(around) if isinstance(node, simple)]
+    for later in sorted(statements, key=lambda node: (node.lineno, node.col_offset)):
         if later.lineno < statement.lineno or later is statement:
             continue
-        for call in applications(later):
+        for call in calls_of_apply(later):
             if any(mentions(site, argument, reached) for argument in [*call.args, *call.keywords]):
-                return None if summed else call
+                return None if exchanged else call
         if isinstance(later, ast.Assign) and mentions(site, later.value, reached):
             reached |= targets(later)
     return None
 
 
-def statements(around: ast.AST) -> list[ast.stmt]:
-    simple = ast.Assign | ast.Expr | ast.Return | ast.AugAssign | ast.AnnAssign
-    return [node for node in ast.walk(around) if isinstance(node, simple)]
-
-
-def applications(statement: ast.AST) -> list[ast.Call]:
+def calls_of_apply(statement: ast.AST) -> list[ast.Call]:
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
     return [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "apply_gradients"]
 
@@ -121,76 +112,80 @@ def targets(statement: ast.Assign) -> set[str]:
 
 
 def mentions(site: Site, node: ast.AST, names: set[str]) -> bool:
-    """Return True if a node reads one of the names outside calls that compute gradients anew.
+    """Return True if a node reads one of the names outside calls that compute gradients or exchange them.
 
-    A loss with a penalty on gradients is a loss.
+    In such a call the names are part of a loss: one with a penalty on gradients.
     """
     pending = [node]
     while pending:
         item = pending.pop()
         if isinstance(item, ast.Name) and item.id in names:
             return True
-        if not (isinstance(item, ast.Call) and computes_anew(site, item)):
+        if not (isinstance(item, ast.Call) and computes_gradients(site, item)):
             pending += ast.iter_child_nodes(item)
     return False
 
 
-def computes_anew(site: Site, call: ast.Call) -> bool:
+def computes_gradients(site: Site, call: ast.Call) -> bool:
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return method in ("compute_gradients", "minimize") or site.qualified(call.func) in COMPUTED_ANEW
+    return method in ("compute_gradients", "minimize") or site.qualified(call.func) in GRADIENT_CALLS
 
 
-def is_summed(site: Site, around: ast.AST, names: set[str]) -> bool:
-    """Return True if the function exchanges the named gradients between ranks already, in a call or a loop."""
+def are_exchanged(site: Site, around: ast.AST, names: set[str]) -> bool:
+    """Return True if the function exchanges the named gradients between ranks, in a call or in a loop over them."""
     calls = (
         node
         for node in ast.walk(around)
-        if isinstance(node, ast.Call) and site.qualified(node.func) in COMPUTED_ANEW[1:]
+        if isinstance(node, ast.Call) and site.qualified(node.func) in GRADIENT_CALLS[1:]
     )
     loops = [node for node in ast.walk(around) if isinstance(node, ast.ListComp | ast.For)]
     if any(any(isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(call)) for call in calls):
         return True
     return any(
-        any(isinstance(child, ast.Call) and site.qualified(child.func) in COMPUTED_ANEW[1:] for child in ast.walk(loop))
+        any(
+            isinstance(child, ast.Call) and site.qualified(child.func) in GRADIENT_CALLS[1:] for child in ast.walk(loop)
+        )
         and any(isinstance(item, ast.Name) and item.id in names for item in ast.walk(loop))
         for loop in loops
     )
 
 
-def is_of_updated(site: Site, applied: ast.Call, variables: ast.expr) -> bool:
-    """Return True if the variables of the gradients are those that are updated.
+def is_of_updated_variables(site: Site, applied: ast.Call, variables: ast.expr) -> bool:
+    """Return True if the variables of the gradients are those that apply_gradients updates.
 
-    They stand in the apply_gradients, as in zip(grads, tvars), or are all trainable variables or a collection.
+    They stand in its arguments, as in zip(grads, tvars), or are all trainable variables or a collection.
     """
     text = ast.unparse(variables)
     if any(ast.unparse(node) == text for node in ast.walk(applied) if isinstance(node, ast.expr)):
         return True
-    made = [node for node in ast.walk(site.values.origin(variables)) if isinstance(node, ast.Call)]
-    return any((site.qualified(call.func) or "").endswith(("trainable_variables", "get_collection")) for call in made)
+    calls = [node for node in ast.walk(site.values.origin(variables)) if isinstance(node, ast.Call)]
+    return any((site.qualified(call.func) or "").endswith(("trainable_variables", "get_collection")) for call in calls)
 
 
 def use_compute_gradients(site: Site, applied: ast.Call) -> bool:
     """Use compute_gradients of the optimizer that applies them; return False if it is not wrapped by then.
 
-    False as well if compute_gradients does not take the arguments, and with `--style wrapper`.
+    False as well if compute_gradients does not take the arguments, for a comment in the call, and with `--style
+    wrapper`.
     """
     optimizer = applied.func.value  # type: ignore[attr-defined]
     options = [keyword.arg for keyword in site.node.keywords if keyword.arg not in ("ys", "xs")]
     wrapped = isinstance(optimizer, ast.Name) and is_wrapped_before(site, optimizer)
-    accepted = len(site.node.args) <= 2 and all(name in KEYWORDS for name in options)
+    accepted = len(site.node.args) <= 2 and all(name in NEW_KEYWORDS for name in options)
     commented = site.edit.has_comment(*site.source.span(site.node))
     if not wrapped or not accepted or commented or site.has_unpacked or site.options.style == "wrapper":
         return False
     loss, variables = site.argument("ys", 0), site.argument("xs", 1)
-    given = [keyword for keyword in site.node.keywords if keyword.arg in KEYWORDS]
-    more = "".join(f", {KEYWORDS[keyword.arg]}={site.text(keyword.value)}" for keyword in given)
+    given = [keyword for keyword in site.node.keywords if keyword.arg in NEW_KEYWORDS]
+    more = "".join(f", {NEW_KEYWORDS[keyword.arg]}={site.text(keyword.value)}" for keyword in given)
     called = f"{site.text(optimizer)}.compute_gradients({site.text(loss)}, {site.text(variables)}{more})"  # type: ignore[arg-type]
     site.edit.node(site.node, f"[grad for grad, _ in {called}]")
     return True
 
 
 def is_wrapped_before(site: Site, optimizer: ast.Name) -> bool:
-    bound = site.work.names.lookup(optimizer.id, site.work.names.scope_of(optimizer)) or []
+    """Return True if this function wraps the optimizer before the site, and nothing else is assigned to it behind."""
+    bound = bindings_of(site, optimizer)
     made = [value for value in bound if isinstance(value, ast.Call)]
     wrapped = [call for call in made if site.qualified(call.func) in (*optimizers.WRAPPERS, optimizers.LOSS_SCALE)]
     here = site.source.function(site.node)

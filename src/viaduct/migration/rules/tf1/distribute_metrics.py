@@ -10,8 +10,8 @@
          return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics)
 
 Only with `--metrics-allreduce`. Each rank evaluates its own share; the value is summed and divided by the number of
-ranks, the update stays each rank's own. Another dictionary than one of names, and the result of a call, go through the
-same in a comprehension; metrics that come from elsewhere need manual review.
+ranks; the update operation stays each rank's own. A dictionary with other values than names, and the result of a call,
+are averaged in a comprehension; metrics that come from anything else need manual review.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards.tensorflow_api import full_name
+from viaduct.migration.lookups import mark_once
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _ranks as ranks
 
@@ -31,26 +33,24 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"metrics_allreduce": True}
 
-SPECS = {
-    "tensorflow.estimator.EstimatorSpec": 4,
-    full_name("NPUEstimatorSpec"): 4,
-}
+SPECS = ("tensorflow.estimator.EstimatorSpec", full_name("NPUEstimatorSpec"))
 
 
 @rule.call(*SPECS)
 def average_metrics(site: Site) -> None:
-    metrics = site.argument("eval_metric_ops", SPECS[site.name])
-    if metrics is None or (isinstance(metrics, ast.Constant) and metrics.value is None):
+    metrics = site.argument("eval_metric_ops", 4)
+    if metrics is None or is_none(metrics):
         return
     made = site.values.origin(metrics)
-    if ("averaged", made) in site.work.seen or is_averaged(made):
+    if "allreduce" in ast.unparse(made) or not mark_once(site, "averaged", made):
         return
-    site.work.seen[("averaged", made)] = None
     if isinstance(made, ast.Dict) and all(isinstance(value, ast.Name) for value in made.values):
         for value in made.values:
-            site.edit.node(value, render_pair(site, site.text(value)))
+            name = site.text(value)
+            site.edit.node(value, f"({render_mean(site, f'{name}[0]')}, {name}[1])")
     elif isinstance(made, ast.Dict | ast.Call) and not site.edit.has_comment(*site.source.span(made)):
-        site.edit.node(made, render_comprehension(site, site.text(made)))
+        items = f"for key, (value, update) in {site.text(made)}.items()"
+        site.edit.node(made, f"{{key: ({render_mean(site, 'value')}, update) {items}}}")
     else:
         site.manual(
             f"average {site.text(metrics)} over the ranks: hccl_ops.allreduce(value, 'sum') / rank_size for each value",
@@ -60,17 +60,5 @@ def average_metrics(site: Site) -> None:
     site.changed("metrics are averaged over the ranks", zh="评估指标在各 rank 间取平均", node=made)
 
 
-def is_averaged(made: ast.AST) -> bool:
-    return "allreduce" in ast.unparse(made)
-
-
 def render_mean(site: Site, value: str) -> str:
     return f'{site.need("hccl_ops")}.allreduce({value}, "sum") / {ranks.render_environment(site, "size")}'
-
-
-def render_pair(site: Site, name: str) -> str:
-    return f"({render_mean(site, f'{name}[0]')}, {name}[1])"
-
-
-def render_comprehension(site: Site, metrics: str) -> str:
-    return f"{{key: ({render_mean(site, 'value')}, update) for key, (value, update) in {metrics}.items()}}"

@@ -1,4 +1,4 @@
-"""Average gradients over all ranks.
+"""Wrap optimizers so that they average gradients over all ranks.
 
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer
@@ -10,8 +10,8 @@
 Only with `--distributed`, and for an optimizer that is shown to train: it reaches minimize, compute_gradients or
 apply_gradients, is returned in a project that wraps none itself, or is given to something that trains with it. Where
 the branches of an `if` choose among several, one line behind them wraps whichever it is. Of a loss scale optimizer the
-inner one is wrapped, and the outer is told that the run is distributed. Wrapped optimizers stay as they are; so does a
-class that is merely called Optimizer. An optimizer that is made out of sight (from a dictionary of classes, by getattr,
+inner one is wrapped, and the outer gets is_distributed=True. Wrapped optimizers stay as they are; so does a class that
+is merely called Optimizer. An optimizer whose class the file does not show (from a dictionary of classes, by getattr,
 by a name) is reported where it trains.
 """
 
@@ -20,7 +20,8 @@ from __future__ import annotations
 import ast
 import builtins
 
-from viaduct.migration.lookups import mark_once
+from viaduct.migration.lookups import branches, mark_once
+from viaduct.migration.predicates import is_string
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.values import kind_of_call
@@ -34,12 +35,12 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"distributed": True}
 
-BUILT_IN = frozenset(dir(builtins))
+BUILTIN_FUNCTIONS = frozenset(dir(builtins))
 
 
-@rule.node(ast.Call, words=("Optimizer", *optimizers.USES))
+@rule.node(ast.Call, words=("Optimizer", *optimizers.TRAINING_METHODS))
 def wrap_optimizer(site: Site) -> None:
-    """Wrap an optimizer that is shown to train; report one whose use is not seen."""
+    """Wrap an optimizer that is shown to train; report one whose use is not known."""
     if not optimizers.is_optimizer(site, site.node) or optimizers.holds_optimizer(site, site.node):
         return
     if site.qualified(site.node.func) == optimizers.SYNCHRONOUS:
@@ -48,9 +49,9 @@ def wrap_optimizer(site: Site) -> None:
     parent = site.source.parents[outer]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         wrap_variable(site, parent)
-    elif use_of(site, outer) in ("trains", "applies"):
+    elif classify_use(site, outer) in ("trains", "applies"):
         wrap_here(site, outer)
-    elif use_of(site, outer) in ("unknown", "returned", "handed in"):
+    elif classify_use(site, outer) in ("unknown", "returned", "handed in"):
         report_unknown_use(site)
 
 
@@ -62,56 +63,57 @@ def full_expression(site: Site) -> ast.expr:
     return node  # type: ignore[return-value]
 
 
-def use_of(site: Site, node: ast.expr) -> str:
-    """Return what is done with an optimizer at one place.
+def classify_use(site: Site, node: ast.expr) -> str:
+    """Return how an optimizer is used where it is made or read.
 
-    trains; applies (only apply_gradients); summed (its gradients go through an allreduce); wrapped; handed in (to a
-    Horovod that came as an argument); returned (to a project that wraps optimizers itself); nothing; unknown.
+    "trains"; "applies": only by apply_gradients; "summed": its gradients go through an allreduce; "wrapped"; "handed
+    in": wrapped by a Horovod that came as an argument; "returned", in a project that wraps optimizers itself;
+    "nothing"; "unknown".
     """
     parent = site.source.parents[node]
     if isinstance(parent, ast.keyword):
         parent = site.source.parents[parent]
     if isinstance(parent, ast.Attribute):
-        return use_of_method(site, parent)
-    if isinstance(parent, ast.Return):
-        return "returned" if wrapped_elsewhere(site) else "trains"
-    if isinstance(parent, ast.Tuple) and isinstance(site.source.parents[parent], ast.Return):
-        return "returned" if wrapped_elsewhere(site) else "trains"
+        return classify_method(site, parent)
+    in_tuple = isinstance(parent, ast.Tuple) and isinstance(site.source.parents[parent], ast.Return)
+    if isinstance(parent, ast.Return) or in_tuple:
+        return "returned" if project_wraps_optimizers(site) else "trains"
     if isinstance(parent, ast.Call) and node is not parent.func:
-        return use_in_call(site, parent, node)
+        return classify_argument(site, parent, node)
     if isinstance(parent, ast.Lambda) and parent.body is node:
-        return use_of(site, parent)
+        return classify_use(site, parent)
     if isinstance(parent, ast.Dict | ast.List | ast.Tuple | ast.Assign | ast.Lambda):
         return "unknown"
     return "nothing"
 
 
-def use_of_method(site: Site, method: ast.Attribute) -> str:
-    """Return what is done with an optimizer by calling one of its methods, in the words of `use_of`."""
-    if method.attr not in optimizers.USES:
+def classify_method(site: Site, method: ast.Attribute) -> str:
+    """Return how a call of one of its methods uses an optimizer, in the words of `classify_use`."""
+    if method.attr not in optimizers.TRAINING_METHODS:
         return "nothing"
     if method.attr == "compute_gradients" and optimizers.is_summed(site, site.source.parents[method]):
         return "summed"
-    summed_by_hand = site.options.reduction == "sum" and method.attr == "apply_gradients" and averages_by_hand(site)
-    return "nothing" if summed_by_hand else "applies" if method.attr == "apply_gradients" else "trains"
+    if method.attr != "apply_gradients":
+        return "trains"
+    return "nothing" if site.options.reduction == "sum" and averages_by_hand(site) else "applies"
 
 
-def use_in_call(site: Site, call: ast.Call, node: ast.expr) -> str:
-    """Return what is done with an optimizer that a call is given, in the words of `use_of`."""
+def classify_argument(site: Site, call: ast.Call, node: ast.expr) -> str:
+    """Return how a call uses an optimizer among its arguments, in the words of `classify_use`."""
     name = site.qualified(call.func)
     if name in optimizers.WRAPPERS:
         return "wrapped"
     if getattr(call.func, "attr", "") == "DistributedOptimizer":
         return "handed in"
-    if getattr(call.func, "id", "") in BUILT_IN or getattr(call.func, "attr", "") == "compile":
+    if getattr(call.func, "id", "") in BUILTIN_FUNCTIONS or getattr(call.func, "attr", "") == "compile":
         return "nothing"  # a Keras model's optimizer is wrapped by keras_distributed_optimizer
     if optimizers.trains_given_optimizer(site, call) or optimizers.trains_with(site, call, node):
         return "trains"
     return "unknown"
 
 
-def wrapped_elsewhere(site: Site) -> bool:
-    """Return True if this file or another of the project wraps optimizers, perhaps those that this function returns."""
+def project_wraps_optimizers(site: Site) -> bool:
+    """Return True if a file of the project wraps optimizers, perhaps those that this function returns."""
     here = {name for name in optimizers.WRAPPERS if name in site.work.index.calls}
     return bool(here) or any(name in site.work.project.mentions for name in optimizers.WRAPPERS)
 
@@ -122,7 +124,7 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
     if not isinstance(target, ast.Name | ast.Attribute):
         report_unknown_use(site)
         return
-    uses = {use_of(site, node) for node in optimizers.loads(site, target)}
+    uses = {classify_use(site, node) for node in optimizers.find_reads(site, target)}
     if "wrapped" in uses or ("summed" in uses and "trains" not in uses):
         return
     uses = {"trains" if found in ("applies", "summed") else found for found in uses}
@@ -130,15 +132,15 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
         if uses & {"unknown", "returned", "handed in"}:
             report_unknown_use(site)
         return
-    location = choice_around(site, statement, target) or statement
+    location = outermost_choice(site, statement, target) or statement
     if mark_once(site, "wrapped", location):
         name = site.text(target)
         site.edit.insert_after(location, [f"{name} = {site.need(wrapper_name(site))}({name})"])
         report_wrapped(site)
 
 
-def choice_around(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If | None:
-    """Return the outermost `if` whose branches all make the optimizer, raise or return: one line behind it is enough.
+def outermost_choice(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If | None:
+    """Return the outermost `if` whose branches all make the optimizer, raise or return, so that one line suffices.
 
     None if the optimizer is used within that `if`.
     """
@@ -147,7 +149,7 @@ def choice_around(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If
         if not isinstance(parent, ast.If):
             break
         found = parent if all_branches_make(site, parent, target) else found
-    read = set(optimizers.loads(site, target))
+    read = set(optimizers.find_reads(site, target))
     return found if found is not None and not any(node in read for node in ast.walk(found)) else None
 
 
@@ -161,16 +163,10 @@ def branch_makes(site: Site, branch: list[ast.stmt], target: ast.expr) -> bool:
         if isinstance(statement, ast.Raise | ast.Return):
             return True
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == ast.unparse(target):
-            return makes_optimizer(site, statement.value)
+            return all(optimizers.is_optimizer(site, value) for value in branches(statement.value))
         if isinstance(statement, ast.If) and all_branches_make(site, statement, target):
             return True
     return False
-
-
-def makes_optimizer(site: Site, value: ast.expr) -> bool:
-    if isinstance(value, ast.IfExp):
-        return makes_optimizer(site, value.body) and makes_optimizer(site, value.orelse)
-    return optimizers.is_optimizer(site, value)
 
 
 def wrap_here(site: Site, node: ast.expr) -> None:
@@ -197,7 +193,7 @@ def report_wrapped(site: Site) -> None:
 def report_unknown_use(site: Site) -> None:
     name = ast.unparse(site.node.func)
     site.manual(
-        f"it is not seen where this {name} goes: if it trains, wrap it in NPUDistributedOptimizer, once",
+        f"the code does not show how this {name} is used: if it trains, wrap it in NPUDistributedOptimizer, once",
         zh=f"无法确定此 {name} 的去向:若用于训练,请用 NPUDistributedOptimizer 包装一次",
         risk="high",
     )
@@ -205,22 +201,25 @@ def report_unknown_use(site: Site) -> None:
 
 @rule.call(optimizers.LOSS_SCALE)
 def mark_distributed(site: Site) -> None:
-    """Tell the loss scale optimizer of the other ranks: they skip an update all together or not at all."""
+    """Add is_distributed=True to the loss scale optimizer: all ranks must skip an update together."""
     if site.argument("is_distributed", 2) is None and not site.has_unpacked and site.editable:
         site.edit.add_argument(site.node, "is_distributed=True")
-        site.changed("the loss scale is told of the other ranks", zh="loss scale 优化器声明 is_distributed=True")
+        site.changed(
+            "the loss scale optimizer is told that the run is distributed",
+            zh="loss scale 优化器声明 is_distributed=True",
+        )
 
 
 @rule.method("minimize", "apply_gradients")
 def report_unwrapped(site: Site) -> None:
-    """Report an optimizer that is not wrapped, because it is not seen where it is made."""
+    """Report an optimizer that is not wrapped, because the code does not show how it is made."""
     receiver = site.node.func.value
     if (
         site.qualified(receiver)
         or optimizers.is_in_optimizer_class(site)
         or optimizers.is_known_optimizer(site, receiver)
     ):
-        return  # a module's function; an optimizer that hands on to another
+        return  # a function of a module; an optimizer that calls another; one that is wrapped where it is made
     if site.name == "apply_gradients" and averages_by_hand(site):
         return
     made = site.values.origin(receiver)
@@ -232,21 +231,18 @@ def report_unwrapped(site: Site) -> None:
         )
         return
     site.manual(
-        f"how {site.text(receiver)} is made is not seen, so it is not wrapped: without NPUDistributedOptimizer every "
-        "rank trains a model of its own",
+        f"the code does not show how {site.text(receiver)} is made, so it is not wrapped: without "
+        "NPUDistributedOptimizer every rank trains a model of its own",
         zh=f"无法看出 {site.text(receiver)} 如何创建,未做包装:不使用 NPUDistributedOptimizer 时各 rank 各自训练",
         risk="high",
     )
 
 
 def averages_by_hand(site: Site) -> bool:
-    """Return True if the function calls tf.gradients or an allreduce: its gradients are averaged there.
-
-    That is done by distribute_gradients.
-    """
+    """Return True if the function calls tf.gradients or an allreduce: distribute_gradients averages gradients there."""
     function = site.source.function(site.node) or site.source.tree
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
-    return any(site.qualified(call.func) in optimizers.AVERAGING for call in calls)
+    return any(site.qualified(call.func) in optimizers.AVERAGING_CALLS for call in calls)
 
 
 @rule.call("tensorflow.contrib.layers.optimize_loss")
@@ -256,9 +252,9 @@ def report_optimize_loss(site: Site) -> None:
     if optimizer is None:
         return
     origin = site.values.origin(optimizer)
-    named = isinstance(origin, ast.Constant) and isinstance(origin.value, str)
-    by_class = kind_of_call(site.qualified(optimizer) or "") == "optimizer"
-    if named or by_class:
+    is_name = is_string(origin)
+    is_class = kind_of_call(site.qualified(optimizer) or "") == "optimizer"
+    if is_name or is_class:
         site.manual(
             f"optimize_loss makes the optimizer {site.text(optimizer)} itself: pass one that is wrapped in "
             "NPUDistributedOptimizer",

@@ -17,19 +17,19 @@ import ast
 
 from viaduct.migration.lookups import last_name, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._optimizers import called_with, loads
+from viaduct.migration.rules.tf1._optimizers import called_with, find_reads
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
 rule = Rule(__name__, rules_md_rows="V1", kind="mandatory", after=("estimator_run_config",))
 
-HELPER = "get_distribution_strategy"
+STRATEGY_HELPER = "get_distribution_strategy"  # of TensorFlow's official models
 
 
 @rule.call(*STRATEGIES)
 def convert(site: Site) -> None:
     """Replace a strategy by NPUStrategy or None; report one whose scope or attributes are used."""
     parent = site.source.parents[site.node]
-    if in_helper(site):
+    if any(getattr(around, "name", "") == STRATEGY_HELPER for around in site.source.ancestors(site.node)):
         report_strategy(site, "a helper chooses the strategy", "由辅助函数选择分布式策略")
         return
     if not site.editable or site.edit.has_comment(*site.source.span(site.node)):
@@ -37,23 +37,19 @@ def convert(site: Site) -> None:
         return
     uses = [site.node]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
-        uses = list(loads(site, parent.targets[0]))
+        uses = list(find_reads(site, parent.targets[0]))
     if uses and site.options.distributed:
         site.edit.node(site.node, f"{site.need('npu_strategy')}.NPUStrategy()")
         site.changed("the ranks are the replicas: NPUStrategy", zh="改用 NPUStrategy:每个 rank 为一个副本")
-    elif all(is_passed_on(site, use) for use in uses):
+    elif all(is_only_passed_on(site, use) for use in uses):
         site.edit.node(site.node, "None")
         site.changed("no strategy: every device is a process of its own", zh="不使用分布式策略:每个设备对应一个进程")
     else:
         report_strategy(site, "it is returned, or its scope or attributes are used", "被返回,或使用了其 scope 或属性")
 
 
-def in_helper(site: Site) -> bool:
-    return any(getattr(parent, "name", "") == HELPER for parent in site.source.ancestors(site.node))
-
-
-def is_passed_on(site: Site, node: ast.expr) -> bool:
-    """Return True for an argument whose attributes are not used, or a test whether there is a strategy."""
+def is_only_passed_on(site: Site, node: ast.expr) -> bool:
+    """Return True for an argument whose attributes the called function does not use, and for a test of the strategy."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.keyword):
         parent = site.source.parents[parent]
@@ -64,9 +60,9 @@ def is_passed_on(site: Site, node: ast.expr) -> bool:
 
 def uses_attributes(site: Site, call: ast.Call, value: ast.expr) -> bool:
     """Return True if the called function of the project uses attributes of the value."""
-    called = called_with(site, call, value)
-    nodes = ast.walk(called[0]) if called is not None else ()
-    return any(isinstance(node, ast.Attribute) and plain_name(node.value) == called[1] for node in nodes)  # type: ignore[index]
+    function, parameter = called_with(site, call, value) or (None, "")
+    nodes = ast.walk(function) if function is not None else ()
+    return any(isinstance(node, ast.Attribute) and plain_name(node.value) == parameter for node in nodes)
 
 
 def report_strategy(site: Site, why: str, why_zh: str) -> None:
@@ -78,10 +74,10 @@ def report_strategy(site: Site, why: str, why_zh: str) -> None:
     )
 
 
-@rule.node(ast.Call, words=(HELPER,))
+@rule.node(ast.Call, words=(STRATEGY_HELPER,))
 def report_helper(site: Site) -> None:
     """Report a call of a helper that chooses a strategy."""
-    if last_name(site.node.func) == HELPER:
+    if last_name(site.node.func) == STRATEGY_HELPER:
         site.manual(
             "this helper chooses a distribution strategy, which NPURunConfig does not take: its result is not needed",
             zh="该辅助函数返回分布式策略,NPURunConfig 不支持,其结果不再需要",

@@ -10,15 +10,16 @@
 
 Only with `--distributed --reduction sum`: the vendor's guide adds the gradients of a session script up. The default is
 the average, as NPUDistributedOptimizer and Horovod compute it, since then the learning rate means the same with any
-number of ranks; a sum is an average with the learning rate multiplied by the number of ranks, and wants one that was
-chosen for it. Gradients of `tf.gradients` go through npu_allreduce (distribute_gradients); an optimizer whose calls
-cannot be rewritten is wrapped, averages, and is reported (distribute_sum_left).
+number of ranks; a sum is an average times the number of ranks, and the learning rate must suit it. Gradients of
+`tf.gradients` go through npu_allreduce (distribute_gradients); an optimizer whose calls cannot be rewritten is wrapped,
+averages, and is reported (distribute_sum_left).
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
@@ -31,21 +32,21 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"distributed": True, "reduction": "sum"}
 
-ORDER = (
+MINIMIZE_PARAMETERS = (
     *("loss", "global_step", "var_list", "gate_gradients", "aggregation_method", "colocate_gradients_with_ops"),
     *("name", "grad_loss"),
 )
-"""Parameters of minimize, as they may be given by position."""
-APPLIED = ("global_step", "name")
+"""Parameters of minimize, in their order."""
+APPLY_PARAMETERS = ("global_step", "name")  # of minimize, those that apply_gradients takes
 
 
 @rule.method("minimize")
 def split_minimize(site: Site) -> None:
     """Replace `minimize`, which leaves no room for a sum, by compute_gradients, the sum and apply_gradients."""
     statement = site.source.statement(site.node)
-    if not is_plain(site) or not is_always_run(site, statement):
+    if not can_be_summed(site) or not is_always_run(site, statement):
         return
-    given = dict(zip(ORDER, site.node.args, strict=False))
+    given = dict(zip(MINIMIZE_PARAMETERS, site.node.args, strict=False))
     given |= {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
     if "loss" not in given or site.edit.has_comment(*site.source.span(site.node)):
         return
@@ -56,29 +57,29 @@ def split_minimize(site: Site) -> None:
     computed = ", ".join(
         site.text(value) if name == "loss" else f"{name}={site.text(value)}"
         for name, value in given.items()
-        if name not in APPLIED
+        if name not in APPLY_PARAMETERS
     )
     grads = site.free_name("grads")
     lines.append(f"{grads} = {render_sum(site, f'{optimizer}.compute_gradients({computed})')}")
-    applied = "".join(f", {name}={site.text(given[name])}" for name in APPLIED if name in given)
+    applied = "".join(f", {name}={site.text(given[name])}" for name in APPLY_PARAMETERS if name in given)
     site.edit.insert_before(statement, lines)
     site.edit.node(site.node, f"{optimizer}.apply_gradients({grads}{applied})")
-    report_sum(site)
+    optimizers.report_sum(site)
 
 
 @rule.method("compute_gradients")
 def sum_computed(site: Site) -> None:
-    if not is_plain(site) or optimizers.is_summed(site, site.node):
+    if not can_be_summed(site) or optimizers.is_summed(site, site.node):
         return
-    before, after = render_sum(site, "\0").split("\0")
+    before, after = render_sum(site, "\0").split("\0")  # the code around the call
     start, end = site.source.span(site.node)
     site.edit.insert(start, before)
     site.edit.insert(end, after)
-    report_sum(site)
+    optimizers.report_sum(site)
 
 
 def is_always_run(site: Site, statement: ast.stmt) -> bool:
-    """Return True if the call is made whenever its statement is reached, so that a line before it changes nothing."""
+    """Return True if every run of the statement makes the call, so that part of it may move to a line before."""
     if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Return):
         return False
     conditional = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -86,8 +87,8 @@ def is_always_run(site: Site, statement: ast.stmt) -> bool:
     return not any(node in ast.walk(statement) for node in within)
 
 
-def is_plain(site: Site) -> bool:
-    """Return True for a call on an optimizer that is made in sight and not wrapped, without unpacked arguments."""
+def can_be_summed(site: Site) -> bool:
+    """Return True for a call without unpacked arguments on an optimizer that this file makes and does not wrap."""
     receiver = site.node.func.value
     if (
         site.options.reduction != "sum"
@@ -96,29 +97,16 @@ def is_plain(site: Site) -> bool:
         or optimizers.is_in_optimizer_class(site)
     ):
         return False
-    if isinstance(receiver, ast.Call):
-        return optimizers.is_optimizer(site, receiver) and not optimizers.holds_optimizer(site, receiver)
-    bound = site.work.names.lookup(receiver.id, site.work.names.scope_of(receiver)) if is_name(receiver) else None
-    return bool(bound) and all(
+    made = bindings_of(site, receiver) if isinstance(receiver, ast.Name) else [receiver]
+    return bool(made) and all(
         isinstance(value, ast.Call)
         and optimizers.is_optimizer(site, value)
         and not optimizers.holds_optimizer(site, value)
-        for value in bound or ()
+        for value in made
     )
-
-
-def is_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name)
 
 
 def render_sum(site: Site, pairs: str) -> str:
+    """Return the code of a list of (summed gradient, variable), given the code of the (gradient, variable) pairs."""
     operators = site.need("hccl_ops")
     return f'[(g if g is None else {operators}.allreduce(g, "sum"), v) for g, v in {pairs}]'
-
-
-def report_sum(site: Site) -> None:
-    site.changed(
-        "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
-        zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",
-        risk="medium",
-    )

@@ -5,9 +5,9 @@
     -y = tf.nn.dropout(x, rate=a - 0.1)
     +y = npu_ops.dropout(x, keep_prob=1.0 - (a - 0.1))
 
-It keeps the meaning of TensorFlow 1's keep_prob. A call with noise_shape and the TensorFlow 2 signature are left alone
-and mentioned. A literal keep_prob of 0 (a rate of 1), unpacked arguments, and a rate beside more than two positional
-arguments need manual review.
+Its keep_prob means the same as that of TensorFlow 1. A call with noise_shape, and one with the signature of TensorFlow
+2, stay and get advice. A literal keep_prob of 0 (a rate of 1), unpacked arguments, and a rate beside more than two
+positional arguments need manual review.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, rules_md_rows="N1", kind="performance")
 
-SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+TIGHT = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 
 @rule.call("tensorflow.nn.dropout")
@@ -60,31 +60,24 @@ def convert(site: Site) -> None:
 def replace_rate(site: Site, rate: ast.expr | None) -> None:
     """Replace the keyword rate=… by keep_prob=1.0 - …, and remove a rate or a keep_prob of None."""
     keyword = site.keyword("rate")
-    if keyword is not None and not is_none_or_absent(rate):
+    if keyword is None:
+        return
+    if is_none_or_absent(rate):
+        site.remove_argument(keyword)
+    else:
         start = site.source.offset(keyword.lineno, keyword.col_offset)
         site.edit.replace(start, start + len("rate"), "keep_prob")
         begin, end = site.source.span(keyword.value)
-        opening, closing = (
-            ("1.0 - ", "")
-            if isinstance(keyword.value, SIMPLE) or has_parenthesis(site, keyword.value)
-            else ("1.0 - (", ")")
-        )
-        site.edit.insert(outer_start(site, keyword.value, begin), opening)
-        if closing:
-            site.edit.insert(end, closing)
-        drop_none(site, "keep_prob", 1)
-    elif keyword is not None:
-        site.remove_argument(keyword)
+        outer_begin = start_with_parentheses(site, begin)
+        needs_parentheses = not isinstance(keyword.value, TIGHT) and outer_begin == begin
+        site.edit.insert(outer_begin, "1.0 - (" if needs_parentheses else "1.0 - ")
+        if needs_parentheses:
+            site.edit.insert(end, ")")
+        drop_keep_prob(site)
 
 
-def has_parenthesis(site: Site, node: ast.expr) -> bool:
-    """Return True if a parenthesis stands before an expression."""
-    before = site.source.token_before(site.source.span(node)[0])
-    return before is not None and before.text == "("
-
-
-def outer_start(site: Site, node: ast.expr, begin: int) -> int:
-    """Return the position at which the value begins, its own parentheses included."""
+def start_with_parentheses(site: Site, begin: int) -> int:
+    """Return the position of the first of the parentheses right before a position; else the position itself."""
     before = site.source.token_before(begin)
     while before is not None and before.text == "(":
         begin = before.start
@@ -92,13 +85,13 @@ def outer_start(site: Site, node: ast.expr, begin: int) -> int:
     return begin
 
 
-def drop_none(site: Site, name: str, position: int) -> None:
-    """Remove an argument of None, such as keep_prob=None beside rate=…."""
-    keyword = site.keyword(name)
+def drop_keep_prob(site: Site) -> None:
+    """Remove the former keep_prob beside a rate, by keyword or as the second argument: it is None."""
+    keyword = site.keyword("keep_prob")
     if keyword is not None:
         site.remove_argument(keyword)
-    elif len(site.node.args) > position:
-        site.remove_argument(site.node.args[position])
+    elif len(site.node.args) > 1:
+        site.remove_argument(site.node.args[1])
 
 
 add_notices(

@@ -1,36 +1,36 @@
-"""Let Keras's Dropout layers use the accelerator's operator.
+"""Let the Dropout layers of tf.layers and Keras use the accelerator's operator.
 
      import tensorflow as tf
     +from npu_bridge.estimator.npu import npu_convert_dropout
      x = tf.layers.dropout(x, 0.4)
 
-Importing npu_convert_dropout replaces what `Dropout.call` does; slim's and contrib's dropout stay as they are.
-Asked for with `--dropout-layers`.
+Importing npu_convert_dropout replaces what `Dropout.call` does; slim's and contrib's dropout stay as they are. Asked
+for with `--dropout-layers`.
 """
 
 from __future__ import annotations
 
 from viaduct.cards.tensorflow_api import full_name
+from viaduct.migration.lookups import calls_to
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"dropout_layers": True}
 rule = Rule(__name__, rules_md_rows="N2", kind="performance", on=lambda options: options.dropout_layers)
 
 LAYERS = (
-    *(
-        "tensorflow.layers.dropout",
-        "tensorflow.layers.Dropout",
-        "tensorflow.keras.layers.Dropout",
-        "keras.layers.Dropout",
-    ),
-    *("tensorflow.keras.layers.SpatialDropout1D", "tensorflow.keras.layers.SpatialDropout2D"),
+    "tensorflow.layers.dropout",
+    "tensorflow.layers.Dropout",
+    "tensorflow.keras.layers.Dropout",
+    "tensorflow.keras.layers.SpatialDropout1D",
+    "tensorflow.keras.layers.SpatialDropout2D",
+    "keras.layers.Dropout",
 )
 MODULE = full_name("npu_convert_dropout")
 
 
 @rule.file(words=("dropout", "Dropout"))
 def patch(site: Site) -> None:
-    used = [node for name in LAYERS for node in site.work.index.calls.get(name, [])]
+    used = calls_to(site, LAYERS)
     if used and site.work.names.local(MODULE) is None:
         site.work.effects.add(MODULE)
         site.changed(

@@ -5,8 +5,8 @@
     -model = tf.estimator.DNNClassifier([64], columns)
     +model = tf.estimator.DNNClassifier([64], columns, config=npu_run_config_init())
 
-The class stays, and so does a RunConfig that goes to such estimators alone: npu_run_config_init turns it, or nothing,
-into one for the device.
+The class stays, and so does a RunConfig that goes to such estimators alone: npu_run_config_init makes one for the
+device, from that RunConfig if there is one.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ import ast
 from viaduct.cards.tensorflow_api import full_name
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import CANNED, INIT
+from viaduct.migration.rules.tf1._run_configs import CONFIG_POSITIONS, CONVERTER
 
 rule = Rule(__name__, rules_md_rows="E8", kind="mandatory", after=("estimator_run_config",))
 
 NPU_RUN_CONFIG = full_name("NPURunConfig")
 
 
-@rule.call(*(f"tensorflow.estimator.{name}" for name in CANNED))
+@rule.call(*(f"tensorflow.estimator.{name}" for name in CONFIG_POSITIONS))
 def configure(site: Site) -> None:
     """Give a ready-made estimator the device's configuration; report a config that is an NPURunConfig."""
-    config = site.argument("config", CANNED[site.name.rpartition(".")[2]])
+    config = site.argument("config", CONFIG_POSITIONS[site.name.rpartition(".")[2]])
     if config is None and site.has_unpacked:
         site.manual(
             "arguments are unpacked here: pass config=npu_run_config_init(run_config=…)",
             zh="此处参数为解包形式:请传入 config=npu_run_config_init(run_config=…)",
         )
         return
-    made_by = constructor_name(site, config) if config is not None else None
-    if made_by == INIT:
+    origin = site.values.origin(config) if config is not None else None
+    made_by = site.qualified(origin.func) if isinstance(origin, ast.Call) else None
+    if made_by == CONVERTER:
         return
     if made_by == NPU_RUN_CONFIG:
         site.manual(
@@ -56,9 +57,3 @@ def configure(site: Site) -> None:
     site.changed(
         "the ready-made estimator gets the device's configuration", zh="为预制 Estimator 传入昇腾设备的运行配置"
     )
-
-
-def constructor_name(site: Site, config: ast.expr) -> str | None:
-    """Return the qualified name of the class or function that made the config; None if the file does not show it."""
-    origin = site.values.origin(config)
-    return site.qualified(origin.func) if isinstance(origin, ast.Call) else None

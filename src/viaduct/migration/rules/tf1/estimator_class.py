@@ -7,9 +7,10 @@
     -classifier = tf.estimator.Estimator(model_fn, "out", config, {}, start)
     +classifier = NPUEstimator(model_fn, "out", config, {}, warm_start_from=start)
 
-A fifth positional argument becomes warm_start_from, since NPUEstimator's fifth is another. NPUEstimator refuses a
-config that is not an NPURunConfig: one is added where there is none; a config that comes from elsewhere needs manual
-review. An Estimator whose config comes from npu_run_config_init stays: the vendor's converter wrote it.
+A fifth positional argument is named warm_start_from, since the fifth parameter of NPUEstimator is another one.
+NPUEstimator refuses a config that is not an NPURunConfig: one is added where there is none; a config that the file does
+not show to be one needs manual review. An Estimator whose config comes from npu_run_config_init stays: the vendor's
+converter wrote it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from viaduct.migration.rules.tf1._run_configs import comes_from_init
 
 rule = Rule(__name__, rules_md_rows="E5 E6 E7", kind="mandatory", after=("estimator_run_config", "preset_resnet_seed"))
 
-LEARN = (
+CONTRIB_CLASSES = (
     "Estimator",
     *(f"{family}{kind}" for family in ("DNN", "Linear", "DNNLinearCombined") for kind in ("Classifier", "Regressor")),
     *("DNNEstimator", "LinearEstimator", "DNNLinearCombinedEstimator", "LogisticRegressor", "SVM", "KMeansClustering"),
@@ -122,7 +123,7 @@ def is_check_or_annotation(site: Site, parent: ast.AST) -> bool:
     return isinstance(parent, ast.arg) or (isinstance(parent, ast.AnnAssign) and parent.annotation is site.node)
 
 
-@rule.call(*(f"tensorflow.contrib.learn.{name}" for name in LEARN))
+@rule.call(*(f"tensorflow.contrib.learn.{name}" for name in CONTRIB_CLASSES))
 def report_contrib_class(site: Site) -> None:
     site.manual(
         f"{site.name.removeprefix('tensorflow.')} is an older class that is not migrated: move to tf.estimator first",

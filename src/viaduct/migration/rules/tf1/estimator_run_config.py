@@ -16,23 +16,24 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import is_none
+from viaduct.migration.lookups import plain_name
+from viaduct.migration.predicates import is_in_annotation, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._run_configs import is_converted, is_for_canned
 
 rule = Rule(__name__, rules_md_rows="E1 E2 E3 E4", kind="mandatory")
 
-ORDER = (
+RUN_CONFIG_PARAMETERS = (
     *("model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs"),
     *("session_config", "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps"),
     *("train_distribute", "device_fn", "protocol", "eval_distribute", "experimental_distribute"),
     *("experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def"),
 )
-UNKNOWN = frozenset(ORDER[9:])
+REMOVED_PARAMETERS = frozenset(RUN_CONFIG_PARAMETERS[9:])  # from train_distribute on: NPURunConfig has none of them
 STRATEGIES = ("train_distribute", "eval_distribute", "experimental_distribute")
 # What TensorFlow takes when the argument is absent, where NPURunConfig takes something else.
 DEFAULTS = {"save_summary_steps": "100", "save_checkpoints_secs": "600"}
-DIFFERENT = {
+DEFAULT_ADVICE = {
     "save_summary_steps": (
         "without save_summary_steps no summaries are written (TensorFlow: every 100 steps); see --keep-defaults",
         "未设置 save_summary_steps 时不写 summary(TensorFlow 为每 100 步);参见 --keep-defaults",
@@ -62,8 +63,8 @@ def convert(site: Site) -> None:
     convert_arguments(site)
     if site.has_unpacked:
         site.manual(
-            "arguments are unpacked from **: NPURunConfig does not have " + ", ".join(sorted(UNKNOWN)),
-            zh="参数以 ** 传入:NPURunConfig 不支持 " + "、".join(sorted(UNKNOWN)),
+            "arguments are unpacked from **: NPURunConfig does not have " + ", ".join(sorted(REMOVED_PARAMETERS)),
+            zh="参数以 ** 传入:NPURunConfig 不支持 " + "、".join(sorted(REMOVED_PARAMETERS)),
         )
 
 
@@ -83,15 +84,15 @@ def remove_strategies(site: Site) -> None:
 def convert_arguments(site: Site) -> None:
     """Name the positional arguments, remove those that NPURunConfig does not have and add defaults if asked to."""
     slots, _ = site.source.slots(site.source.opening(site.node))
-    arguments = dict(zip(ORDER, site.node.args, strict=False)) | {
+    arguments = dict(zip(RUN_CONFIG_PARAMETERS, site.node.args, strict=False)) | {
         keyword.arg: keyword for keyword in site.node.keywords if keyword.arg
     }
     for name, argument in arguments.items():
-        if name in UNKNOWN:
+        if name in REMOVED_PARAMETERS:
             report_removed(site, name, argument)
         elif not isinstance(argument, ast.keyword):
             site.edit.insert(slots[site.argument_index(argument)].start, f"{name}=")
-    removed = [argument for name, argument in arguments.items() if name in UNKNOWN]
+    removed = [argument for name, argument in arguments.items() if name in REMOVED_PARAMETERS]
     site.remove_arguments(removed, add=render_defaults(site, set(arguments)))
 
 
@@ -119,7 +120,7 @@ def render_defaults(site: Site, present: set[str]) -> str:
     if missing and site.options.keep_defaults and not site.has_unpacked:
         return ", ".join(f"{name}={value}" for name, value in missing.items())
     for name in missing:
-        site.advice(*DIFFERENT[name])
+        site.advice(*DEFAULT_ADVICE[name])
     return ""
 
 
@@ -141,22 +142,13 @@ def report_reference(site: Site) -> None:
             zh=f"类 {parent.name} 继承 RunConfig:请改为继承 NPURunConfig 并核对参数",
             risk="high",
         )
-    elif not (isinstance(parent, ast.Call) and is_instance_check(site, parent)) and not in_annotation(site):
+    elif not is_instance_check(parent) and not is_in_annotation(site.source, site.node):
         site.manual(
             "RunConfig is passed on instead of being called: NPURunConfig takes positional arguments in another order",
             zh="RunConfig 被当作值传递:NPURunConfig 的参数位置不同,请手工处理",
         )
 
 
-def is_instance_check(site: Site, call: ast.Call) -> bool:
+def is_instance_check(node: ast.AST) -> bool:
     """Return True for isinstance and issubclass: an NPURunConfig is a RunConfig, so the check still holds."""
-    return isinstance(call.func, ast.Name) and call.func.id in ("isinstance", "issubclass")
-
-
-def in_annotation(site: Site) -> bool:
-    child = site.node
-    for parent in site.source.ancestors(site.node):
-        if isinstance(parent, ast.arg) or (isinstance(parent, ast.AnnAssign) and parent.annotation is child):
-            return True
-        child = parent
-    return False
+    return isinstance(node, ast.Call) and plain_name(node.func) in ("isinstance", "issubclass")

@@ -1,12 +1,12 @@
-"""Give NPURunConfig the options of the command line: loop, precision, fusion switches, profiling, dump.
+"""Give NPURunConfig the options of `viaduct migrate`: loop, precision, fusion switches, profiling, dump.
 
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_config import NPURunConfig
     -config = NPURunConfig(model_dir="out")
     +config = NPURunConfig(model_dir="out", iterations_per_loop=100, precision_mode="allow_mix_precision")
 
-`--loop N` runs N steps on the device before it reports to the host: steps and checkpoint intervals must be multiples
-of N. `--precision` is one of the modes; `--fusion-switch FILE` names the file, on the device's machine, that switches
+`--loop N` runs N steps on the device before it reports to the host: steps and checkpoint intervals must be multiples of
+N. `--precision` is one of the modes; `--fusion-switch FILE` names the file, on the device's machine, that switches
 fusion rules of the graph compiler off (`{"Switch": {"GraphFusion": {"ALL": "off"}}}`); `--profile DIR` and `--dump DIR`
 add ProfilingConfig and DumpConfig.
 """
@@ -47,7 +47,7 @@ def add_options(site: Site) -> None:
 
 
 def required_arguments(site: Site, present: set[str | None]) -> dict[str, str]:
-    """Return the arguments that the options need, without those that are present."""
+    """Return the missing arguments that the options need, each with the code of its value."""
     options, arguments = site.options, dict[str, str]()
     if options.loop > 1:
         arguments["iterations_per_loop"] = str(options.loop)

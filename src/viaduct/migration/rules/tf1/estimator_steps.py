@@ -1,4 +1,4 @@
-"""Report a number of steps that is a float.
+"""Report a float that is given as a number of steps.
 
 `steps=images / batch` is a float in Python 3, and so is `1e4`. TensorFlow on the host lets it pass; a loop on the
 device needs an int.

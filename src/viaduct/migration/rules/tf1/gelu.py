@@ -1,4 +1,4 @@
-"""Use the accelerator's GELU where its tanh formula is spelled out.
+"""Use the accelerator's GELU for a function that computes the tanh formula.
 
      import numpy as np
      import tensorflow as tf
@@ -10,9 +10,9 @@
     -    return x * cdf
     +    return npu_unary_ops.gelu(x)
 
-The formula is recognised by its value, not by the function's name: the returned expression, with locals put in, is
-computed at seven points and must agree with 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) to 1e-5. The exact form
-with erf gives other numbers and is only mentioned.
+The formula is recognised by its value, not by the function's name: the returned expression, with its local variables
+replaced by their values, is computed at seven points and must agree with 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715
+x^3))) to 1e-5. The exact form with erf gives other numbers and is only mentioned.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "multiply": lambda a, b: a * b,
     "add": lambda a, b: a + b,
     "square": lambda a: a * a,
-    "cast": lambda a, *_: a,
+    "cast": lambda a, *_: a,  # without the dtype
     "constant": lambda a, *_: a,
 }
 MODULES = ("tensorflow", "numpy", "math")
@@ -71,7 +71,7 @@ def replace_returned(site: Site) -> None:
 
 
 def matches(values: list[float], form: Callable[[float], float]) -> bool:
-    """Return True if the values are those of a form; at 2.5 the two forms differ by more than 1e-4."""
+    """Return True if the values at POINTS are those of a form; at 2.5 the two forms differ by more than 1e-4."""
     return all(abs(value - form(x)) < 1e-5 for value, x in zip(values, POINTS, strict=True))
 
 
@@ -84,7 +84,7 @@ def evaluate_returned(site: Site, function: FunctionNode, parameter: str) -> lis
 
 
 class Arithmetic:
-    """Evaluator of an expression, with numbers for the parameters and the function's assignments put in."""
+    """Evaluator of an expression in a function, given a number for its parameter; follows its assignments."""
 
     def __init__(self, site: Site, function: FunctionNode, known: dict[str, float]) -> None:
         self.site, self.known = site, known
@@ -113,7 +113,9 @@ class Arithmetic:
             return -self.value(node.operand)
         if isinstance(node, ast.Call):
             return self.evaluate_call(node)
-        return self.evaluate_constant(node)
+        if (name := self.site.qualified(node)) in ("numpy.pi", "math.pi"):
+            return math.pi
+        raise ValueError(name)
 
     def evaluate_operation(self, node: ast.BinOp) -> float:
         left, right = self.value(node.left), self.value(node.right)
@@ -128,12 +130,6 @@ class Arithmetic:
         if name.partition(".")[0] not in MODULES:
             raise ValueError(name)
         return float(FUNCTIONS[name.rpartition(".")[2]](*(self.value(argument) for argument in node.args)))
-
-    def evaluate_constant(self, node: ast.AST) -> float:
-        name = self.site.qualified(node) or ""
-        if name in ("numpy.pi", "math.pi"):
-            return math.pi
-        raise ValueError(name)
 
 
 def replace_formula(site: Site, function: FunctionNode, parameter: str) -> None:

@@ -9,9 +9,9 @@
     +    hooks = [NPUBroadcastGlobalVariablesHook(0, get_rank_id())]
          return tf.train.MonitoredTrainingSession(hooks=hooks)
 
-NPUEstimator broadcasts by itself: there the hook is removed from its list, or becomes an empty hook where it stands
-elsewhere. The operation broadcast_global_variables becomes one assignment for each trainable variable, grouped; a Keras
-callback becomes the accelerator's.
+NPUEstimator broadcasts by itself: there the hook is removed from its list, or becomes a hook that does nothing where it
+is in no list. The operation broadcast_global_variables becomes one assignment for each trainable variable, grouped; a
+Keras callback becomes the accelerator's.
 """
 
 from __future__ import annotations
@@ -23,45 +23,39 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1 import _ranks as ranks
+from viaduct.migration.rules.tf1._session_keepers import called_name
 
 rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 
-@rule.call(*horovod.names("BroadcastGlobalVariablesHook"))
+@horovod.on_call(rule, "BroadcastGlobalVariablesHook")
 def replace_hook(site: Site) -> None:
     """Replace the hook by the accelerator's, or remove it where an NPUEstimator trains."""
-    if horovod.keeps_horovod(site):
-        return
     if broadcast.estimator_trains(site):
         remove_hook(site)
         return
     rank = ranks.render_rank(site, site.node, "rank")
     text = f"{site.need('NPUBroadcastGlobalVariablesHook')}({root_rank_text(site)}, {rank})"
-    replace_broadcast(site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook")
+    horovod.replace_or_report(
+        site, text, "the accelerator's hook broadcasts the initial values", "改用 NPU 的变量广播 hook"
+    )
 
 
 def root_rank_text(site: Site) -> str:
+    """Return the code of the rank that broadcasts: 0 if the call names none."""
     value = site.argument("root_rank", 0)
     return site.text(value) if value is not None else "0"
 
 
-def replace_broadcast(site: Site, text: str, message: str, zh: str) -> None:
-    """Replace the call by a text and report it, or report that it needs manual review."""
-    if horovod.replace_call(site, text):
-        site.changed(message, zh=zh)
-    else:
-        horovod.report_by_hand(site, f"write {text}", f"请改为 {text}")
-
-
 def remove_hook(site: Site) -> None:
-    """Remove the hook from its list, or its append; put an empty hook in its place where it stands elsewhere."""
+    """Remove the hook from its list, or the statement that appends it; anywhere else put an empty hook in its place."""
     parent = site.source.parents[site.node]
     statement = site.source.statement(site.node)
     if isinstance(parent, ast.List) and not site.edit.has_comment(*site.source.span(site.node)):
         opening = next(site.source.tokens_from(site.source.span(parent)[0]))
         site.edit.remove_slot(site.source.slots(opening)[0], parent.elts.index(site.node))
-    elif isinstance(statement, ast.Expr) and statement.value is parent and is_append(parent):
+    elif isinstance(statement, ast.Expr) and statement.value is parent and called_name(parent) == "append":
         site.edit.remove_statement(statement)
     elif not horovod.replace_call(site, f"{site.need('NpuEmptyHook')}()"):
         horovod.report_by_hand(site, "remove it: NPUEstimator broadcasts itself", "请删除:NPUEstimator 会自行广播变量")
@@ -72,31 +66,23 @@ def remove_hook(site: Site) -> None:
     )
 
 
-def is_append(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append"
-
-
-@rule.call(*horovod.names("callbacks.BroadcastGlobalVariablesCallback"))
+@horovod.on_call(rule, "callbacks.BroadcastGlobalVariablesCallback")
 def replace_callback(site: Site) -> None:
-    if horovod.keeps_horovod(site):
-        return
     text = f"{site.need('NPUBroadcastGlobalVariablesCallback')}(root_rank={root_rank_text(site)})"
-    replace_broadcast(
+    horovod.replace_or_report(
         site, text, "the accelerator's callback broadcasts the initial weights", "改用 NPU 的权重广播回调"
     )
 
 
-@rule.call(*horovod.names("broadcast_global_variables"))
+@horovod.on_call(rule, "broadcast_global_variables")
 def broadcast_all(site: Site) -> None:
-    if horovod.keeps_horovod(site):
-        return
-    if site.name.startswith(horovod.KERAS):
+    if site.name.startswith(horovod.KERAS_MODULES):
         horovod.report_by_hand(
             site, "use NPUBroadcastGlobalVariablesCallback", "请使用 NPUBroadcastGlobalVariablesCallback"
         )
         return
     text = broadcast.render_broadcast(site, broadcast.render_trainable_variables(site), root_rank_text(site))
-    replace_broadcast(
+    horovod.replace_or_report(
         site,
         text,
         f"one operation broadcasts every trainable variable through {NPU.backend}",
@@ -104,10 +90,8 @@ def broadcast_all(site: Site) -> None:
     )
 
 
-@rule.call(*horovod.names("broadcast_variables"))
+@horovod.on_call(rule, "broadcast_variables")
 def broadcast_some(site: Site) -> None:
-    if horovod.keeps_horovod(site):
-        return
     variables, rank = site.argument("variables", 0), site.argument("root_rank", 1)
     if variables is None or rank is None:
         horovod.report_by_hand(
@@ -115,7 +99,7 @@ def broadcast_some(site: Site) -> None:
         )
         return
     text = broadcast.render_broadcast(site, site.text(variables), site.text(rank))
-    replace_broadcast(
+    horovod.replace_or_report(
         site,
         text,
         f"one operation broadcasts these variables through {NPU.backend}",

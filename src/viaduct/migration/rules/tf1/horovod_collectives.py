@@ -28,7 +28,7 @@ rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
-REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")
+REPRODUCED_KEYWORDS = ("tensor", "average", "op", "root_rank", "name")  # the others are dropped, and reported
 KNOWN_KEYWORDS = (*REPRODUCED_KEYWORDS, "device_dense", "device_sparse", "compression")
 
 
@@ -76,14 +76,10 @@ def needs_parentheses(site: Site) -> bool:
 
 def replace_collective(site: Site, text: str, message: str, zh: str) -> None:
     """Replace the call by a text and report it with the arguments that are dropped, or report it for manual review."""
-    if not horovod.replace_call(site, text):
-        horovod.report_by_hand(site, f"write {text}", f"请改为 {text}")
-        return
     keywords = [keyword for keyword in site.node.keywords if keyword.arg not in REPRODUCED_KEYWORDS]
     dropped = ", ".join(site.text(keyword.value) for keyword in keywords)
-    site.changed(
-        message + (f"; dropped: {dropped}" if dropped else ""), zh=zh + (f";删除参数:{dropped}" if dropped else "")
-    )
+    message, zh = (f"{message}; dropped: {dropped}", f"{zh};删除参数:{dropped}") if dropped else (message, zh)
+    horovod.replace_or_report(site, text, message, zh)
 
 
 @rule.call("horovod.tensorflow.allgather")

@@ -1,12 +1,12 @@
-"""Drop a choice of gradient compression that is no longer read.
+"""Remove the choice of a gradient compression that nothing reads any more.
 
      import horovod.tensorflow as hvd
      import tensorflow as tf
     -compression = hvd.Compression.fp16 if fp16 else hvd.Compression.none
      opt = tf.train.AdamOptimizer(0.1)
 
-The accelerator's optimizer takes no such argument; the variable is left behind when the argument goes. A variable that
-is still read somewhere, or whose value makes a call, stays, and horovod_leftovers reports it.
+The accelerator's optimizer takes no such argument, so horovod_optimizer removes it and leaves the variable unread. A
+variable that is still read somewhere, or whose value makes a call, stays, and horovod_leftovers reports it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory", after=("horovod_opt
 def remove_unread(site: Site) -> None:
     """Remove an assignment that chooses a compression, if nothing in its scope reads the variable."""
     target = sole_target(site.node)
-    if horovod.keeps_horovod(site) or not isinstance(target, ast.Name) or not chooses_compression(site):
+    if horovod.keeps_horovod(site) or not isinstance(target, ast.Name) or not mentions_compression(site):
         return
     scope = site.work.names.scope_of(site.node)
     names = (node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == target.id)
     is_read = any(isinstance(name.ctx, ast.Load) for name in names)
-    if is_read or target.id in scope.elsewhere or has_effects(site):
+    if is_read or target.id in scope.elsewhere or makes_calls(site):
         return
     site.edit.remove_statement(site.node)
     site.changed(
@@ -38,12 +38,12 @@ def remove_unread(site: Site) -> None:
     )
 
 
-def chooses_compression(site: Site) -> bool:
+def mentions_compression(site: Site) -> bool:
     """Return True if the assigned value mentions a compression of Horovod."""
     mentioned = (site.qualified(node) for node in ast.walk(site.node.value) if isinstance(node, ast.Attribute))
     return any(horovod.is_horovod(name) and "Compression" in str(name) for name in mentioned)
 
 
-def has_effects(site: Site) -> bool:
+def makes_calls(site: Site) -> bool:
     """Return True if the value makes calls, which would no longer be made."""
     return any(isinstance(node, ast.Call | ast.NamedExpr | ast.Await) for node in ast.walk(site.node.value))

@@ -1,4 +1,4 @@
-"""Drop the choice of a GPU by Horovod's rank.
+"""Remove the choice of a GPU by Horovod's rank.
 
      import horovod.tensorflow as hvd
      import tensorflow as tf
@@ -21,34 +21,31 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 
 rule = Rule(__name__, rules_md_rows="S7 2.8", kind="mandatory")
 
-FIELD = "visible_device_list"
-VARIABLE = "CUDA_VISIBLE_DEVICES"
-CHOICES = ("tensorflow.config.experimental.set_visible_devices", "tensorflow.config.set_visible_devices")
+CONFIG_FIELD = "visible_device_list"
+ENVIRONMENT_VARIABLE = "CUDA_VISIBLE_DEVICES"
+CHOOSING_FUNCTIONS = ("tensorflow.config.experimental.set_visible_devices", "tensorflow.config.set_visible_devices")
 
 
 @rule.node(ast.Assign, words=("local_rank",))
 def remove_assignment(site: Site) -> None:
     target = site.node.targets[0]
     if len(site.node.targets) == 1 and chooses_device(site, target) and is_by_rank(site, site.node.value):
-        remove(site, site.node)
+        site.edit.remove_statement(site.node)
+        report_removed(site)
 
 
 def chooses_device(site: Site, target: ast.expr) -> bool:
     """Return True for the field visible_device_list of a config, and for `os.environ["CUDA_VISIBLE_DEVICES"]`."""
     if isinstance(target, ast.Attribute):
-        return target.attr == FIELD
-    if not isinstance(target, ast.Subscript) or not is_literal_in(target.slice, VARIABLE):
+        return target.attr == CONFIG_FIELD
+    if not isinstance(target, ast.Subscript) or not is_literal_in(target.slice, ENVIRONMENT_VARIABLE):
         return False
     return site.qualified(target.value) == "os.environ"
 
 
 def is_by_rank(site: Site, value: ast.AST) -> bool:
-    return horovod.mentions(site, value, "local_rank", "rank") and not horovod.keeps_horovod(site)
-
-
-def remove(site: Site, statement: ast.stmt) -> None:
-    site.edit.remove_statement(statement)
-    report_removed(site)
+    """Return True if a value asks Horovod for a rank, in a program whose Horovod is replaced."""
+    return horovod.calls_any(site, value, "local_rank", "rank") and not horovod.keeps_horovod(site)
 
 
 def report_removed(site: Site) -> None:
@@ -60,14 +57,15 @@ def report_removed(site: Site) -> None:
 
 @rule.call("tensorflow.GPUOptions")
 def remove_gpu_option(site: Site) -> None:
-    keyword = site.keyword(FIELD)
+    keyword = site.keyword(CONFIG_FIELD)
     if keyword is not None and is_by_rank(site, keyword.value) and site.editable:
         site.remove_argument(keyword)
         report_removed(site)
 
 
-@rule.call(*CHOICES)
+@rule.call(*CHOOSING_FUNCTIONS)
 def remove_visible_devices(site: Site) -> None:
     statement = site.source.parents[site.node]
     if isinstance(statement, ast.Expr) and is_by_rank(site, site.node):
-        remove(site, statement)
+        site.edit.remove_statement(statement)
+        report_removed(site)

@@ -1,8 +1,8 @@
 """Report uses of Horovod without a counterpart in the accelerator's communication.
 
 Elastic runs, compression, object collectives, timelines, questions about the build, learning rate and metric callbacks:
-each is left as written and reported with what to do. As long as one is left, the import stays too. A search for
-Horovod by Python's import system (`find_spec`) fails on the accelerator, and is reported as well.
+each stays as written and is reported with what to do instead. As long as one is left, the import stays too. A search
+for Horovod by Python's import system (`find_spec`) fails on the accelerator's machine, and is reported as well.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 
 rule = Rule(__name__, rules_md_rows="2.8", kind="report", after=("horovod_compression",))
 
-NOTHING = ("there is no equivalent: take it out", "没有等价接口,请删除")
-INSTEAD = {
+NO_EQUIVALENT = ("there is no equivalent: take it out", "没有等价接口,请删除")
+INSTEAD_OF = {  # name in Horovod -> what to do, in English and Chinese
     "alltoall": (
         "see hccl_ops.all_to_all_v, which wants counts and displacements",
         "参见 hccl_ops.all_to_all_v,需给出数量与偏移",
@@ -45,31 +45,31 @@ MODULE_SEARCHES = (
     "pkgutil.find_loader",
     "importlib.import_module",
 )
-HANDLED = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer")
+HANDLED_BY_OTHER_RULES = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer")
 
 
-@rule.call(*(f"{root}.*" for root in horovod.ROOTS))
+@rule.call(*(f"{root}.*" for root in horovod.MODULES))
 def report_call(site: Site) -> None:
     name = horovod.short_name(site)
-    if name not in HANDLED and not is_reported(site) and not horovod.keeps_horovod(site):
-        horovod.report_by_hand(site, *INSTEAD.get(name, NOTHING))
+    if name not in HANDLED_BY_OTHER_RULES and not is_reported(site) and not horovod.keeps_horovod(site):
+        horovod.report_by_hand(site, *INSTEAD_OF.get(name, NO_EQUIVALENT))
 
 
-@rule.reference(*horovod.ROOTS, *(f"{root}.*" for root in horovod.ROOTS))
+@rule.reference(*horovod.MODULES, *(f"{root}.*" for root in horovod.MODULES))
 def report_mention(site: Site) -> None:
-    """Report the module itself where it cannot be followed, and parts of it that are not called."""
-    if site.name in horovod.ROOTS:
+    """Report the module itself where it is passed to code that is not followed, and parts of it that are not called."""
+    if site.name in horovod.MODULES:
         name, line = site.text(site.node), site.work.lines[site.node.lineno - 1]
         if line in site.work.project.escapes.get(site.work.path, ()):
             site.unresolved(
-                f"{name} itself is used here and cannot be followed, so Horovod stays: decide what stands in its place",
+                f"{name} itself is passed on here and cannot be followed, so Horovod stays: decide what replaces it",
                 zh=f"此处直接使用了 {name} 且无法跟踪其去向,因此保留 Horovod:请确定去掉后的写法",
             )
     elif not is_reported(site) and not horovod.keeps_horovod(site):
-        horovod.report_by_hand(site, *INSTEAD.get(horovod.short_name(site), NOTHING))
+        horovod.report_by_hand(site, *INSTEAD_OF.get(horovod.short_name(site), NO_EQUIVALENT))
 
 
-@rule.method(*HANDLED, "BroadcastGlobalVariablesHook", "allreduce", "broadcast_global_variables")
+@rule.method(*HANDLED_BY_OTHER_RULES, "BroadcastGlobalVariablesHook", "allreduce", "broadcast_global_variables")
 def report_passed_module(site: Site) -> None:
     """Report a call on a parameter called `hvd` in a project that uses Horovod."""
     receiver = site.node.func.value

@@ -1,4 +1,4 @@
-"""Take out Horovod's init and shutdown.
+"""Remove Horovod's init and shutdown.
 
      import horovod.tensorflow as hvd
      import tensorflow as tf
@@ -23,11 +23,9 @@ rule = Rule(__name__, rules_md_rows="2.8 C1", kind="mandatory")
 EXAMPLE_OPTIONS = {"distributed": True}
 
 
-@rule.call(*horovod.names("init", "shutdown"))
+@horovod.on_call(rule, "init", "shutdown")
 def remove_call(site: Site) -> None:
-    """Remove init or shutdown; report it where it is no statement, or where parts of Horovod stay."""
-    if horovod.keeps_horovod(site):
-        return
+    """Remove init or shutdown; report it where it is no statement of its own, or where parts of Horovod stay."""
     statement = site.source.parents[site.node]
     what = horovod.short_name(site)
     if not isinstance(statement, ast.Expr):
@@ -35,7 +33,7 @@ def remove_call(site: Site) -> None:
             site, "communication is started by npu_ops.initialize_system", "集合通信由 npu_ops.initialize_system 初始化"
         )
         return
-    kept = horovod.kept_files(site)
+    kept = horovod.files_that_keep_horovod(site)
     if kept:
         where = ", ".join(kept)
         site.manual(
@@ -47,7 +45,7 @@ def remove_call(site: Site) -> None:
         return
     site.edit.remove_statement(statement)
     site.changed(
-        f"hvd.{what}() is gone: with --distributed the device's own communication is started and ended instead",
+        f"hvd.{what}() is removed: with --distributed the device's own communication is started and ended instead",
         zh=f"删除 hvd.{what}():使用 --distributed 时改为初始化与关闭设备自身的集合通信",
     )
     if what == "init" and not site.options.distributed:

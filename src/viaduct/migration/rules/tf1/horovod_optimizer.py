@@ -7,8 +7,8 @@
     +opt = NPUDistributedOptimizer(opt)
 
 The other arguments have no counterpart and are dropped; keywords that change the result need manual review. A Keras
-optimizer becomes a KerasDistributeOptimizer. Around a loss scale optimizer the wrapper is taken off: there the inner
-optimizer is wrapped.
+optimizer becomes a KerasDistributeOptimizer. Around a loss scale optimizer the wrapper is removed: with `--distributed`
+the rule distribute_optimizer wraps the inner optimizer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,9 @@ RESULT_ARGUMENTS = {
 }
 
 
-@rule.call(*horovod.names("DistributedOptimizer"))
+@horovod.on_call(rule, "DistributedOptimizer")
 def wrap_optimizer(site: Site) -> None:
     """Replace Horovod's wrapper by the accelerator's and drop its other arguments."""
-    if horovod.keeps_horovod(site):
-        return
     optimizer = site.argument("optimizer", 0)
     if optimizer is None or not site.editable or site.has_unpacked:
         horovod.report_by_hand(
@@ -48,7 +46,7 @@ def wrap_optimizer(site: Site) -> None:
         kept = optimizer if optimizer in site.node.args else site.keyword("optimizer")
         others = [argument for argument in [*site.node.args, *site.node.keywords] if argument is not kept]
         site.remove_arguments(others)
-        dropped = ", ".join(argument_text(site, argument) for argument in others)
+        dropped = ", ".join(map(site.text, others))
         site.changed(
             "gradients are averaged by the accelerator's optimizer" + (f"; dropped: {dropped}" if dropped else ""),
             zh="改用 NPU 分布式优化器对梯度求平均" + (f";删除参数:{dropped}" if dropped else ""),
@@ -56,15 +54,9 @@ def wrap_optimizer(site: Site) -> None:
         report_result_arguments(site)
 
 
-def argument_text(site: Site, argument: ast.expr | ast.keyword) -> str:
-    if isinstance(argument, ast.keyword):
-        return f"{argument.arg}={site.text(argument.value)}"
-    return site.text(argument)
-
-
 def wrapper_name(site: Site, optimizer: ast.expr) -> str:
     """Return the accelerator's counterpart of the wrapper, for an optimizer of TensorFlow or of Keras."""
-    is_keras = site.name.rpartition(".")[0] in horovod.KERAS or site.values.kind(optimizer) == "keras_optimizer"
+    is_keras = site.name.rpartition(".")[0] in horovod.KERAS_MODULES or site.values.kind(optimizer) == "keras_optimizer"
     if site.options.style == "wrapper":
         return "npu_distributed_optimizer_wrapper"
     return "KerasDistributeOptimizer" if is_keras else "NPUDistributedOptimizer"
@@ -77,13 +69,12 @@ def report_result_arguments(site: Site) -> None:
         is_default = is_literal_in(keyword.value, 1, 1.0, False)
         if keyword.arg in RESULT_ARGUMENTS and not is_average and not is_default:
             reason, zh = RESULT_ARGUMENTS[keyword.arg]
-            site.manual(
-                f"{argument_text(site, keyword)} is lost: {reason}", zh=f"丢失 {argument_text(site, keyword)}:{zh}"
-            )
+            written = site.text(keyword)
+            site.manual(f"{written} has no counterpart: {reason}", zh=f"丢失 {written}:{zh}")
 
 
 def is_loss_scaled(site: Site, optimizer: ast.expr) -> bool:
-    """Return True for a loss scale optimizer, or a variable that was assigned one further up."""
+    """Return True for a loss scale optimizer, or a variable that was assigned one before the site."""
     bindings = bindings_of(site, optimizer) if isinstance(optimizer, ast.Name) else []
     values = [value for value in (optimizer, *bindings) if isinstance(value, ast.Call)]
     return any(
@@ -103,6 +94,6 @@ def remove_wrapper(site: Site, optimizer: ast.expr) -> None:
         )
         return
     site.changed(
-        "the inner optimizer of a loss scale optimizer is wrapped (with --distributed), not this one",
+        "Horovod's wrapper is removed: of a loss scale optimizer, --distributed wraps the inner optimizer instead",
         zh="loss scale 优化器只包装其内层优化器(--distributed),此处不再包装",
     )

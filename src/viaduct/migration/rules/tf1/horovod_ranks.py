@@ -3,11 +3,11 @@
      import horovod.tensorflow as hvd
      import tensorflow as tf
     +from hccl.manage.api import get_rank_size
-    -rate = 0.1 * hvd.size()
-    +rate = 0.1 * get_rank_size()
+    -learning_rate = 0.1 * hvd.size()
+    +learning_rate = 0.1 * get_rank_size()
 
 rank, size, local_rank and local_size have a counterpart in hccl, which answers once communication has been started;
-`--style wrapper` takes the helpers of npu_init. What runs before main, `--rank env`, and a migration without
+`--style wrapper` writes the helpers of npu_init. What runs before main, `--rank env`, and a migration without
 `--distributed` read RANK_ID, RANK_SIZE and DEVICE_ID from the environment instead; there is no such variable for the
 number of ranks on one server.
 """
@@ -23,17 +23,15 @@ rule = Rule(__name__, rules_md_rows="2.8", kind="mandatory", after=("horovod_dev
 EXAMPLE_OPTIONS = {"distributed": True}
 
 
-@rule.call(*horovod.names(*ranks.HCCL))
+@horovod.on_call(rule, *ranks.HCCL_FUNCTIONS)
 def replace_rank(site: Site) -> None:
     """Replace a call by hccl's function, or by the environment variable where hccl cannot be asked."""
-    if horovod.keeps_horovod(site):
-        return
     what = horovod.short_name(site)
     text = ranks.render_rank(site, site.node, what)
     if text is None:
         horovod.report_by_hand(
             site,
-            f"no environment variable holds it, and {NPU.backend} is not started here",
+            f"no environment variable holds it, and {NPU.backend} has not been started here",
             "没有对应的环境变量,且此处集合通信尚未初始化",
         )
     elif not horovod.replace_call(site, text):
@@ -44,7 +42,7 @@ def replace_rank(site: Site) -> None:
         site.changed(f"hvd.{what}() becomes {text}", zh=f"hvd.{what}() 替换为 {text}")
 
 
-@rule.reference(*horovod.names(*ranks.HCCL))
+@rule.reference(*horovod.qualified_names(*ranks.HCCL_FUNCTIONS))
 def replace_reference(site: Site) -> None:
     """Replace a function that is passed on, as in `make(rank=hvd.rank)`: hccl's is called in the same way."""
     if not horovod.keeps_horovod(site) and site.editable and ranks.can_ask_hccl(site, site.node):

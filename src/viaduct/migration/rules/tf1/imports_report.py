@@ -1,4 +1,4 @@
-"""Report imports of packages that work with NVIDIA cards alone, or use MPI.
+"""Report imports of packages that work with NVIDIA cards only, or use MPI.
 
 cupy, cupyx, pynvml, nvidia.dali and TensorRT have no counterpart. mpi4py is not needed on the NPU, where ranks come
 from the rank table; on the MLU it is not reported, since Horovod stays there. All of them are left as written.

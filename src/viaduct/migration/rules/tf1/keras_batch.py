@@ -1,4 +1,4 @@
-"""Advise on a shorter last batch in `fit`.
+"""Advise on a `fit` whose last batch may be shorter.
 
 A graph is compiled for fixed shapes. `fit(x, y, batch_size=B)` on arrays ends each epoch with a shorter batch unless B
 divides the number of examples: choose such a B, or give steps_per_epoch, or pass a dataset with drop_remainder=True.

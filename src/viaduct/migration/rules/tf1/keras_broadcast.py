@@ -23,26 +23,26 @@ from viaduct.migration.rules.tf1 import _keras
 rule = Rule(__name__, rules_md_rows="K6", kind="mandatory", on=lambda options: options.distributed)
 EXAMPLE_OPTIONS = {"distributed": True}
 
-POSITIONS = {"fit": 5, "fit_generator": 4}
+CALLBACKS_POSITIONS = {"fit": 5, "fit_generator": 4}
 CALLBACK = "NPUBroadcastGlobalVariablesCallback"
-PRESENT = (CALLBACK, "BroadcastGlobalVariablesCallback", "npu_callbacks_append")
+BROADCASTING_CALLBACKS = (CALLBACK, "BroadcastGlobalVariablesCallback", "npu_callbacks_append")
 
 
-@rule.method(*POSITIONS)
+@rule.method(*CALLBACKS_POSITIONS)
 def add_callback(site: Site) -> None:
     """Add the callback to a model's fit, unless its callbacks hold a broadcast already."""
     if not _keras.is_model(site, site.node.func.value):
         report_possible_model(site)
         return
-    value = site.argument("callbacks", POSITIONS[site.name])
+    value = site.argument("callbacks", CALLBACKS_POSITIONS[site.name])
     if value is None and site.has_unpacked:
-        report_by_hand(site)
+        report_missing_broadcast(site)
         return
-    if not site.editable or (value is not None and is_present(site, value)):
+    if not site.editable or (value is not None and has_broadcast(site, value)):
         return
     callback = f"{site.need(CALLBACK)}(0)"
     if value is None or is_none(value):
-        site.set_argument("callbacks", f"[{callback}]", POSITIONS[site.name])
+        site.set_argument("callbacks", f"[{callback}]", CALLBACKS_POSITIONS[site.name])
     else:
         prepend_callback(site, value, callback)
     site.changed("rank 0 broadcasts its variables at the first batch", zh="首个 batch 时由 rank 0 广播变量初值")
@@ -51,7 +51,7 @@ def add_callback(site: Site) -> None:
 @rule.method("train_on_batch")
 def report_train_on_batch(site: Site) -> None:
     if _keras.is_model(site, site.node.func.value):
-        report_by_hand(site)
+        report_missing_broadcast(site)
 
 
 def prepend_callback(site: Site, value: ast.expr, callback: str) -> None:
@@ -68,17 +68,17 @@ def prepend_callback(site: Site, value: ast.expr, callback: str) -> None:
         site.edit.node(value, f"[{callback}] + list({site.text(value)} or [])")
 
 
-def is_present(site: Site, value: ast.expr) -> bool:
-    """Return True if the callbacks hold a broadcast already: in the expression, its variable, or added to that."""
+def has_broadcast(site: Site, value: ast.expr) -> bool:
+    """Return True if a call in the callbacks, or in changes of their variable, makes a broadcast."""
     nodes = [value, site.values.origin(value)]
     if isinstance(value, ast.Name):
         around = site.source.function(site.node) or site.source.tree
-        nodes += [node for node in ast.walk(around) if is_change(node, value.id)]
+        nodes += [node for node in ast.walk(around) if changes_variable(node, value.id)]
     calls = (inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Call))
-    return any((site.qualified(call.func) or "").rpartition(".")[2] in PRESENT for call in calls)
+    return any((site.qualified(call.func) or "").rpartition(".")[2] in BROADCASTING_CALLBACKS for call in calls)
 
 
-def is_change(node: ast.AST, name: str) -> bool:
+def changes_variable(node: ast.AST, name: str) -> bool:
     """Return True for `name.append(…)` or another method, `name += […]` and `name = …`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return plain_name(node.func.value) == name
@@ -90,11 +90,11 @@ def is_change(node: ast.AST, name: str) -> bool:
 def report_possible_model(site: Site) -> None:
     """Report a `fit` of an unknown object with a keyword of Keras's fit."""
     keywords = {keyword.arg for keyword in site.node.keywords}
-    if _keras.is_unknown(site, site.node.func.value) and keywords & {"epochs", "callbacks", "steps_per_epoch"}:
-        report_by_hand(site)
+    if _keras.has_unknown_origin(site, site.node.func.value) and keywords & {"epochs", "callbacks", "steps_per_epoch"}:
+        report_missing_broadcast(site)
 
 
-def report_by_hand(site: Site) -> None:
+def report_missing_broadcast(site: Site) -> None:
     site.manual(
         f"if a Keras model is trained here, broadcast its initial weights: {CALLBACK}(0) among the callbacks",
         zh=f"若此处训练 Keras 模型,请广播初始权重:在 callbacks 中加入 {CALLBACK}(0)",

@@ -6,8 +6,8 @@
     +from npu_bridge.npu_init import npu_clear_session
     +npu_clear_session()
 
-`clear_session` throws the session away and the next one would be an ordinary one; the vendor's function sets a new one
-with NpuOptimizer. It knows TensorFlow's own Keras alone, so the standalone package needs manual review.
+`clear_session` discards the session, and Keras would make the next one without NpuOptimizer; the vendor's function sets
+a new one with it. That function is for tf.keras only, so the standalone package needs manual review.
 """
 
 from __future__ import annotations

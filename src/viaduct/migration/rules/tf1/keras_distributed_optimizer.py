@@ -15,17 +15,18 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.lookups import bindings_of
+from viaduct.migration.predicates import is_literal
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _keras
 
 rule = Rule(__name__, rules_md_rows="K5", kind="mandatory", on=lambda options: options.distributed)
 EXAMPLE_OPTIONS = {"distributed": True}
 
-WRAPPED = (
+WRAPPERS = (
     "KerasDistributeOptimizer",
     "npu_distributed_optimizer_wrapper",
     "npu_keras_optimizer",
-    "DistributedOptimizer",
+    "DistributedOptimizer",  # Horovod's
 )
 
 
@@ -36,8 +37,8 @@ def wrap_optimizer(site: Site) -> None:
         report_possible_model(site)
         return
     optimizer = site.argument("optimizer", 0)
-    is_named = isinstance(optimizer, ast.Constant) and _keras.is_standalone(site)
-    if optimizer is None or is_named:  # for a name the wrapper makes an optimizer of tensorflow.keras
+    is_named = is_literal(optimizer) and _keras.is_standalone(site)
+    if optimizer is None or is_named:  # from a name the wrapper would make an optimizer of tensorflow.keras
         site.manual(
             "make sure that the optimizer of this model is wrapped in npu_distributed_optimizer_wrapper",
             zh="请确认该模型的优化器已用 npu_distributed_optimizer_wrapper 包装",
@@ -54,13 +55,13 @@ def is_wrapped(site: Site, optimizer: ast.expr) -> bool:
     bindings = bindings_of(site, optimizer) if isinstance(optimizer, ast.Name) else []
     values = [value for value in (optimizer, *bindings) if isinstance(value, ast.Call)]
     names = [site.qualified(value.func) or "" for value in values]
-    return any(name.rpartition(".")[2] in WRAPPED for name in names)
+    return any(name.rpartition(".")[2] in WRAPPERS for name in names)
 
 
 def report_possible_model(site: Site) -> None:
     """Report a `compile` of an unknown object with the keywords optimizer and loss."""
     keywords = {keyword.arg for keyword in site.node.keywords}
-    if _keras.is_unknown(site, site.node.func.value) and {"optimizer", "loss"} <= keywords:
+    if _keras.has_unknown_origin(site, site.node.func.value) and {"optimizer", "loss"} <= keywords:
         site.manual(
             "if this is a Keras model, wrap its optimizer: npu_distributed_optimizer_wrapper(…)",
             zh="若此处是 Keras 模型,请用 npu_distributed_optimizer_wrapper(…) 包装优化器",

@@ -6,8 +6,8 @@
     +from npu_bridge.estimator.npu.npu_config import NPURunConfig
     +estimator = keras_to_npu.model_to_npu_estimator(model, model_dir="out", config=NPURunConfig(model_dir="out"))
 
-The Estimator must be an NPUEstimator with an NPURunConfig. The two functions agree in their first four parameters; what
-is given by position behind them is named.
+The Estimator must be an NPUEstimator with an NPURunConfig. The two functions have the same first four parameters; a
+later argument that is given by position becomes a keyword argument.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, rules_md_rows="K4", kind="mandatory", after=("keras_clear_session", "preset_resnet_seed"))
 
-ORDER = ("keras_model", "keras_model_path", "custom_objects", "model_dir", "config", "checkpoint_format")
+PARAMETERS = ("keras_model", "keras_model_path", "custom_objects", "model_dir", "config", "checkpoint_format")
 
 
 @rule.call("tensorflow.keras.estimator.model_to_estimator")
@@ -33,7 +33,7 @@ def convert(site: Site) -> None:
         return
     site.rename(f"{site.need('keras_to_npu')}.model_to_npu_estimator")
     slots, _ = site.source.slots(site.source.opening(site.node))
-    for value, name in list(zip(site.node.args, ORDER, strict=False))[4:]:
+    for value, name in list(zip(site.node.args, PARAMETERS, strict=False))[4:]:
         site.edit.insert(slots[site.argument_index(value)].start, f"{name}=")
     site.changed("the model becomes an NPUEstimator", zh="Keras 模型转换为 NPUEstimator")
     check_config(site)
@@ -53,7 +53,7 @@ def check_config(site: Site) -> None:
 
 def report_config(site: Site) -> None:
     site.manual(
-        "its config must be an NPURunConfig, and is not shown to be one here",
+        "the config of this Estimator must be an NPURunConfig, and the code does not show that it is one",
         zh="其 config 必须是 NPURunConfig,此处无法确认",
         risk="high",
     )

@@ -17,9 +17,9 @@
 
 Keras makes a session of its own when it is given none, and that session does not use the device. The session must be
 set before the first layer or optimizer is made: before the statement at module level that makes one, else before the
-first statement of main that leads to one. It is closed where that block ends, in main, or by `atexit`. A file that only
-defines models is not a script: `--entry FILE` names the script that is started. With `--style wrapper` the vendor's
-set_keras_session_npu_config does the same.
+first statement of main that makes one or calls a function that does. It is closed at the end of that block, at the end
+of main, or by `atexit`. A file that only defines models is not a script: `--entry FILE` names the script that is
+started. With `--style wrapper` the vendor's set_keras_session_npu_config does the same.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ rule = Rule(__name__, rules_md_rows="K1 K2 K3", kind="mandatory", after=("sessio
 
 
 @rule.file(words=("keras",))
-def from_keras(site: Site) -> None:
+def set_up_keras_file(site: Site) -> None:
     set_up(site)
 
 
-@rule.file(words=("__main__", *(f".{method}(" for method in _keras.RUNNING)))
-def from_entry(site: Site) -> None:
-    """Handle a script that does not mention Keras: it may start or run models of other files."""
+@rule.file(words=("__main__", *(f".{method}(" for method in _keras.RUN_METHODS)))
+def set_up_entry(site: Site) -> None:
+    """Handle a script that does not mention Keras: it may make or run models that other files define."""
     if "keras" not in site.source.text:
         set_up(site)
 
 
 def set_up(site: Site) -> None:
-    """Insert a session where the started script makes or runs its first model, or report what is in the way."""
+    """Insert a session where the started script makes or runs its first model, or report why that is not possible."""
     if has_session(site) or not mark_once(site, "keras session"):
         return
     entry, path = site.options.entry or site.work.project.entry, site.work.path
@@ -77,11 +77,11 @@ def report_possible_model(site: Site) -> None:
     for call in methods.get("compile", []):
         keywords = {keyword.arg for keyword in call.keywords} & {"loss", "optimizer"}
         receiver = receiver_text(call)
-        runs = [run for name in _keras.RUNNING for run in methods.get(name, []) if receiver_text(run) == receiver]
+        runs = [run for name in _keras.RUN_METHODS for run in methods.get(name, []) if receiver_text(run) == receiver]
         if keywords and runs and not site.values.is_other(call.func):
             site.manual(
-                f"{receiver} is compiled and run like a Keras model, but it is not seen where it is made: if it is "
-                "one, set a session that carries NpuOptimizer before its first layer is made",
+                f"{receiver} is compiled and run like a Keras model, but the code does not show where it is made: if "
+                "it is one, set a session that carries NpuOptimizer before its first layer is made",
                 zh=f"{receiver} 的用法与 Keras 模型相同,但看不到其创建之处:"
                 "若是,请在建立第一层之前设置带 NpuOptimizer 的会话",
                 risk="high",
@@ -98,12 +98,16 @@ def receiver_text(call: ast.Call) -> str:
 def has_session(site: Site) -> bool:
     """Return True if the project sets Keras's session itself, or runs eagerly and needs none."""
     mentions = site.work.project.mentions
-    is_set = any(name in site.work.index.calls or name in mentions for name in (*_keras.SET_SESSION, *_keras.EAGER))
+    names = (*_keras.SET_SESSION, *_keras.EAGER_SWITCHES)
+    is_set = any(name in site.work.index.calls or name in mentions for name in names)
     return is_set or _keras.runs_eagerly(site)
 
 
 def find_location(site: Site) -> ast.stmt | None:
-    """Return the first statement at module level that makes a layer or model, else the first that leads to one.
+    """Return the statement before which the session is set.
+
+    That is the first one at module level that makes a layer or model, or runs one; else the first of main that does so
+    or calls a function that does; else the first of main or of the main guard.
 
     None if the file is not the script that is started.
     """
@@ -112,7 +116,7 @@ def find_location(site: Site) -> ast.stmt | None:
     module_level = [inner for statement in top for inner in (statement.body if statement is guard else [statement])]
     classes = _keras.model_classes(site)
     for statement in module_level:
-        calls = executed_calls(statement)
+        calls = [node for node in walk_executed(statement) if isinstance(node, ast.Call)]
         if any(builds_or_runs(site, call) or plain_name(call.func) in classes for call in calls):
             return statement
     block = main.body if main is not None else module_level
@@ -133,16 +137,12 @@ def builds_or_runs(site: Site, node: ast.AST) -> bool:
     return is_building or name in _keras.GET_SESSION or _keras.is_run(site, node)
 
 
-def executed_calls(statement: ast.stmt) -> list[ast.Call]:
-    return [node for node in walk_executed(statement) if isinstance(node, ast.Call)]
-
-
 def insert_session(site: Site, statement: ast.stmt) -> None:
     """Make a session with NpuOptimizer before a statement, hand it to Keras, and close it."""
     name = site.free_name("npu_keras_sess")
     if site.options.style == "wrapper":
         lines = [f"{name} = {site.need('set_keras_session_npu_config')}()"]
-        if _keras.is_standalone(site):  # the helper knows only TensorFlow's own
+        if _keras.is_standalone(site):  # the helper sets the session of tf.keras only
             lines.append(f"{set_session_name(site)}({name})")
         closing = f"{site.need('close_session')}({name})"
     else:

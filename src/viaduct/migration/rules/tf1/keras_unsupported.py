@@ -14,7 +14,7 @@ from viaduct.migration.rules.tf1 import _keras
 rule = Rule(__name__, rules_md_rows="K9 K10", kind="report", last=True)
 
 ROOTS = ("tensorflow.keras", "keras")
-INSTEAD = {
+INSTEAD = {  # name in Keras -> what to do, in English and Chinese
     "utils.multi_gpu_model": (
         "use one process per device and --distributed",
         "请每个设备一个进程,并使用 --distributed",

@@ -20,14 +20,15 @@
     +    init_sess.run(npu_shutdown)
     +    init_sess.close()
 
-Only with `--distributed`. An Estimator gives the device's resources back when train or evaluate ends; input functions
-that ask for ranks in the next round would find nothing. At the very end communication is shut down.
+Only with `--distributed`. An Estimator releases the device's resources when train or evaluate ends; input functions
+that ask for ranks in the next round would get no answer. At the end of the function communication is shut down.
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import mark_once
 from viaduct.migration.project_usage import estimator_cycle
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _communication as communication
@@ -45,9 +46,11 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 @rule.node(ast.FunctionDef, ast.AsyncFunctionDef, words=(".train(", ".evaluate("))
 def restart_in_cycles(site: Site) -> None:
-    """Restart communication behind each train and evaluate of a function that calls them in turn."""
+    """Restart communication behind each train, evaluate and predict that another follows or that is in a loop."""
     calls = [call for call in estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
-    if not calls or not needs_ranks(site) or handles_communication(site):
+    # an input function that asks for ranks may be defined in any file of the project
+    needs_ranks = bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
+    if not calls or not needs_ranks or handles_communication(site):
         return
     for call in calls:
         restart(site, call)
@@ -55,15 +58,10 @@ def restart_in_cycles(site: Site) -> None:
         _exits.insert_at_exits(site, site.node.body, [*session_lines(site), "init_sess.close()"])
 
 
-def needs_ranks(site: Site) -> bool:
-    """Return True if any file of the project asks for ranks: input functions come as arguments from other files."""
-    return bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
-
-
 def handles_communication(site: Site) -> bool:
     """Return True if the function starts or stops communication already."""
     calls = (node for node in ast.walk(site.node) if isinstance(node, ast.Call))
-    return any(site.qualified(call.func) in (*communication.STARTS, *communication.STOPS) for call in calls)
+    return any(site.qualified(call.func) in (*communication.START_CALLS, *communication.STOP_CALLS) for call in calls)
 
 
 def restart(site: Site, call: ast.Call) -> None:
@@ -79,7 +77,7 @@ def restart(site: Site, call: ast.Call) -> None:
         return
     site.edit.insert_after(statement, restart_lines(site))
     site.changed(
-        "communication is started again: the Estimator has given the device's resources back",
+        "communication is started again: the Estimator has released the device's resources",
         zh="Estimator 训练或评估结束后设备资源被释放,重新初始化集合通信",
         node=call,
     )
@@ -98,7 +96,7 @@ def restart_lines(site: Site) -> list[str]:
 def session_lines(site: Site) -> list[str]:
     """Return the statements that shut communication down in a session of their own; define the helper they call."""
     if not any(mark[0] == "init_npu" for mark in site.work.seen):
-        site.work.seen[("init_npu", communication.define_helper(site, site.node))] = None
+        mark_once(site, "init_npu", communication.define_helper(site, site.node))  # read by defined_helper
     helper = communication.defined_helper(site)
     ops = site.need("npu_ops")
     return [

@@ -70,15 +70,16 @@ def start_communication(site: Site) -> None:
 
 
 def find_location(site: Site) -> ast.stmt | None:
-    """Return the first statement of main, of the main guard or of the module that may lead to a question for ranks.
+    """Return the first statement of main, else of the main guard, else of the module that may ask hccl for ranks.
 
-    None if the file is a module of another script, or nothing in it leads to such a question.
+    The first statement of main or of the guard if none is seen to. None if the file is a module of another script, and
+    for a script without main and guard of which no statement asks for ranks.
     """
     main, guard = _entry.main_function(site), _entry.main_guard(site)
-    block = main.body if main is not None else guard.body if guard is not None else module_level(site)
+    block = main.body if main is not None else guard.body if guard is not None else executed_statements(site)
     if main is None and guard is None and site.work.project.importers.get(site.work.path):
         return None  # a module of another script
-    reaching = _entry.first_reaching(site, block, lambda node: asks_for_rank(site, node))
+    reaching = _entry.first_reaching(site, block, lambda node: may_ask_for_ranks(site, node))
     if reaching is not None:
         return reaching
     if main is not None:
@@ -86,14 +87,14 @@ def find_location(site: Site) -> ast.stmt | None:
     return guard.body[0] if guard is not None else None
 
 
-def module_level(site: Site) -> list[ast.stmt]:
+def executed_statements(site: Site) -> list[ast.stmt]:
     """Return the statements at module level other than definitions and imports."""
     excluded = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
     return [statement for statement in site.source.tree.body if not isinstance(statement, excluded)]
 
 
-def asks_for_rank(site: Site, node: ast.AST) -> bool:
-    """Return True for a name of hccl, or of a module that asks for ranks or imports one that does."""
+def may_ask_for_ranks(site: Site, node: ast.AST) -> bool:
+    """Return True for a name of hccl, or one with the name of a module that asks for ranks or imports one that does."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
     name = site.qualified(node) or ""
@@ -118,7 +119,7 @@ def start_and_end_lines(site: Site, statement: ast.stmt) -> tuple[list[str], lis
     helper, ops = communication.define_helper(site, statement), site.need("npu_ops")
     start, run = f"init_sess, npu_init = {helper}()", "init_sess.run(npu_init)"
     if site.work.project.cycle_files & site.work.project.reaches(site.work.path):
-        # communication is ended where the last training is (lifecycle_cycles)
+        # lifecycle_cycles shuts communication down behind the last training
         return [start, run], ["init_sess.close()"]
     shutdown = f"npu_shutdown = {ops}.shutdown_system()"
     return [start, shutdown, run], ["init_sess.run(npu_shutdown)", "init_sess.close()"]

@@ -1,4 +1,4 @@
-"""Mention a loss that is scaled by hand.
+"""Advise on a loss that the script scales itself.
 
 `loss * loss_scale` with gradients divided again works on the device, but nothing notices an overflow there:
 NPULossScaleOptimizer would.
@@ -15,7 +15,7 @@ rule = Rule(__name__, rules_md_rows="L5 L7", kind="advice", last=True)
 
 @rule.method("compute_gradients", "minimize")
 def report_scaled_loss(site: Site) -> None:
-    """Mention a loss that is a product with a factor called scale."""
+    """Advise on a loss that is a product of two factors of which one has "scale" in its text."""
     loss = site.argument("loss", 0)
     if isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Mult):
         factors = [ast.unparse(factor) for factor in (loss.left, loss.right)]

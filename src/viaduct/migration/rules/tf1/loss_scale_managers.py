@@ -8,8 +8,8 @@
     +fixed = FixedLossScaleManager(128)
     +moving = ExponentialUpdateLossScaleManager(incr_every_n_steps=500, init_loss_scale=2**15)
 
-Overflow is read from a status of the device, so TensorFlow's own objects, which look for infinities, do not see it. The
-names of the arguments differ; where TensorFlow has a default and the manager has none it is written out.
+The device reports an overflow in its status, so TensorFlow's own objects, which look for infinities, do not see it. The
+names of the arguments differ; a default of TensorFlow that the manager does not have is written out.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, rules_md_rows="L1 L2", kind="mandatory")
 
-DYNAMIC = ("initial_loss_scale", "increment_period", "multiplier")
-RENAMED = {
+DYNAMIC_PARAMETERS = ("initial_loss_scale", "increment_period", "multiplier")  # of DynamicLossScale, in order
+NEW_NAMES = {  # parameter -> parameter of the managers
     "initial_loss_scale": "init_loss_scale",
     "increment_period": "incr_every_n_steps",
     "multiplier": "incr_ratio",
     "loss_scale_value": "loss_scale",
-    "init_loss_scale": "init_loss_scale",
-    "incr_every_n_steps": "incr_every_n_steps",
 }
-WRITTEN_OUT = {"init_loss_scale": "2**15", "incr_every_n_steps": "2000"}
+DEFAULTS = {"init_loss_scale": "2**15", "incr_every_n_steps": "2000"}  # of DynamicLossScale
 
 
 @rule.call(
@@ -53,11 +51,11 @@ def convert_dynamic(site: Site) -> None:
         )
         return
     site.rename(site.need("ExponentialUpdateLossScaleManager"))
-    site.name_positions(tuple(RENAMED[name] for name in DYNAMIC))
+    site.name_positions(tuple(NEW_NAMES[name] for name in DYNAMIC_PARAMETERS))
     rename_keywords(site)
-    present = {RENAMED.get(keyword.arg or "") for keyword in site.node.keywords}
-    present |= {RENAMED[name] for name in DYNAMIC[: len(site.node.args)]}
-    missing = [f"{name}={value}" for name, value in WRITTEN_OUT.items() if name not in present]
+    present = {NEW_NAMES.get(keyword.arg or "", keyword.arg) for keyword in site.node.keywords}
+    present |= {NEW_NAMES[name] for name in DYNAMIC_PARAMETERS[: len(site.node.args)]}
+    missing = [f"{name}={value}" for name, value in DEFAULTS.items() if name not in present]
     if missing:
         site.edit.add_argument(site.node, ", ".join(missing))
     site.changed(
@@ -78,6 +76,6 @@ def convert_exponential(site: Site) -> None:
 def rename_keywords(site: Site) -> None:
     """Give the keyword arguments the names that the managers have for them."""
     for keyword in site.node.keywords:
-        if keyword.arg in RENAMED and RENAMED[keyword.arg] != keyword.arg:
+        if keyword.arg in NEW_NAMES:
             start = site.source.offset(keyword.lineno, keyword.col_offset)
-            site.edit.replace(start, start + len(keyword.arg), RENAMED[keyword.arg])
+            site.edit.replace(start, start + len(keyword.arg), NEW_NAMES[keyword.arg])

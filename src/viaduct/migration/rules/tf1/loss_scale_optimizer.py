@@ -1,12 +1,12 @@
-"""Scale the loss with the accelerator's optimizer wrapper.
+"""Replace TensorFlow's loss scale optimizer by the accelerator's.
 
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
     -opt = tf.contrib.mixed_precision.LossScaleOptimizer(opt, manager)
     +opt = NPULossScaleOptimizer(opt, manager)
 
-It skips the update and lowers the scale when the device reports an overflow. With `--distributed` it gets
-is_distributed=True.
+NPULossScaleOptimizer skips the update and lowers the scale when the device reports an overflow. With `--distributed` it
+gets is_distributed=True.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, rules_md_rows="L3", kind="mandatory")
 
-SPELLINGS = (
+LOSS_SCALE_OPTIMIZERS = (
     "tensorflow.contrib.mixed_precision.LossScaleOptimizer",
     "tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer",
     "tensorflow.python.training.experimental.loss_scale_optimizer.MixedPrecisionLossScaleOptimizer",
 )
 
 
-@rule.call(*SPELLINGS)
+@rule.call(*LOSS_SCALE_OPTIMIZERS)
 def convert(site: Site) -> None:
     """Replace the wrapper, and report a loss scale that is not shown to be one of the device's managers."""
     if not site.editable:
         return
     site.rename(site.need("NPULossScaleOptimizer"))
-    rename_scale(site)
+    if (keyword := site.keyword("loss_scale")) is not None:
+        start = site.source.span(keyword)[0]
+        site.edit.replace(start, start + len("loss_scale"), "loss_scale_manager")
     if site.options.distributed:
         site.edit.add_argument(site.node, "is_distributed=True")
     site.changed("the loss is scaled by NPULossScaleOptimizer", zh="改用 NPULossScaleOptimizer 进行 loss scale")
@@ -43,13 +45,6 @@ def convert(site: Site) -> None:
             "FixedLossScaleManager 或 ExponentialUpdateLossScaleManager",
             node=scale,
         )
-
-
-def rename_scale(site: Site) -> None:
-    keyword = site.keyword("loss_scale")
-    if keyword is not None:
-        start = site.source.offset(keyword.lineno, keyword.col_offset)
-        site.edit.replace(start, start + len("loss_scale"), "loss_scale_manager")
 
 
 def is_npu_manager(site: Site, node: ast.expr) -> bool:

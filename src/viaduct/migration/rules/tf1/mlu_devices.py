@@ -6,8 +6,8 @@
          x = tf.zeros([2])
 
 Cambricon's build of TensorFlow 1.15 knows the device type MLU, so a script changes little: device strings of tf.device,
-of strategies, of Horovod and of device setters. A string that is chosen elsewhere is changed where it is assigned; one
-that is also compared with something needs manual review.
+of strategies, of Horovod and of device setters. If such an argument is a variable, the strings assigned to it are
+changed; one that is also compared with something needs manual review.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from viaduct.migration.lookups import argument_values, bindings_of, mark_once, p
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
-from viaduct.migration.rules.tf1._optimizers import loads
+from viaduct.migration.rules.tf1._optimizers import find_reads
 from viaduct.migration.rules.tf1._strategies import STRATEGIES
 
 rule = Rule(__name__, rules_md_rows="6.1", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
-GPU = re.compile(r"(?:(?<=[\"'/:])|^)gpu(?=:)", re.IGNORECASE)
+GPU_DEVICE = re.compile(r"(?:(?<=[\"'/:])|^)gpu(?=:)", re.IGNORECASE)
 SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
-STRINGS = ("STRING", "FSTRING_MIDDLE")
+STRING_TOKENS = ("STRING", "FSTRING_MIDDLE")
 
 
 @rule.call("tensorflow.device", *STRATEGIES, *SETTERS)
@@ -38,7 +38,7 @@ def rename_devices(site: Site) -> None:
         rename_strings(site, value)
 
 
-@rule.call(*(f"{root}.*" for root in horovod.ROOTS))
+@rule.call(*(f"{root}.*" for root in horovod.MODULES))
 def rename_horovod_devices(site: Site) -> None:
     for keyword in site.node.keywords:
         if keyword.arg in ("device", "device_dense", "device_sparse"):
@@ -55,7 +55,7 @@ def rename_strings(site: Site, value: ast.expr) -> None:
     texts = [text for text in (*bindings_of(site, value), default) if isinstance(text, ast.expr)]
     if not any(gpu_spans(site, text) for text in texts):
         return
-    if any(isinstance(site.source.parents[use], ast.Compare) for use in loads(site, value)):
+    if any(isinstance(site.source.parents[use], ast.Compare) for use in find_reads(site, value)):
         site.manual(
             f"{value.id} names a GPU and is compared with something: name the MLU in both places",
             zh=f"{value.id} 指定 GPU 且参与比较:请在两处都改为 MLU",
@@ -69,12 +69,14 @@ def rename_strings(site: Site, value: ast.expr) -> None:
 
 
 def gpu_spans(site: Site, value: ast.expr) -> list[tuple[int, int]]:
-    """Return the spans at which a string of the expression says gpu."""
+    """Return the spans of `gpu` in the strings of an expression, where a device number follows it."""
     start, end = site.source.span(value)
     found = []
     for token in site.source.tokens_between(start, end):
-        if token.end <= end and tokenize.tok_name[token.kind] in STRINGS:
-            found += [(token.start + match.start(), token.start + match.end()) for match in GPU.finditer(token.text)]
+        if token.end <= end and tokenize.tok_name[token.kind] in STRING_TOKENS:
+            found += [
+                (token.start + match.start(), token.start + match.end()) for match in GPU_DEVICE.finditer(token.text)
+            ]
     return found
 
 

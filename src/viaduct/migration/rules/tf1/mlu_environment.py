@@ -1,4 +1,4 @@
-"""Set the MLU's variables of the environment instead of the GPU's.
+"""Use the environment variables of the MLU instead of those of the GPU.
 
      import os
      import tensorflow as tf
@@ -16,6 +16,7 @@ import ast
 
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._variables import ENVIRONMENT_FUNCTIONS
 
 rule = Rule(__name__, rules_md_rows="6.1", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
@@ -24,10 +25,6 @@ VARIABLES = {
     "TF_GPU_THREAD_MODE": "TF_MLU_THREAD_MODE",
     "TF_GPU_THREAD_COUNT": "TF_MLU_THREAD_COUNT",
     "CUDA_VISIBLE_DEVICES": "MLU_VISIBLE_DEVICES",
-}
-ACCESS = {
-    *("os.getenv", "os.putenv", "os.unsetenv"),
-    *(f"os.environ.{name}" for name in ("get", "setdefault", "pop", "__setitem__")),
 }
 
 
@@ -41,7 +38,7 @@ def rename(site: Site) -> None:
         return  # torch.visible_devices looks at the value too
     text = site.text(site.node)
     if old not in text:
-        return  # written in pieces or with escapes
+        return  # a literal of several parts, or with escapes
     site.edit.node(site.node, text.replace(old, new))
     site.changed(f"{old} becomes {new}", zh=f"{old} 改为 {new}")
 
@@ -53,4 +50,4 @@ def is_variable(site: Site) -> bool:
         return site.qualified(parent.value) == "os.environ"
     if not isinstance(parent, ast.Call) or not parent.args or parent.args[0] is not site.node:
         return False
-    return site.qualified(parent.func) in ACCESS
+    return site.qualified(parent.func) in ENVIRONMENT_FUNCTIONS

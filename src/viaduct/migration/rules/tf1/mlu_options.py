@@ -5,8 +5,8 @@
     -config.gpu_options.visible_device_list = "0"
     +config.mlu_options.visible_device_list = "0"
 
-mlu_options is a field of Cambricon's TensorFlow; the stock one refuses it. The other GPU options stay and have no
-effect on an MLU.
+mlu_options is a field of ConfigProto in Cambricon's TensorFlow only. The other GPU options stay and have no effect on
+an MLU.
 """
 
 from __future__ import annotations

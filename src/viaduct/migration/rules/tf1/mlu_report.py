@@ -1,13 +1,13 @@
-"""Report functions that work with GPUs alone, or ask for them.
+"""Report functions that work with NVIDIA GPUs only, or ask for GPUs.
 
-These are NCCL, TensorRT and questions whether there is a GPU; all are left as written. Flags such as `num_gpus` may
-keep their names.
+These are NCCL, TensorRT and questions whether there is a GPU; all stay as written. Flags such as `num_gpus` may keep
+their names.
 """
 
 from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._device_counts import is_counted
+from viaduct.migration.rules.tf1._device_counts import counts_devices
 
 rule = Rule(__name__, rules_md_rows="6.1", kind="report", targets=("mlu",), last=True)
 
@@ -34,9 +34,9 @@ def report_nvidia(site: Site) -> None:
 def report_question(site: Site) -> None:
     """Report a question about GPUs: for manual review if the script counts them, else as advice."""
     short = site.name.removeprefix("tensorflow.")
-    report = site.manual if is_counted(site) else site.advice
+    report = site.manual if counts_devices(site) else site.advice
     report(
-        f"if tf.{short} looks for GPUs here, look for MLUs instead, or check where the answer leads",
+        f"if tf.{short} looks for GPUs here, look for MLUs instead, or check the branches that depend on it",
         zh=f"若此处 tf.{short} 查询的是 GPU:请改为查询 MLU,或检查后续分支",
         risk="medium",
     )

@@ -13,25 +13,25 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, rules_md_rows="N8 N9 N10 N11", kind="advice", last=True)
 
-FINITE = tuple(
+FINITENESS_CHECKS = tuple(
     f"tensorflow.{home}{name}" for home in ("", "math.", "debugging.") for name in ("is_finite", "is_inf", "is_nan")
 )
-CUDNN = (
+CUDNN_LAYERS = (
     *("tensorflow.contrib.cudnn_rnn.CudnnLSTM", "tensorflow.contrib.cudnn_rnn.CudnnGRU"),
     *("tensorflow.keras.layers.CuDNNLSTM", "tensorflow.keras.layers.CuDNNGRU"),
     *("keras.layers.CuDNNLSTM", "keras.layers.CuDNNGRU"),
 )
-CELLS = tuple(
+RECURRENT_CELLS = tuple(
     f"tensorflow.{home}.{name}"
     for home in ("contrib.rnn", "nn.rnn_cell")
     for name in ("LSTMCell", "BasicLSTMCell", "LayerNormBasicLSTMCell", "GRUCell", "LSTMBlockCell")
 )
-HOST = ("tensorflow.py_func", "tensorflow.py_function", "tensorflow.numpy_function")
+HOST_FUNCTIONS = ("tensorflow.py_func", "tensorflow.py_function", "tensorflow.numpy_function")
 
 
-@rule.call(*FINITE)
+@rule.call(*FINITENESS_CHECKS)
 def report_finite_check(site: Site) -> None:
-    """Report a check for overflow on gradients, and advise on one on other values."""
+    """Report a test of gradients for overflow; advise on a test of other values."""
     name = site.name.rpartition(".")[2]
     if "grad" in ast.unparse(site.node).lower():
         site.manual(
@@ -49,19 +49,19 @@ def report_finite_check(site: Site) -> None:
 add_notices(
     rule,
     Notice(
-        CUDNN,
-        "{last} is cuDNN's: use an LSTM or GRU cell with npu_dynamic_rnn or DynamicRNN",
+        CUDNN_LAYERS,
+        "{last} needs cuDNN: use an LSTM or GRU cell with npu_dynamic_rnn or DynamicRNN",
         "{last} 依赖 cuDNN:请改用 LSTM/GRU cell 配合 npu_dynamic_rnn 或 DynamicRNN",
         risk="high",
     ),
     Notice(
-        CELLS,
+        RECURRENT_CELLS,
         "a recurrent cell: npu_rnn.npu_dynamic_rnn or DynamicRNN run it faster",
         "循环单元:可用 npu_rnn.npu_dynamic_rnn 或 DynamicRNN 加速",
         status="advice",
     ),
     Notice(
-        HOST,
+        HOST_FUNCTIONS,
         "{last} runs on the host: within the model put it under npu_scope.without_npu_compile_scope()",
         "{last} 在 host 执行:若在模型内,请置于 npu_scope.without_npu_compile_scope() 中",
         status="advice",
@@ -71,7 +71,7 @@ add_notices(
 
 @rule.call("tensorflow.summary.*")
 def advise_summary(site: Site) -> None:
-    """Advise on a summary in a model function, told by its parameters."""
+    """Advise on a summary in a model function: one with the parameters features, labels and mode."""
     function = site.source.function(site.node)
     if function is not None and {"features", "labels", "mode"} <= {argument.arg for argument in function.args.args}:
         site.advice(

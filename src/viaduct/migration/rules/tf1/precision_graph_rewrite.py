@@ -1,4 +1,4 @@
-"""Take out TensorFlow's own mixed precision: the accelerator has a mode for it.
+"""Remove TensorFlow's graph rewrite for mixed precision: the accelerator has a mode for it.
 
      import tensorflow as tf
      opt = tf.train.MomentumOptimizer(0.1, 0.9)
@@ -7,13 +7,14 @@
 
 The graph rewrite knows only NVIDIA's operators. `--precision allow_mix_precision` sets the device's mode instead.
 Unless it was called with loss_scale=None the rewrite also scaled the loss: that needs manual review. Assignments of
-TF_ENABLE_AUTO_MIXED_PRECISION in os.environ are removed. An `if` whose body would be empty keeps a `pass`.
+TF_ENABLE_AUTO_MIXED_PRECISION in os.environ are removed.
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import unwrap
 
@@ -32,19 +33,18 @@ def remove(site: Site) -> None:
     optimizer = site.argument("opt", 0) or site.argument("optimizer", 0)
     if optimizer is None or not site.editable:
         site.manual(
-            "mixed precision by graph rewrite: take it out and set precision_mode instead",
+            "mixed precision by graph rewrite: remove it and set precision_mode instead",
             zh="图改写方式的混合精度:请删除,并改用 precision_mode",
             risk="high",
         )
         return
     unwrap(site, optimizer)
     site.changed(
-        "the graph rewrite is gone; mixed precision is the device's precision_mode (--precision allow_mix_precision)",
+        "the graph rewrite is removed: set the device's precision_mode instead (--precision allow_mix_precision)",
         zh="已删除图改写混合精度;请使用设备的 precision_mode(--precision allow_mix_precision)",
     )
     scale = site.argument("loss_scale", 1)
-    off = isinstance(scale, ast.Constant) and scale.value is None
-    if not off:
+    if scale is None or not is_none(scale):
         how = site.text(scale) if scale is not None else "dynamic"  # TensorFlow's default
         site.manual(
             f"the rewrite also scaled the loss ({how}): wrap the optimizer in NPULossScaleOptimizer with "
@@ -59,14 +59,11 @@ def remove_variable(site: Site) -> None:
     if site.node.value not in VARIABLES:
         return
     statement = site.source.statement(site.node)
-    if isinstance(statement, ast.Assign) and is_environment(site, statement.targets[0]):
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if isinstance(target, ast.Subscript) and site.qualified(target.value) == "os.environ":
         site.edit.remove_statement(statement)
         site.changed(
             f"{site.node.value} means nothing to the device: removed; use --precision",
             zh=f"{site.node.value} 对昇腾设备无效:已删除;请使用 --precision",
             node=statement,
         )
-
-
-def is_environment(site: Site, target: ast.expr) -> bool:
-    return isinstance(target, ast.Subscript) and site.qualified(target.value) == "os.environ"

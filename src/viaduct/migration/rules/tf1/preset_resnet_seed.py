@@ -5,9 +5,9 @@
     -config = NPURunConfig(model_dir="out")
     +config = NPURunConfig(model_dir="out", hcom_parallel=True, enable_data_pre_proc=True, iterations_per_loop=100)
 
-Model specific, so only with `--preset resnet-seed`: hcom_parallel, enable_data_pre_proc and a loop of 100 steps, where
-the script does not set them. Checkpoints every 115,200 steps, a loss scale of 512, float16 input and a step count
-computed from the number of images are advice.
+The options suit that model only, so they need `--preset resnet-seed`: hcom_parallel, enable_data_pre_proc and a loop of
+100 steps, where the script does not set them. Checkpoints every 115,200 steps, a loss scale of 512, float16 input and a
+step count computed from the number of images are advice.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ def add_values(site: Site) -> None:
     if not missing or not site.editable:
         return
     site.edit.add_argument(site.node, ", ".join(missing))
-    site.changed(f"as the seed's ResNet run: {', '.join(missing)}", zh=f"按种子文档 ResNet 的设置:{', '.join(missing)}")
+    site.changed(
+        f"as in the ResNet run of the vendor's guide: {', '.join(missing)}",
+        zh=f"按种子文档 ResNet 的设置:{', '.join(missing)}",
+    )
     site.advice(
-        "the seed also saves every 115,200 steps, sets loss_scale 512, feeds float16 and counts max_steps from the "
+        "that run also saves every 115,200 steps, sets loss_scale 512, feeds float16 and counts max_steps from the "
         "number of images",
         zh="种子文档还设置:每 115200 步保存、loss_scale 512、输入 float16、由图片数计算 max_steps",
     )

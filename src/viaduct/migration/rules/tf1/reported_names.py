@@ -1,16 +1,14 @@
 """Names of TensorFlow 1 whose every use is reported in the same words: one row a rule (`migration/notices.py`)."""
 
-from __future__ import annotations
-
 from viaduct.migration.notices import Notice, report_rule
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
-DEBUGGERS = (
+DEBUG_MODULES = (
     *("tensorflow.python.debug", "tensorflow.python.debug.wrappers.hooks"),
     *(f"tensorflow.python.debug.wrappers.{name}" for name in ("local_cli_wrapper", "dumping_wrapper", "grpc_wrapper")),
 )
-INTERACTIVE = ("LocalCLIDebugHook", "LocalCLIDebugWrapperSession")
-WRITING = (
+INTERACTIVE_DEBUGGERS = ("LocalCLIDebugHook", "LocalCLIDebugWrapperSession")
+TENSOR_WRITERS = (
     *("DumpingDebugHook", "DumpingDebugWrapperSession", "GrpcDebugHook", "GrpcDebugWrapperSession"),
     *("TensorBoardDebugHook", "TensorBoardDebugWrapperSession"),
 )
@@ -28,14 +26,14 @@ rules = (
         the device.
         """,
         Notice(
-            tuple(f"{module}.{name}" for module in DEBUGGERS for name in INTERACTIVE),
+            tuple(f"{module}.{name}" for module in DEBUG_MODULES for name in INTERACTIVE_DEBUGGERS),
             "{last} waits for a command before every step, and sees no tensors of the accelerator: remove it; "
             "`--dump DIR` writes the device's",
             "{last} 每步都会等待命令行输入,且看不到昇腾/寒武纪设备上的张量:请删除;可用 --dump DIR 导出设备上的张量",
             risk="high",
         ),
         Notice(
-            tuple(f"{module}.{name}" for module in DEBUGGERS for name in WRITING),
+            tuple(f"{module}.{name}" for module in DEBUG_MODULES for name in TENSOR_WRITERS),
             "{last} watches graphs that TensorFlow itself runs, and sees no tensors of the accelerator: remove it; "
             "`--dump DIR` writes the device's",
             "{last} 只能观察由 TensorFlow 自身执行的图,看不到设备上的张量:请删除;可用 --dump DIR 导出设备上的张量",
@@ -47,7 +45,7 @@ rules = (
     report_rule(
         __name__,
         "distribute_servers",
-        """Name what needs parameter servers or TPUs.
+        """Report what needs parameter servers or TPUs.
 
         ParameterServerStrategy, SyncReplicasOptimizer, cluster specifications and TPUStrategy have no counterpart that
         could be written in their place: the accelerator's ranks exchange gradients among themselves.
@@ -62,7 +60,7 @@ rules = (
         ),
         Notice(
             tuple(f"tensorflow.{module}.TPUStrategy" for module in STRATEGY_HOMES),
-            "TPUStrategy: there is no TPU; take it out and use --distributed",
+            "TPUStrategy: there is no TPU; remove it and use --distributed",
             "TPUStrategy:没有 TPU;请去掉,并使用 --distributed",
             risk="high",
         ),
@@ -84,7 +82,7 @@ rules = (
     report_rule(
         __name__,
         "distribute_sum_left",
-        """Name optimizers that average although a sum was asked for.
+        """Report optimizers that average although a sum was asked for.
 
         With `--reduction sum` gradients are added up where a script computes them in sight. NPUDistributedOptimizer and
         its like know averages only: an optimizer that had to be wrapped in one, or was before, averages.

@@ -7,7 +7,7 @@
     +tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO)
     +tf.compat.v1.logging.info('Starting cycle: %d', 1)
 
-Asked for with `--preset resnet-seed`. What TensorFlow, its adapter and the script say then goes to one logger with one
+Only with `--preset resnet-seed`. Messages of TensorFlow, its adapter and the script then go to one logger with one
 level. absl counts levels otherwise than TensorFlow (INFO is 0 in absl, 20 in TensorFlow), so a level that is not one of
 absl's own constants is left and reported; so is a function that TensorFlow's logger does not have. Python's own
 `logging` stays.
@@ -22,24 +22,19 @@ from viaduct.migration.rule import Rule, Site
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
 rule = Rule(__name__, rules_md_rows="2.11", kind="advice", on=lambda options: options.preset == "resnet-seed")
 
-ABSL, TF_LOGGING = "absl.logging", "compat.v1.logging"
+ABSL = "absl.logging"
 LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}
 WITHOUT_LEVEL = ("debug", "info", "warn", "warning", "error", "fatal")
 WITH_LEVEL = ("set_verbosity", "log", "log_every_n", "log_first_n", "log_if")
-"""Their first argument is a level."""
-
-
-def logging_module(site: Site) -> str | None:
-    """Return TensorFlow's logging module as this file writes it; None where it does not import TensorFlow."""
-    name = site.work.names.local("tensorflow")
-    return f"{name}.{TF_LOGGING}" if name else None
+"""Functions whose first argument is a level."""
 
 
 @rule.call(*(f"{ABSL}.{name}" for name in (*WITHOUT_LEVEL, *WITH_LEVEL)))
 def log_by_tensorflow(site: Site) -> None:
-    module, name = logging_module(site), site.name.rpartition(".")[2]
+    tensorflow, name = site.work.names.local("tensorflow"), site.name.rpartition(".")[2]
+    module = f"{tensorflow}.compat.v1.logging"
     level = site.argument("level" if name != "set_verbosity" else "v", 0) if name in WITH_LEVEL else None
-    if module is None or not site.editable:
+    if tensorflow is None or not site.editable:
         advise_left(site, "this file does not import TensorFlow", "此文件未导入 TensorFlow")
         return
     if name in WITH_LEVEL:
@@ -49,7 +44,7 @@ def log_by_tensorflow(site: Site) -> None:
             return
         site.edit.node(level, f"{module}.{known}")  # type: ignore[arg-type]
     site.rename(f"{module}.{name}")
-    site.changed(f"{name} of TensorFlow's logger", zh=f"改用 TensorFlow 日志接口 {name}")
+    site.changed(f"{name} is now called on TensorFlow's logger", zh=f"改用 TensorFlow 日志接口 {name}")
 
 
 def level_of(site: Site, level: ast.expr | None) -> str:

@@ -2,11 +2,11 @@
 
      import tensorflow as tf
     -accuracy = tf.metrics.accuracy(labels, predictions)
-    -rate = tf.train.piecewise_constant(global_step, boundaries, values)
+    -learning_rate = tf.train.piecewise_constant(global_step, boundaries, values)
     +accuracy = tf.metrics.accuracy(tf.cast(labels, tf.float32), predictions)
-    +rate = tf.train.piecewise_constant(tf.cast(global_step, tf.int32), boundaries, values)
+    +learning_rate = tf.train.piecewise_constant(tf.cast(global_step, tf.int32), boundaries, values)
 
-int64 and float64 are slow on the device. Asked for with `--preset resnet-seed`. For tf.layers.max_pooling2d the faster
+int64 and float64 are slow on the device. Only with `--preset resnet-seed`. For tf.layers.max_pooling2d the faster
 tf.nn.max_pool_with_argmax is advised; the preset's other advice is that of preset_resnet_seed.
 """
 
@@ -20,7 +20,7 @@ from viaduct.migration.rule import Rule, Site
 EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
 rule = Rule(__name__, rules_md_rows="N5 N6 N7", kind="performance", on=lambda options: options.preset == "resnet-seed")
 
-SCHEDULES = {
+SCHEDULES = {  # schedule -> name and position of the argument that gets the step counter
     "tensorflow.train.piecewise_constant": ("x", 0),
     "tensorflow.train.piecewise_constant_decay": ("x", 0),
     **{
@@ -32,12 +32,12 @@ SCHEDULES = {
 
 @rule.call("tensorflow.metrics.accuracy")
 def cast_labels(site: Site) -> None:
-    cast(site, site.argument("labels", 0), "float32", "labels as float32", "标签转为 float32")
+    cast(site, site.argument("labels", 0), "float32", "labels are cast to float32", "标签转为 float32")
 
 
 @rule.call(*SCHEDULES)
 def cast_step(site: Site) -> None:
-    cast(site, site.argument(*SCHEDULES[site.name]), "int32", "the step as int32", "步数转为 int32")
+    cast(site, site.argument(*SCHEDULES[site.name]), "int32", "the step counter is cast to int32", "步数转为 int32")
 
 
 def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) -> None:

@@ -1,4 +1,4 @@
-"""Close a session that the script does not close.
+"""Close a session that the script leaves open.
 
      import tensorflow as tf
      def train(steps):
@@ -11,10 +11,10 @@
     +    return result
 
 The device's graph is released when the session is closed. A session opened by `with` closes itself; any other is closed
-where its block ends, before each return and exit, in a `finally` where there is one, and at the end of a module. Where
-the end of a module is not reached (`tf.app.run` and `tf.test.main` leave by sys.exit), functions still use the session
-or other files import the module, `atexit` closes it. A session that is returned, kept on an object or handed to Keras
-needs manual review: its owner is named. A session that only reads or writes files is left alone.
+at the end of its block and before each return and exit in it, or in a `finally` where there is one. If the end of a
+module is not reached (`tf.app.run` and `tf.test.main` leave by sys.exit), functions still use the session or other
+files import the module, `atexit` closes it. A session that is returned, kept on an object or handed to Keras needs
+manual review: its owner is named. A session that only reads or writes files is left alone.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _exits
 from viaduct.migration.rules.tf1._communication import starts_communication
 from viaduct.migration.rules.tf1._session_keepers import called_name, find_keeper
-from viaduct.migration.rules.tf1._session_uses import only_files, uses
+from viaduct.migration.rules.tf1._session_uses import only_handles_files, reads_within
 from viaduct.migration.sessions import CLOSABLE_SESSIONS
 
 rule = Rule(__name__, rules_md_rows="S9 S10", kind="mandatory", after=("device_block",))
 
-CLOSERS = {"closing", "enter_context", "push", "callback", "register"}
+CLOSING_FUNCTIONS = {"closing", "enter_context", "push", "callback", "register"}  # of contextlib and atexit
 CLOSE_METHODS = ("close", "__exit__")
-SESSIONS = {"session", "monitored_session"}
+SESSION_KINDS = {"session", "monitored_session"}  # as values.py calls them
 
 
 @rule.call(*CLOSABLE_SESSIONS)
 def close_session(site: Site) -> None:
-    """Close a session in a variable; report one that is kept elsewhere."""
+    """Close a session in a variable; report one that is kept in anything else."""
     parent = site.source.parents[site.node]
-    if isinstance(parent, ast.withitem) or called_name(parent) in CLOSERS or only_files(site):
+    if isinstance(parent, ast.withitem) or called_name(parent) in CLOSING_FUNCTIONS or only_handles_files(site):
         return
     target = sole_target(parent)
     if isinstance(target, ast.Name):
@@ -62,11 +62,12 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
     """Close the session in a variable after its last use, unless it is closed already or kept by something else."""
     names, function = site.work.names, site.source.function(site.node)
     bindings = names.lookup(name, names.scope_of(site.node)) or []
-    reads = uses(site, (function or site.source.tree).body, name)
+    reads = reads_within(site, (function or site.source.tree).body, name)
     reads = [read for read in reads if bindings is names.lookup(name, names.scope_of(read))]
-    starts = function is not None and starts_communication(site, function)
-    if starts or any(is_closed(site, read) for read in reads):
-        return  # the session that starts communication is closed by the caller of this function
+    # the caller of a function that starts communication closes its session
+    is_for_start = function is not None and starts_communication(site, function)
+    if is_for_start or any(is_closed(site, read) for read in reads):
+        return
     if isinstance(names.scope_of(statement).node, ast.ClassDef):
         report_keeper(site, "by a class", "类")
         return
@@ -78,10 +79,10 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
     elif function is None and outlives_module(site, reads):
         register_close(site, name, statement)
     else:
-        close_block(site, name, statement, reads, [binding for binding in bindings if not mentions(binding, name)])
+        close_block(site, name, statement, reads, [binding for binding in bindings if not reads_name(binding, name)])
 
 
-def mentions(value: str | ast.expr | None, name: str) -> bool:
+def reads_name(value: str | ast.expr | None, name: str) -> bool:
     """Return True for `DebugWrapper(sess)` of `sess = DebugWrapper(sess)`: it is still the same session."""
     return isinstance(value, ast.expr) and any(plain_name(node) == name for node in ast.walk(value))
 
@@ -91,7 +92,7 @@ def is_closed(site: Site, use: ast.Name) -> bool:
     parent = site.source.parents[use]
     if isinstance(parent, ast.Attribute):
         return parent.attr in CLOSE_METHODS
-    return isinstance(parent, ast.withitem) or called_name(parent) in CLOSERS
+    return isinstance(parent, ast.withitem) or called_name(parent) in CLOSING_FUNCTIONS
 
 
 def report_keeper(site: Site, keeper: str, zh: str) -> None:
@@ -102,7 +103,7 @@ def report_keeper(site: Site, keeper: str, zh: str) -> None:
 
 
 def check_attribute(site: Site, target: ast.Attribute) -> None:
-    """Report `self.sess`, unless something in its class, or in the file outside classes, closes it."""
+    """Report `self.sess`, unless its class, or the file outside classes, closes an attribute of that name."""
     owner, text = enclosing_class(site, site.node), site.text(target)
     for node in ast.walk(owner or site.source.tree):
         closed = node.value if isinstance(node, ast.Attribute) and node.attr in CLOSE_METHODS else None
@@ -118,9 +119,9 @@ def check_attribute(site: Site, target: ast.Attribute) -> None:
 
 
 def outlives_module(site: Site, reads: list[ast.Name]) -> bool:
-    """Return True for a session of a module that cannot be closed at the module's end.
+    """Return True for a session at module level that cannot be closed at the module's end.
 
-    Functions use it, nothing at module level does, another file imports the module, or its end is not reached.
+    That is so if functions use it, nothing reads it, another file imports the module, or its end is not reached.
     """
     around = (parent for read in reads for parent in site.source.ancestors(read))
     in_functions = any(isinstance(parent, Function | ast.ClassDef) for parent in around)
@@ -129,7 +130,6 @@ def outlives_module(site: Site, reads: list[ast.Name]) -> bool:
 
 
 def register_close(site: Site, name: str, statement: ast.stmt) -> None:
-    """Let `atexit` close the session."""
     site.edit.insert_after(statement, [f"{proto.module_name(site, 'atexit')}.register({name}.close)"])
     report_closed(site)
 
@@ -142,11 +142,12 @@ def close_block(
 ) -> None:
     """Close the session at the exits and the end of the block that holds all its uses, or report that there is none.
 
-    That block is the one in which it is opened; where later uses stand behind a `with`, the block around the `with`.
+    That block is the one in which it is opened; if it is opened within a `with` and used behind that, the block of the
+    `with`. `bindings` holds what is assigned to the variable, `remainder` the statements behind the opening.
     """
     start, remainder = common_start(site, statement, bindings), list[ast.stmt]()
     while start is not None:
-        remainder += following(site, start)
+        remainder += statements_behind(site, start)
         if not is_used_outside(site, start, reads):
             break
         parent = site.source.parents[start]
@@ -172,20 +173,21 @@ def close_block(
 
 
 def common_start(site: Site, statement: ast.stmt, bindings: list[str | ast.expr | None]) -> ast.stmt | None:
-    """Return the only assignment, or the `if` whose two branches both open a session; None in any other case."""
+    """Return the only assignment of a session, or the `if` with one in each branch; None in any other case."""
     if len(bindings) == 1:
         return statement
     values = [binding for binding in bindings if isinstance(binding, ast.expr)]
     assignments = [site.source.statement(value) for value in values]
     parents = {site.source.parents[assignment] for assignment in assignments}
     parent = parents.pop() if len(parents) == 1 else None
-    are_sessions = {site.values.kind(value) for value in values} <= SESSIONS
+    are_sessions = {site.values.kind(value) for value in values} <= SESSION_KINDS
     if len(values) != len(bindings) or len(bindings) != 2 or not isinstance(parent, ast.If) or not are_sessions:
         return None
-    return parent if {assignment in parent.orelse for assignment in assignments} == {True, False} else None
+    in_else = {assignment in parent.orelse for assignment in assignments}
+    return parent if in_else == {True, False} else None
 
 
-def following(site: Site, start: ast.stmt) -> list[ast.stmt]:
+def statements_behind(site: Site, start: ast.stmt) -> list[ast.stmt]:
     """Return the statements behind a statement in its block."""
     block = site.source.block(start)
     return block[block.index(start) + 1 :]
@@ -198,8 +200,8 @@ def is_used_outside(site: Site, start: ast.stmt, reads: list[ast.Name]) -> bool:
 
 
 def is_used_in_finally(site: Site, statements: list[ast.stmt], reads: list[ast.Name]) -> bool:
-    """Return True if an exit passes through a `finally` that uses the session; not that of a last `try`."""
-    for statement in _exits.exits(site, statements, skip=final_try(site, statements, reads)):
+    """Return True if an exit passes through a `finally` that uses the session; that of `final_try` does not count."""
+    for statement in _exits.find_exits(site, statements, skip=final_try(site, statements, reads)):
         for parent in site.source.ancestors(statement):
             if isinstance(parent, ast.Try) and any(site.source.is_within(read, parent.finalbody) for read in reads):
                 return True
@@ -207,7 +209,7 @@ def is_used_in_finally(site: Site, statements: list[ast.stmt], reads: list[ast.N
 
 
 def final_try(site: Site, statements: list[ast.stmt], reads: list[ast.Name]) -> ast.Try | None:
-    """Return the last statement, returns without the session aside, if it is a `try` with a `finally`."""
+    """Return the last statement, apart from returns without the session, if it is a `try` with a `finally`."""
     while statements and isinstance(statements[-1], ast.Return):
         if any(site.source.is_within(read, statements[-1:]) for read in reads):
             break

@@ -16,7 +16,7 @@
 A graph goes to the device when its session carries the custom optimizer NpuOptimizer; remapping must be switched off. A
 ConfigProto that the script has is filled where it is made, once for all its sessions; a session built within an
 expression gets its config in front of the statement. Where statements cannot stand (a lambda, a comprehension, a
-default, a decorator, a class body, an `elif`, behind a semicolon), where the value is not known, and with `--style
+default, a decorator, a class body, an `elif`, behind a semicolon), for a config of unknown origin, and with `--style
 wrapper`, the vendor's helper `npu_config_proto(config_proto=…)` is written instead. Sessions that only restore, freeze
 or save stay on the host, and so do those whose device_count says that they have no GPU.
 """
@@ -101,16 +101,18 @@ def report_session_class(site: Site) -> None:
     is_partial = isinstance(parent, ast.Call) and site.qualified(parent.func) == "functools.partial"
     if is_base or is_partial or isinstance(parent, ast.arguments):
         site.manual(
-            "sessions are made from this elsewhere: each needs a config with NpuOptimizer and remapping OFF",
+            "sessions are made elsewhere through this class: each needs a config with NpuOptimizer and remapping OFF",
             zh="会话在别处由此创建:每个会话的 config 都需带 NpuOptimizer 并关闭 remapping",
             risk="high",
         )
 
 
 def configure(site: Site, keyword: str, position: int) -> None:
+    """Give a session a config for the accelerator; `keyword` and `position` say where the call takes one."""
     value = site.argument(keyword, position)
-    hidden = value is None and (site.has_unpacked or (position < 0 and len(site.node.args) > 10))
-    if hidden or not site.editable:
+    # position -1: by keyword only in practice, but many positional arguments may include it
+    is_hidden = value is None and (site.has_unpacked or (position < 0 and len(site.node.args) > 10))
+    if is_hidden or not site.editable:
         site.manual(
             f"the `{keyword}` of this session cannot be seen or edited here: it needs NpuOptimizer and remapping OFF",
             zh=f"此处无法看出或改写该会话的 `{keyword}`:需带 NpuOptimizer 并关闭 remapping",
@@ -131,11 +133,11 @@ def configure(site: Site, keyword: str, position: int) -> None:
 
 
 def switch_remapping_off(site: Site, value: ast.expr) -> None:
-    """Turn remapping off for a config that has a custom optimizer, in a file that does not mention remapping."""
+    """Turn remapping off for a config with a custom optimizer, unless the file mentions remapping or npu_init."""
     config = proto.find_variable(site, value)
     adding = proto.adding_statement(site, config, value) if config and len(config.assignments) == 1 else None
     if config is None or adding is None or "remapping" in site.source.text or "npu_init" in site.source.text:
-        return  # remapping is set at another place; importing npu_init sets it for every session
+        return  # the file sets remapping already; importing npu_init sets it for every session
     if not mark_once(site, "remapping", config.assignments[0]):
         return
     last = proto.last_setting(site, config, adding)

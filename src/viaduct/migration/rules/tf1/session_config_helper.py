@@ -1,4 +1,4 @@
-"""Fill the ConfigProto of many sessions in the function that makes it.
+"""Add NpuOptimizer to a ConfigProto in the function that makes it for sessions.
 
      import tensorflow as tf
     +from npu_bridge.estimator import npu_ops
@@ -40,7 +40,7 @@ def fill_helper(site: Site) -> None:
     for statement in returns_of(site.work.names, site.node):
         if statement.value is None or is_ready(site, statement.value):
             continue
-        return_site = Site(site.rule, site.work, statement)
+        return_site = Site(site.rule, site.work, statement)  # findings and edits then go to the `return`
         if allows_no_gpu(return_site, statement.value):
             report_host_session(return_site)
         else:

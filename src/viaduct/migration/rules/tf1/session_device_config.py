@@ -1,4 +1,4 @@
-"""Drop the settings of `tf.config` for GPUs.
+"""Remove the settings of `tf.config` for GPUs.
 
      import tensorflow as tf
      gpus = tf.config.experimental.list_physical_devices("GPU")
@@ -8,9 +8,9 @@
     -tf.config.set_soft_device_placement(False)
     +tf.config.set_soft_device_placement(True)
 
-Memory growth and virtual devices are GPU matters: the statements are removed, a memory limit elsewhere becomes None.
-Soft placement stays on, since operators without a device kernel run on the host. Grappler's experimental options
-become those of the vendor. A call whose result is used needs manual review.
+Memory growth and virtual devices are for GPUs: the statements are removed, and a memory limit in another statement
+becomes None. Soft placement stays on, since operators without a device kernel run on the host. Grappler's experimental
+options become those of the vendor. A call whose result is used needs manual review.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, rules_md_rows="S12", kind="mandatory")
 
-GROWTH = "set_memory_growth"
-VIRTUAL = ("set_virtual_device_configuration", "set_logical_device_configuration")
-REMOVED = tuple(f"tensorflow.config.{part}{name}" for part in ("", "experimental.") for name in (GROWTH, *VIRTUAL))
+REMOVED = tuple(
+    f"tensorflow.config.{part}{name}"
+    for part in ("", "experimental.")
+    for name in ("set_memory_growth", "set_virtual_device_configuration", "set_logical_device_configuration")
+)
 LIMITS = ("tensorflow.config.experimental.VirtualDeviceConfiguration", "tensorflow.config.LogicalDeviceConfiguration")
 
 

@@ -1,8 +1,8 @@
 """Advise on settings that have no effect without a GPU.
 
 `gpu_options`, `CUDA_VISIBLE_DEVICES`, `TF_XLA_FLAGS` and `TF_ENABLE_AUTO_MIXED_PRECISION` do no harm and have no effect
-on the accelerator: the device is chosen by ASCEND_DEVICE_ID, its memory by graph_memory_max_size, its precision by
-precision_mode. What other rules do not remove (horovod_devices, precision_graph_rewrite) is left as written.
+on the accelerator: ASCEND_DEVICE_ID chooses the device, graph_memory_max_size its memory, precision_mode its precision.
+They stay as written, unless horovod_devices or precision_graph_rewrite removes them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,10 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 
 rule = Rule(__name__, rules_md_rows="S7", kind="advice", after=("horovod_devices",), last=True)
 
-INSTEAD = {
-    CUDA.visible: f"choose the device with {NPU.device_choice}",
-    "TF_XLA_FLAGS": "XLA is off on the accelerator",
-    "TF_ENABLE_AUTO_MIXED_PRECISION": "choose the precision with --precision",
-}
-INSTEAD_ZH = {
-    CUDA.visible: f"用 {NPU.device_choice} 选择设备",
-    "TF_XLA_FLAGS": "昇腾上 XLA 关闭",
-    "TF_ENABLE_AUTO_MIXED_PRECISION": "用 --precision 选择精度模式",
+INSTEAD = {  # variable, or its beginning -> what to do, in English and Chinese
+    CUDA.visible: (f"choose the device with {NPU.device_choice}", f"用 {NPU.device_choice} 选择设备"),
+    "TF_XLA_FLAGS": ("XLA is off on the accelerator", "昇腾上 XLA 关闭"),
+    "TF_ENABLE_AUTO_MIXED_PRECISION": ("choose the precision with --precision", "用 --precision 选择精度模式"),
 }
 
 
@@ -58,7 +53,7 @@ def advise_variable(site: Site, key: ast.expr) -> None:
     variable = literal_text(key)
     name = next((name for name in INSTEAD if variable.startswith(name)), None)
     if name is not None:
+        english, chinese = INSTEAD[name]
         site.advice(
-            f"{variable} has no effect on the accelerator: {INSTEAD[name]}",
-            zh=f"{variable} 在昇腾上不生效:{INSTEAD_ZH[name]}",
+            f"{variable} has no effect on the accelerator: {english}", zh=f"{variable} 在昇腾上不生效:{chinese}"
         )

@@ -1,4 +1,4 @@
-"""Let Grappler fuse the gradients that ranks exchange.
+"""Let Grappler (TensorFlow's graph optimizer) fuse the gradients that ranks exchange.
 
      import tensorflow as tf
      from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
@@ -32,27 +32,28 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"distributed": True}
 
-FIRST = '"pruning", "function", "constfold", "shape", "arithmetic",'
-SECOND = '"loop", "dependency", "layout", "GradFusionOptimizer",'
+FIRST_LINE = '"pruning", "function", "constfold", "shape", "arithmetic",'
+SECOND_LINE = '"loop", "dependency", "layout", "GradFusionOptimizer",'
 HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_session_npu_config"))
 
 
 @rule.node(ast.Assign, words=("NpuOptimizer",))
 def extend_optimizers(site: Site) -> None:
-    """Extend the list at `custom_op.name = "NpuOptimizer"`."""
+    """Extend the list of optimizers of the config to which `custom_op.name = "NpuOptimizer"` belongs."""
     target, value = site.node.targets[0], site.node.value
     if not (isinstance(target, ast.Attribute) and target.attr == "name" and is_literal_in(value, "NpuOptimizer")):
         return
     parts = proto.field_path(site, target)
     if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
         return
-    rewrite = parts[:-2]
-    if touches_list(site, rewrite) or starts_only_communication(site):
-        return
+    rewrite = parts[:-2]  # the path of rewrite_options: ("config", "graph_options", "rewrite_options")
+    function = site.source.function(site.node)
+    if touches_list(site, rewrite) or (function is not None and starts_communication(site, function)):
+        return  # the session in a function that starts communication computes no gradients
     last = last_setting(site, rewrite)
     site.edit.insert_after(last, render_list(site, ".".join(rewrite), last))
     site.changed(
-        "gradients of all ranks are fused: GradFusionOptimizer joins Grappler's list",
+        "the gradients that ranks exchange are fused: GradFusionOptimizer joins Grappler's list",
         zh="分布式场景:在 rewrite_options.optimizers 中添加 GradFusionOptimizer",
     )
 
@@ -66,16 +67,10 @@ def report_helper(site: Site) -> None:
 
 
 def touches_list(site: Site, rewrite: tuple[str, ...]) -> bool:
-    """Return True if this function touches the list of optimizers already."""
+    """Return True if this function mentions the list of optimizers of the config."""
     around = site.source.function(site.node) or site.source.tree
     field = (*rewrite, "optimizers")
     return any(isinstance(node, ast.Attribute) and proto.field_path(site, node) == field for node in ast.walk(around))
-
-
-def starts_only_communication(site: Site) -> bool:
-    """Return True in a function that starts communication: its session computes no gradients."""
-    function = site.source.function(site.node)
-    return function is not None and starts_communication(site, function)
 
 
 def last_setting(site: Site, rewrite: tuple[str, ...]) -> ast.stmt:
@@ -96,5 +91,5 @@ def render_list(site: Site, rewrite: str, last: ast.stmt) -> list[str]:
     """Return the lines that extend the list; a single one where `last` shares its line with other statements."""
     if proto.starts_line(site, last) and proto.ends_line(site, last):
         unit = site.source.indent_unit
-        return [f"{rewrite}.optimizers.extend([", f"{unit}{FIRST}", f"{unit}{SECOND}", "])"]
-    return [f"{rewrite}.optimizers.extend([{FIRST} {SECOND[:-1]}])"]
+        return [f"{rewrite}.optimizers.extend([", f"{unit}{FIRST_LINE}", f"{unit}{SECOND_LINE}", "])"]
+    return [f"{rewrite}.optimizers.extend([{FIRST_LINE} {SECOND_LINE[:-1]}])"]

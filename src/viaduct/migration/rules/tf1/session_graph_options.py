@@ -31,7 +31,7 @@ def wrap(site: Site) -> None:
     receiver = receiving_call(site, site.node)
     if receiver is not None and site.qualified(receiver.func) == full_name(helper):
         return
-    if site.options.style != "wrapper" or not site.editable:
+    if site.options.style != "wrapper" or not site.editable:  # --only runs the rule with any style
         return
     start, end = site.source.span(site.node)
     site.edit.insert(start, f"{site.need(helper)}({keyword}=")

@@ -1,4 +1,4 @@
-"""Give the session the options of the command line: precision, fusion switches, profiling, dump.
+"""Give the session the options of `viaduct migrate`: precision, fusion switches, profiling, dump.
 
      import tensorflow as tf
      config = tf.ConfigProto()
@@ -12,8 +12,8 @@
     +custom_op.parameter_map["dump_mode"].s = tf.compat.as_bytes("all")
      sess = tf.Session(config=config)
 
-Each is a key of the custom optimizer's parameter_map (`--precision`, `--fusion-switch FILE`, `--profile DIR`,
-`--dump DIR`, `--dump-step`). A key that the script sets already is left as it is, and so is a precision that it sets by
+Each is a key of the custom optimizer's parameter_map (`--precision`, `--fusion-switch FILE`, `--profile DIR`, `--dump
+DIR`, `--dump-step`). A key that the script sets already is left as it is, and so is a precision that it sets by
 precision_mode or precision_mode_v2. `--loop N` is advice: the train op must be wrapped.
 """
 
@@ -46,7 +46,7 @@ HELPERS = tuple(full_name(name) for name in ("npu_config_proto", "set_keras_sess
 
 
 def required_options(site: Site, options: Options) -> dict[str, str]:
-    """Return the keys of the parameter_map that the options need, each with the rest of its statement."""
+    """Return the keys of the parameter_map that the options need, each with the end of its statement: `.b = True`."""
     keys: dict[str, str] = {}
     if options.precision:
         key = "precision_mode_v2" if options.precision in NEWER_MODES else "precision_mode"

@@ -6,10 +6,10 @@
     +config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.OFF
 
 The graph is compiled for the accelerator by its own engine; XLA would take nodes away from it. The same goes for
-`tf.config.optimizer.set_jit` and for `jit_scope`. Remapping must be off, and the last statement that sets it decides:
-each that switches it on is changed, by attribute or as a keyword of RewriterConfig, whatever the options are called.
-Other settings that disturb the device are advice: Grappler's passes stay at their defaults, model pruning is never
-disabled, soft placement stays on.
+`tf.config.optimizer.set_jit` and for `jit_scope`. Remapping (a pass of Grappler, TensorFlow's graph optimizer) must be
+off, and the last statement that sets it decides: each that switches it on is changed, as an attribute of any variable
+or as a keyword of RewriterConfig. Other settings that disturb the device get advice: Grappler's passes stay at their
+defaults, model pruning is never disabled, soft placement stays on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STAY_ON = {
     *("loop_optimization", "dependency_optimization", "layout_optimizer", "memory_optimization"),
 }
 REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2.RewriterConfig"
-OFF = 2  # of RewriterConfig.Toggle
+OFF = 2  # value of RewriterConfig.OFF
 REMAPPING_TEXT = re.compile(r"\bremapping\s*[:=]\s*(?!OFF|2\b)")
 
 
@@ -121,7 +121,8 @@ def is_jit_level(site: Site, target: ast.Attribute) -> bool:
 def switch_xla_off(site: Site, value: ast.expr) -> None:
     """Replace a level by OFF, of the enumeration that the value names if it names one."""
     name = site.qualified(value) or ""
-    if name.endswith("OptimizerOptions.OFF") or is_minus_one(value):
+    is_minus_one = isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) and is_literal_in(value.operand, 1)
+    if name.endswith("OptimizerOptions.OFF") or is_minus_one:  # OFF is -1
         return
     if "OptimizerOptions." in name and isinstance(value, ast.Attribute):
         site.edit.node(value, f"{site.text(value.value)}.OFF")
@@ -179,10 +180,6 @@ def report_remapping(site: Site) -> None:
     )
 
 
-def is_minus_one(value: ast.expr) -> bool:
-    return isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) and is_literal_in(value.operand, 1)
-
-
 def report_xla_off(site: Site) -> None:
     site.changed("XLA is switched off: the accelerator compiles the graph itself", zh="关闭 XLA:计算图由昇腾编译执行")
 
@@ -213,6 +210,6 @@ def advise_placement(site: Site, field: str, value: ast.expr) -> None:
         )
     elif field == "log_device_placement" and is_constant(value, True):
         site.advice(
-            "log_device_placement says nothing about the accelerator; switch it off",
+            "log_device_placement does not show what runs on the accelerator; switch it off",
             zh="log_device_placement 对昇腾无意义,建议设为 False",
         )

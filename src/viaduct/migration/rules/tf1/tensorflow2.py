@@ -4,9 +4,9 @@
     tape = tf.GradientTape()
     step = tf.function(train)
 
-The rules are those of TensorFlow 1.15 on the NPU: a graph, compiled for the device, and a session or an Estimator that
-runs it. Eager code has neither, so no rule sends it to the device. There is one finding per file; the rest of the file
-is migrated as usual.
+The rules are for TensorFlow 1.15 on the NPU: they need a graph, which is compiled for the device, and a session or an
+Estimator that runs it. Eager code has neither, so no rule moves it to the device. There is one finding per file; the
+rest of the file is migrated as usual.
 """
 
 from __future__ import annotations

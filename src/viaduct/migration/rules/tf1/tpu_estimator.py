@@ -13,8 +13,8 @@
     +    model_fn=model_fn, config=config, params={"batch_size": 32})
 
 Input functions read params["batch_size"], which TPUEstimator fills in: the training size is written there, or the size
-for evaluation or prediction where there is no other. Evaluation and prediction then use the same size. An
-iterations_per_loop goes along only where all steps that the file shows are multiples of it, for NPUEstimator refuses
+for evaluation or prediction where there is no other. Evaluation and prediction then use the same size.
+iterations_per_loop is kept only if all numbers of steps in the file are multiples of it, since NPUEstimator refuses
 others; else it is reported. `--tpu keep` leaves the class and only switches the TPU off. What the vendor's converter
 wrote (`config=npu_run_config_init(…)`) stays.
 """
@@ -23,20 +23,26 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.predicates import is_none
+from viaduct.migration.predicates import find_argument, is_constant, is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _run_configs as run_configs
-from viaduct.migration.rules.tf1._run_configs import INIT
 
 rule = Rule(__name__, rules_md_rows="E10 E11", kind="mandatory")
 
 TPU = "tensorflow.estimator.tpu"
-SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")
+BATCH_SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")
 SWITCHES = ("use_tpu", "eval_on_tpu", "export_to_tpu")
-DROPPED = (*SIZES, *SWITCHES, "batch_axis", "export_to_cpu", "export_saved_model_api_version", "embedding_config_spec")
-ESTIMATOR = ("model_fn", "model_dir", "config", "params")
-UNKNOWN = ("train_distribute", "eval_distribute", "device_fn", "protocol")
-CLUSTER = ("cluster", "master", "evaluation_master", "tpu_config", "session_config_overrides")
+DROPPED = (
+    *BATCH_SIZES,
+    *SWITCHES,
+    "batch_axis",
+    "export_to_cpu",
+    "export_saved_model_api_version",
+    "embedding_config_spec",
+)
+ESTIMATOR_PARAMETERS = ("model_fn", "model_dir", "config", "params")  # positional ones, as NPUEstimator has them
+REMOVED_PARAMETERS = ("train_distribute", "eval_distribute", "device_fn", "protocol")
+CLUSTER_PARAMETERS = ("cluster", "master", "evaluation_master", "tpu_config", "session_config_overrides")
 
 
 @rule.call(f"{TPU}.TPUEstimator")
@@ -46,7 +52,9 @@ def convert(site: Site) -> None:
         return
     if is_converted(site):
         return
-    if any(isinstance(value, ast.Starred) for value in site.node.args) or len(site.node.args) > len(ESTIMATOR):
+    if any(isinstance(value, ast.Starred) for value in site.node.args) or len(site.node.args) > len(
+        ESTIMATOR_PARAMETERS
+    ):
         site.manual("name TPUEstimator's arguments first", zh="请先将 TPUEstimator 的参数改为关键字形式", risk="high")
         return
     site.rename(site.need("NPUEstimator"))
@@ -54,7 +62,7 @@ def convert(site: Site) -> None:
     site.remove_arguments(dropped, add=move_batch_size(site))
     site.changed("TPUEstimator becomes NPUEstimator", zh="TPUEstimator 替换为 NPUEstimator")
     check_arguments(site)
-    sizes = {ast.unparse(given.value) for given in site.node.keywords if given.arg in SIZES}
+    sizes = {ast.unparse(given.value) for given in site.node.keywords if given.arg in BATCH_SIZES}
     if len(sizes) > 1:
         site.advice(
             f"batch sizes differ ({', '.join(sorted(sizes))}); training, evaluation and prediction now use the one in "
@@ -65,7 +73,7 @@ def convert(site: Site) -> None:
 
 def move_batch_size(site: Site) -> str:
     """Write the batch size into params; return the argument params=… to add where there is none, else ""."""
-    given = [site.argument(name) for name in SIZES]
+    given = [site.argument(name) for name in BATCH_SIZES]
     size = next((value for value in given if value is not None and not is_none(value)), None)
     params = site.argument("params", 3)
     if size is None:
@@ -76,7 +84,7 @@ def move_batch_size(site: Site) -> str:
     if is_none(params):
         site.edit.node(params, f"{{{entry}}}")
     elif isinstance(params, ast.Dict):
-        if not any(isinstance(key, ast.Constant) and key.value == "batch_size" for key in params.keys):
+        if not any(is_literal_in(key, "batch_size") for key in params.keys):
             end = site.source.span(params)[1] - 1
             comma = "" if not params.keys or site.source.token_before(end).text == "," else ", "  # type: ignore[union-attr]
             site.edit.insert(end, comma + entry)
@@ -89,7 +97,7 @@ def is_converted(site: Site) -> bool:
     """Return True for a config of npu_run_config_init, as the vendor's converter writes it: the class stays."""
     config = site.argument("config", 2)
     made = site.values.origin(config) if config is not None else None
-    return isinstance(made, ast.Call) and site.qualified(made.func) == INIT
+    return isinstance(made, ast.Call) and site.qualified(made.func) == run_configs.CONVERTER
 
 
 def check_arguments(site: Site) -> None:
@@ -112,7 +120,7 @@ def check_arguments(site: Site) -> None:
 
 def switch_tpu_off(site: Site) -> None:
     for keyword in site.node.keywords:
-        if keyword.arg in SWITCHES and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False):
+        if keyword.arg in SWITCHES and not is_constant(keyword.value, False):
             site.edit.node(keyword.value, "False")
             site.changed(f"{keyword.arg} is switched off", zh=f"{keyword.arg} 已关闭", node=keyword)
 
@@ -125,40 +133,41 @@ def convert_run_config(site: Site) -> None:
         site.manual("name tpu.RunConfig's arguments first", zh="请先将 tpu.RunConfig 的参数改为关键字形式", risk="high")
         return
     site.rename(site.need("NPURunConfig"))
-    loop = usable_loop(site, loop_of(site))
-    dropped = [keyword for keyword in site.node.keywords if keyword.arg in (*CLUSTER, *UNKNOWN)]
+    loop = usable_loop(site, loop_in_config(site))
+    dropped = [keyword for keyword in site.node.keywords if keyword.arg in (*CLUSTER_PARAMETERS, *REMOVED_PARAMETERS)]
     site.remove_arguments(dropped, add=f"iterations_per_loop={loop}" if loop else "")
     site.changed("tpu.RunConfig becomes NPURunConfig", zh="tpu.RunConfig 替换为 NPURunConfig")
 
 
-def loop_of(site: Site) -> str:
-    """Return iterations_per_loop of the TPUConfig; "" where there is none, and report where it is not seen."""
+def loop_in_config(site: Site) -> str:
+    """Return the code of the TPUConfig's iterations_per_loop; "" if there is none; report an unknown config."""
     config = site.argument("tpu_config")
     origin = site.values.origin(config) if config is not None else None
     if not isinstance(origin, ast.Call):
         if config is not None:
             site.manual(
-                f"iterations_per_loop of {site.text(config)} is not seen here; give it to NPURunConfig",
+                f"the code does not show the iterations_per_loop of {site.text(config)}; give it to NPURunConfig",
                 zh=f"无法得知 {site.text(config)} 的 iterations_per_loop;请在 NPURunConfig 中设置",
             )
         return ""
-    value = next((keyword.value for keyword in origin.keywords if keyword.arg == "iterations_per_loop"), None)
-    value = value or (origin.args[0] if origin.args else None)
+    value = find_argument(origin, "iterations_per_loop", 0)
     return site.text(value) if value is not None else ""
 
 
 def usable_loop(site: Site, loop: str) -> str:
     """Return the loop if all numbers of steps in the file are multiples of it; else report it and return ""."""
-    if not loop or loop == "1":
+    if loop in ("", "1"):
         return ""
-    unsuited = [text for text, value in steps_of(site) if not is_multiple(value, loop, text)]
+    unsuited = [text for text, value in find_step_counts(site) if not is_multiple(value, loop, text)]
     if loop.isdigit() and not unsuited:
         site.advice(
             f"NPUEstimator wants every number of steps, and the interval of checkpoints, to be a multiple of {loop}",
             zh=f"NPUEstimator 要求训练步数与检查点间隔均为 {loop} 的整数倍",
         )
         return loop
-    why = f"{', '.join(unsuited)} is not shown to be a multiple of it" if unsuited else "its value is not seen"
+    why = (
+        f"{', '.join(unsuited)} is not shown to be a multiple of it" if unsuited else "the code does not show its value"
+    )
     site.manual(
         f"iterations_per_loop={loop} of the TPU is left out, since {why}, and NPUEstimator refuses such steps: give it "
         "to NPURunConfig once they are (--loop N)",
@@ -168,7 +177,7 @@ def usable_loop(site: Site, loop: str) -> str:
     return ""
 
 
-def steps_of(site: Site) -> list[tuple[str, ast.expr | None]]:
+def find_step_counts(site: Site) -> list[tuple[str, ast.expr | None]]:
     """Return the numbers of steps in this file that the loop must divide, each with its text."""
     keywords = {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
     saved = {name: keywords[name] for name in ("save_checkpoints_steps", "save_checkpoints_secs") if name in keywords}
@@ -187,6 +196,7 @@ def steps_of(site: Site) -> list[tuple[str, ast.expr | None]]:
 
 
 def is_multiple(value: ast.expr | None, loop: str, text: str) -> bool:
+    """Return True for a literal that the loop divides, and for a value written like the loop itself: `steps=loop`."""
     if isinstance(value, ast.Constant) and isinstance(value.value, int) and loop.isdigit():
         return value.value % int(loop) == 0
     return text.endswith(f"={loop}")

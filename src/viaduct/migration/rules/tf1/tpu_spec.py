@@ -7,14 +7,15 @@
 
 eval_metrics is a function with its tensors, which a TPU's host calls later; the migrated script calls it at once.
 scaffold_fn becomes scaffold in the same way. A pair in a variable is called by its parts. A pair that is not written
-out, or is given by position, needs manual review, and with it the other specs of the function, which should not return
-two kinds. CrossShardOptimizer is taken off.
+out, or is given by position, needs manual review, and so do the other specs of the function, which should not return
+specs of two classes. CrossShardOptimizer is removed from around its optimizer.
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.migration.lookups import bindings_of, keyword_value
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._optimizers import unwrap
@@ -28,9 +29,11 @@ TPU = "tensorflow.estimator.tpu"
 def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         return
-    stuck = [item for item in specs_beside(site) if not can_convert(site, item)]
-    if stuck:
-        report_left(site, site.node in stuck)
+    here = site.source.function(site.node)
+    specs = [call for call in site.work.index.calls[site.name] if site.source.function(call) is here]
+    unconvertible = [spec for spec in specs if not can_convert(site, spec)]
+    if unconvertible:
+        report_left(site, is_cause=site.node in unconvertible)
         return
     site.rename(site.need("NPUEstimatorSpec"))
     metrics = site.keyword("eval_metrics")
@@ -42,24 +45,19 @@ def convert(site: Site) -> None:
     site.changed("TPUEstimatorSpec becomes NPUEstimatorSpec", zh="TPUEstimatorSpec 替换为 NPUEstimatorSpec")
 
 
-def specs_beside(site: Site) -> list[ast.Call]:
-    """Return all specs of the same function, this one among them."""
-    here = site.source.function(site.node)
-    return [call for call in site.work.index.calls[site.name] if site.source.function(call) is here]
-
-
 def can_convert(site: Site, spec: ast.Call) -> bool:
-    metrics = next((keyword.value for keyword in spec.keywords if keyword.arg == "eval_metrics"), None)
+    metrics = keyword_value(spec, "eval_metrics")
     if len(spec.args) > 4:  # the fifth is eval_metrics
         return False
     return metrics is None or bool(pairs(site, metrics)) or is_none(site.values.origin(metrics))
 
 
 def pairs(site: Site, value: ast.expr) -> list[ast.Tuple]:
-    """Return the pairs that a value may be; none if it may be anything else, or if some need * and some **."""
-    bound: list[object] = [value]
-    if isinstance(value, ast.Name):
-        bound = [*(site.work.names.lookup(value.id, site.work.names.scope_of(value)) or [])]
+    """Return the pairs (function, tensors) that a value may be.
+
+    An empty list if it may be anything else but None, or if the tensors are a dict in some pairs only: `*` or `**`.
+    """
+    bound = bindings_of(site, value) if isinstance(value, ast.Name) else [value]
     found = [binding for binding in bound if isinstance(binding, ast.Tuple) and len(binding.elts) == 2]
     complete = len(found) == len([node for node in bound if not is_none(node)])
     return found if complete and len({isinstance(item.elts[1], ast.Dict) for item in found}) == 1 else []
@@ -84,6 +82,7 @@ def report_left(site: Site, is_cause: bool) -> None:
 
 
 def render_call(site: Site, value: ast.expr) -> str:
+    """Return the code that calls the function of a pair with its tensors; "None" where there is no pair."""
     found = pairs(site, value)
     if not found:
         return "None"
@@ -94,11 +93,11 @@ def render_call(site: Site, value: ast.expr) -> str:
     name = site.text(value)
     text = f"{name}[0]({stars}{name}[1])"
     bound = site.work.names.lookup(name, site.work.names.scope_of(value)) or []
-    return text if len(bound) == len(found) else f"{text} if {name} else None"
+    return text if len(bound) == len(found) else f"{text} if {name} else None"  # some of the values are None
 
 
 def scaffold_text(site: Site, value: ast.expr) -> str:
-    if isinstance(value, ast.Constant) and value.value is None:
+    if is_none(value):
         return "None"
     text = site.text(value)
     return f"{text}() if {text} else None" if isinstance(value, ast.Name | ast.Attribute) else f"({text})()"

@@ -1,16 +1,15 @@
-"""Report functions of TensorFlow that the vendor does not list as supported.
+"""Report functions of TensorFlow that the vendor's table does not list as supported.
 
-The vendor's own table says which, with what to do instead (see migration/support_table.py): TPU functions, random
-number generators, critical sections, NCCL, TensorRT, questions about GPUs. Everything is left as written. Functions
-that another rule deals with are not repeated here.
+The table also says what to do instead (see migration/support_table.py): TPU functions, random number generators,
+critical sections, NCCL, TensorRT, questions about GPUs. Everything is left as written. Functions that another rule
+deals with are not repeated here.
 """
 
 from __future__ import annotations
 
-import ast
-
+from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._device_counts import is_counted
+from viaduct.migration.rules.tf1._device_counts import counts_devices
 from viaduct.migration.support_table import find_symbol, names_without_rule
 
 rule = Rule(__name__, rules_md_rows="8", kind="report", after=("seed_gpu_question",), last=True)
@@ -24,8 +23,8 @@ def report_symbol(site: Site) -> None:
     symbol = find_symbol(site.name)
     if symbol is None:
         return
-    written = site.text(site.node.func if isinstance(site.node, ast.Call) else site.node)
-    if is_counted(site) and symbol.standing == "no effect":
+    written = site.text(named_node(site))
+    if counts_devices(site) and symbol.standing == "no effect":
         site.manual(
             f"{written} finds no GPU, and the accelerator is not listed: work that is done once for each would not be "
             "done; one process drives one device, so count 1",
@@ -33,8 +32,8 @@ def report_symbol(site: Site) -> None:
             risk="high",
         )
         return
-    say = site.advice if symbol.standing == "no effect" else site.manual
-    say(
+    report = site.advice if symbol.standing == "no effect" else site.manual
+    report(
         f"{written} ({symbol.standing}): {symbol.instead}",
         zh=f"{written}({ZH[symbol.standing]}):{symbol.instead_zh}",
         risk=symbol.risk,

@@ -15,15 +15,16 @@ from viaduct.migration.rule import Site
 
 
 def rename_to(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
-    """Replace a name whose qualified name is `old` by one for `new`; return False where it cannot be edited.
+    """Replace a name whose qualified name is `old` by the name for `new`; return True if the name is edited.
 
-    None: nothing has to be edited here, because the parts that differ are in an import or assignment of this name.
+    False if it cannot be edited safely. None if it needs no edit, because the parts that differ are in the import or
+    assignment of this name, which another rule edits.
     """
     written = dotted_name(node)
     wanted = respell_name(site, node, old, new)
     if not written or wanted is None:
         return False
-    return swap(site, node, written, wanted) if wanted != written else None
+    return replace_name(site, node, written, wanted) if wanted != written else None
 
 
 def respell_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
@@ -43,7 +44,7 @@ def respell_name(site: Site, node: ast.expr, old: str, new: str) -> str | None:
     return f"{root}.{new.partition('.')[2]}" if root and new_parts[0] == "torch" else None
 
 
-def swap(site: Site, node: ast.expr, old: str, new: str) -> bool:
+def replace_name(site: Site, node: ast.expr, old: str, new: str) -> bool:
     """Replace a name that is written `old` by `new`, within an f-string too; return False where that is not safe."""
     if old == new:
         return True

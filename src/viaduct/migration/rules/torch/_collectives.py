@@ -11,7 +11,6 @@ from viaduct.migration.lookups import (
     FunctionNode,
     bind_arguments,
     bindings_of,
-    keyword_value,
     literal_text,
     mark_once,
     parameter_default,
@@ -21,30 +20,31 @@ from viaduct.migration.lookups import (
 from viaduct.migration.names import all_arguments
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Site
+from viaduct.migration.rules.torch._options import option_names
 from viaduct.migration.targets import card
 
 NCCL = re.compile(r"(?<![\w.])(?:cuda:)?nccl(?![\w.])", re.IGNORECASE)
-NCCL_TEXT = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
+NCCL_BACKEND = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
 """`nccl`, also as an entry of `cpu:gloo,cuda:nccl`; a sentence that mentions it does not match."""
 DEFAULT_POSITIONS = {"os.environ.get": 1, "os.getenv": 1, "os.environ.setdefault": 1, "getattr": 2}
-"""Functions that return what the user has set, else the argument at this position."""
+"""Functions that return a value which the user has set, or a default: the argument at this position."""
 BACKEND_GETTERS = ("torch.distributed.get_backend", "torch.distributed.distributed_c10d.get_backend")
 # Libraries that pass the backend's name on to torch.distributed unchanged.
-LIBRARIES = (
+LIBRARIES_WITH_BACKEND = (
     *("transformers.", "accelerate.", "pytorch_lightning.", "lightning.", "lightning_fabric.", "deepspeed."),
     "mmengine.",
 )
-# Containers that keep settings under the names of their keyword arguments.
-CONTAINERS = (
+# Classes whose objects keep settings under the names of their keyword arguments.
+SETTINGS_CLASSES = (
     *("argparse.Namespace", "types.SimpleNamespace", "easydict.EasyDict", "addict.Dict"),
     "ml_collections.ConfigDict",
 )
-MAX_DEPTH = 8
+MAX_DEPTH = 8  # of assignments and calls that are followed
 
 
 @dataclass
 class Origin:
-    """Where the value of a backend argument comes from."""
+    """Expressions that give a backend argument its value."""
 
     texts: list[ast.Constant] = field(default_factory=list)  # strings that name NCCL
     unknown: list[ast.AST] = field(default_factory=list)  # expressions whose value the file does not show
@@ -52,21 +52,21 @@ class Origin:
 
 def is_nccl(node: ast.AST | None) -> bool:
     """Return True for a string that names NCCL, alone or for a device as in `cuda:nccl`."""
-    return NCCL_TEXT.fullmatch(literal_text(node)) is not None
+    return NCCL_BACKEND.fullmatch(literal_text(node)) is not None
 
 
 # ---- tracing
 
 
 def trace_backend(site: Site, value: ast.AST) -> Origin:
-    """Return where the value of a backend argument comes from."""
+    """Return the expressions that give a backend argument its value."""
     origin = Origin()
     collect_origin(site, value, origin, 0)
     return origin
 
 
 def collect_origin(site: Site, value: ast.AST, origin: Origin, depth: int) -> None:
-    """Add to an origin the strings that a value may be, and the expressions that cannot be followed."""
+    """Add to an origin the NCCL strings that a value may be, and the expressions that cannot be followed."""
     if isinstance(value, ast.Constant):
         if is_nccl(value) and value not in origin.texts:
             origin.texts.append(value)
@@ -80,7 +80,7 @@ def collect_origin(site: Site, value: ast.AST, origin: Origin, depth: int) -> No
 
 
 def sources_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
-    """Return the expressions one of which gives an expression its value; None where the file does not show them."""
+    """Return the expressions that may give an expression its value; None if the file does not show them."""
     if isinstance(value, ast.IfExp):
         return [value.body, value.orelse]
     if isinstance(value, ast.BoolOp):
@@ -97,7 +97,7 @@ def sources_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
 
 
 def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
-    """Return the arguments that a call may return: a default, the string of `.lower()`, an entry of a dict."""
+    """Return the values that a call may return: a default, the string of `.lower()`, an entry of a dict; else None."""
     name = site.qualified(call.func) or plain_name(call.func)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name in BACKEND_GETTERS:
@@ -115,7 +115,7 @@ def sources_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
 
 
 def sources_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
-    """Return what is assigned to a name, and if it is a parameter what calls pass for it."""
+    """Return what is assigned to a name and, if it is a parameter, what calls pass for it; None if unknown."""
     bindings = bindings_of(site, name)
     values = [value for value in bindings if isinstance(value, ast.expr)]
     if bindings and len(values) == len(bindings):
@@ -139,37 +139,24 @@ def values_passed(site: Site, parameter: str, function: ast.AST) -> list[ast.exp
 def sources_of_attribute(site: Site, node: ast.Attribute) -> list[ast.expr] | None:
     """Return the values that this file assigns to an attribute of that name, of whatever object.
 
-    An option of the command line with that name, and no assignment: [], since its default is changed where it stands.
+    [] for a command line option of that name without an assignment: its default is changed where it is written.
     """
     if site.qualified(node) == "torch.distributed.Backend.NCCL":
         return []  # the rule `backend` has a handler for it
     values = [*assigned_values(site, node.attr)]
-    is_option = any(option_dest(call) == node.attr for call in site.work.index.methods.get("add_argument", []))
+    is_option = any(node.attr in option_names(site, call) for call in site.work.index.methods.get("add_argument", []))
     return values if values or is_option else None
 
 
 def assigned_values(site: Site, name: str) -> Iterator[ast.expr]:
-    """Yield what is assigned to an attribute of that name, or to that name in the body of a class."""
-    statements: list[ast.Assign | ast.AnnAssign] = [
-        *site.source.of_kind(ast.Assign),
-        *site.source.of_kind(ast.AnnAssign),
-    ]
-    for statement in statements:
+    """Yield the values that are assigned to an attribute of that name, or to the name in a class body."""
+    statements: list[ast.Assign | ast.AnnAssign] = [*site.source.of_kind(ast.Assign)]
+    for statement in [*statements, *site.source.of_kind(ast.AnnAssign)]:
         in_class_body = isinstance(site.source.parents[statement], ast.ClassDef)
         for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
             is_field = in_class_body and plain_name(target) == name
             if statement.value is not None and (is_field or getattr(target, "attr", "") == name):
                 yield statement.value
-
-
-def option_dest(call: ast.Call) -> str:
-    """Return the attribute under which argparse keeps the option that an add_argument declares."""
-    dest = keyword_value(call, "dest")
-    if isinstance(dest, ast.Constant):
-        return str(dest.value)
-    flags = [literal_text(argument) for argument in call.args if literal_text(argument)]
-    long_flag = next((flag for flag in flags if flag.startswith("--")), flags[0] if flags else "")
-    return long_flag.lstrip("-").replace("-", "_")
 
 
 def dict_values(site: Site, table: ast.expr, key: ast.expr) -> list[ast.expr] | None:
@@ -205,7 +192,7 @@ def dict_items(node: ast.AST) -> list[tuple[object, ast.expr]] | None:
 
 
 def serves_target(site: Site, value: ast.AST) -> bool:
-    """Return True for a backend that follows the device: torch's own choice, or a table that has the card's."""
+    """Return True for a backend that follows the device: torch's default for it, or a table with the card's backend."""
     value = site.values.origin(value)
     if isinstance(value, ast.Call):
         if (site.qualified(value.func) or "").rpartition(".")[2] == "get_default_backend_for_device":
@@ -222,12 +209,12 @@ def has_entry(site: Site, table: ast.expr) -> bool:
 
 
 def passes_backend_on(site: Site, name: str) -> bool:
-    """Return True for a function of the project, a container of settings, or a library that passes its backend on."""
+    """Return True for a function of the project, a class of settings, or a library that passes its backend on."""
     is_own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.own}.")
-    return is_own or name.startswith(LIBRARIES) or name in CONTAINERS
+    return is_own or name.startswith(LIBRARIES_WITH_BACKEND) or name in SETTINGS_CLASSES
 
 
-def is_backend(site: Site, node: ast.expr) -> bool:
+def is_backend_expression(site: Site, node: ast.expr) -> bool:
     """Return True for an expression with "backend" in its text, or a name that is assigned such an expression."""
     assigned = site.values.origin(node)
     return any(isinstance(value, ast.expr) and "backend" in ast.unparse(value).lower() for value in (node, assigned))
@@ -237,7 +224,7 @@ def is_backend(site: Site, node: ast.expr) -> bool:
 
 
 def replace_backend(site: Site, text: ast.expr) -> bool:
-    """Write the target's backend for one string, and report it; False where it was done already or cannot be."""
+    """Write the target's backend for one string and report it; return False if that is done already or impossible."""
     replaced = replace_by_helper(site, text) if site.target.is_any else replace_by_card(site, text)
     if replaced:
         report_replaced(site, text)
@@ -245,7 +232,7 @@ def replace_backend(site: Site, text: ast.expr) -> bool:
 
 
 def replace_by_card(site: Site, text: ast.expr) -> bool:
-    """Replace NCCL in one string by the card's backend; return False where that was done already or cannot be."""
+    """Replace NCCL in one string by the card's backend; return False if that is done already or impossible."""
     if site.source.in_f_string(text) or site.work.is_served(text):
         return False
     start, end = site.source.span(text)
@@ -260,7 +247,7 @@ def replace_by_card(site: Site, text: ast.expr) -> bool:
 
 
 def replace_by_helper(site: Site, text: ast.expr) -> bool:
-    """Write a call of the helper for one string; return False where that was done already or cannot be.
+    """Write a call of the helper for one string; return False if that is done already or impossible.
 
     A string that names NCCL among others is reported. One that is compared is left to `backend_compare`.
     """
@@ -279,7 +266,6 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
 
 
 def report_replaced(site: Site, node: ast.AST) -> None:
-    """Report that a backend was replaced."""
     english, chinese = site.target.select(
         (
             "NCCL supports NVIDIA GPUs only: the collective backend is {backend}",

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from viaduct.migration.lookups import FunctionNode, bind_arguments, calls_to, keyword_value, plain_name
 from viaduct.migration.rule import Site
-from viaduct.migration.rules._entry import main_guard
+from viaduct.migration.rules._entry import is_imported, main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._collectives import dict_items
 from viaduct.migration.rules.torch._ddp_decisions import RankDecisions
-from viaduct.migration.rules.torch._training import LOADER, EpochLoop, LoaderTrace
+from viaduct.migration.rules.torch._training import DATA_LOADERS, EpochLoop, LoaderTrace
 
 MOVES = ("cuda", "npu", "mlu", "to")
 SAVES = ("torch.save", "torch.jit.save")
@@ -24,9 +24,9 @@ LOADER_ARGUMENTS = {"shuffle", "sampler", "batch_sampler", "batch_size"}
 
 
 class Refused(Exception):
-    """One condition that does not hold, in English and Chinese, and where.
+    """A condition that does not hold: its message in English and Chinese, and the node that violates it.
 
-    explain: the finding says how to rewrite the script by hand.
+    With `explain` the finding also says how to rewrite the script by hand.
     """
 
     def __init__(self, message: str, zh: str, node: ast.AST | None = None, explain: bool = True) -> None:
@@ -41,8 +41,8 @@ class Loader:
     call: ast.Call
     dataset: ast.expr
     batch_size: ast.expr | None
-    shuffle: ast.expr | None  # None: not written
-    shuffles: bool
+    shuffle: ast.expr | None  # the argument; None if it is not given
+    shuffles: bool  # its value
     epochs: list[EpochLoop]
 
 
@@ -55,12 +55,12 @@ class Plan:
     first: ast.stmt  # the first statement of the started script that could use the card
     last: ast.stmt  # its last statement
     saving_statements: list[ast.stmt]
-    saving_functions: list[FunctionNode]  # named for saving; they return nothing
+    saving_functions: list[FunctionNode]  # those named for saving, without a return value
 
 
 def plan_edits(site: Site) -> Plan:
     """Return the parts to edit; raise Refused with the first condition that does not hold."""
-    refuse_others(site)
+    refuse_unsuitable_script(site)
     wrapping_calls = wrapped.wrapping_calls(site)
     for call in wrapping_calls:
         refuse_wrapping(call)
@@ -73,7 +73,7 @@ def plan_edits(site: Site) -> Plan:
     return Plan(wrapping_calls, loaders, first, last, saving_statements, saving_functions)
 
 
-def refuse_others(site: Site) -> None:
+def refuse_unsuitable_script(site: Site) -> None:
     """Refuse notebooks, scripts with a distributed path of their own, and classes that derive from DataParallel."""
     if site.work.path.endswith(".ipynb"):
         raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
@@ -94,7 +94,7 @@ def refuse_others(site: Site) -> None:
 def refuse_wrapping(call: ast.Call) -> None:
     """Refuse a DataParallel whose model or arguments cannot be seen, or that splits along another dimension than 0."""
     if wrapped.wrapped_model(call) is None or any(keyword.arg is None for keyword in call.keywords):
-        raise Refused("it cannot be seen which model is wrapped", "无法看出被包装的模型", call)
+        raise Refused("the call does not show which model is wrapped", "无法看出被包装的模型", call)
     dim = keyword_value(call, "dim")
     if dim is not None and not (isinstance(dim, ast.Constant) and dim.value == 0):
         raise Refused("the batch is not split along dim 0", "批次不是沿第 0 维切分", call)
@@ -104,13 +104,13 @@ def refuse_wrapping(call: ast.Call) -> None:
 
 
 def training_loaders(site: Site) -> list[tuple[ast.Call, LoaderTrace]]:
-    """Return the loaders of loops that compute gradients; the others may see all samples on every rank."""
-    traces = [(call, LoaderTrace(site, call)) for call in calls_to(site, LOADER)]
+    """Return the loaders of loops that compute gradients; any other loader may read all samples on every rank."""
+    traces = [(call, LoaderTrace(site, call)) for call in calls_to(site, DATA_LOADERS)]
     training = [(call, trace) for call, trace in traces if trace.trains()]
     if not training:
         raise Refused(
             "no loop that computes gradients goes over a DataLoader made in this file: the training data cannot be "
-            "shared out",
+            "divided among the ranks",
             "本文件中没有用于训练循环的 DataLoader:无法划分训练数据",
             traces[0][0] if traces else None,
         )
@@ -146,7 +146,7 @@ def describe_loader(site: Site, call: ast.Call, trace: LoaderTrace) -> Loader:
         raise Refused("the training loader is not simply assigned or returned", "训练数据不是简单赋值或返回", call)
     if isinstance(batch_size, ast.Constant) and not isinstance(batch_size.value, int):
         raise Refused("the training loader has no batch size", "训练数据加载器没有 batch_size", call)
-    refuse_iterable(site, dataset)
+    refuse_iterable_dataset(site, dataset)
     return Loader(call, dataset, batch_size, shuffle, shuffles(site, shuffle, call), epochs_of(trace, call))
 
 
@@ -156,11 +156,13 @@ def refuse_batches(site: Site, wrapping_calls: list[ast.Call], loaders: list[Loa
     for loader in loaders:
         batch_size = loader.batch_size
         size = 1 if batch_size is None else getattr(site.values.origin(batch_size), "value", None)
-        if size == 1:
-            raise Refused("a batch of 1 cannot be shared out", "batch_size 为 1,无法划分到各 rank", loader.call)
+        if size == 1:  # 1 is also the default
+            raise Refused(
+                "a batch of 1 cannot be divided among ranks", "batch_size 为 1,无法划分到各 rank", loader.call
+            )
         if isinstance(size, int) and count and size % count:
             raise Refused(
-                f"the batch of {size} cannot be shared out evenly among {count} ranks",
+                f"the batch of {size} cannot be divided evenly among {count} ranks",
                 f"batch_size {size} 不能被 {count} 个 rank 整除",
                 loader.call,
             )
@@ -173,12 +175,12 @@ def count_cards(call: ast.Call) -> int:
 
 
 def refuse_decisions(site: Site, training: list[LoaderTrace]) -> None:
-    """Refuse a script in which one rank could decide otherwise than another."""
+    """Refuse a script in which ranks could take different decisions, see RankDecisions."""
     node = RankDecisions(site, training).first_divergence()
     if node is not None:
         text = site.text(getattr(node, "test", node))
         raise Refused(
-            f"`{text}` follows what one rank alone has seen, the loss of its own samples: the ranks would decide "
+            f"`{text}` depends on the samples of one rank, such as its training loss: the ranks would decide "
             "differently. First average it over the ranks (dist.all_reduce(value), divided by dist.get_world_size())",
             f"`{text}` 取决于单个 rank 自己的样本(如训练 loss),各 rank 会作出不同决定。"
             "请先在各 rank 间求平均(dist.all_reduce,再除以 dist.get_world_size())",
@@ -211,7 +213,7 @@ def epochs_of(trace: LoaderTrace, call: ast.Call) -> list[EpochLoop]:
     return epochs
 
 
-def refuse_iterable(site: Site, dataset: ast.expr) -> None:
+def refuse_iterable_dataset(site: Site, dataset: ast.expr) -> None:
     """Refuse a dataset whose class in this file is an IterableDataset: a DistributedSampler needs a length."""
     origin = site.values.origin(dataset)
     name = plain_name(origin.func) if isinstance(origin, ast.Call) else ""
@@ -223,34 +225,30 @@ def refuse_iterable(site: Site, dataset: ast.expr) -> None:
         )
 
 
-# ---- the entry
+# ---- where the script starts
 
 
 def find_entry(site: Site) -> tuple[ast.stmt, ast.stmt]:
     """Return the first statement of the started script that could use the card, and the last statement.
 
-    Where something goes to the card before the main guard, the rank's card must be chosen at module level.
+    If a statement before the main guard moves something to the card, the first one is at module level.
     """
     guard = main_guard(site)
     refuse_hidden_start(site, guard)
     block = site.source.tree.body
-    is_early = guard is None or any(moves(site, item) for item in executed(block[: block.index(guard)]))
+    is_early = guard is None or any(
+        moves_to_device(site, item) for item in executed_statements(block[: block.index(guard)])
+    )
     if is_early and is_imported(site):
         raise Refused("the file uses the card when it is imported, and others import it", "该文件在被导入时即使用设备")
     statements = block if is_early or guard is None else guard.body
-    first = next((statement for statement in executed(statements) if may_use_card(site, statement)), None)
+    first = next((statement for statement in executed_statements(statements) if may_use_card(site, statement)), None)
     if first is None or site.edit.own_indent(first) is None:
         raise Refused("the statement that starts the training was not found", "未找到启动训练的语句")
     return first, (guard.body if guard is not None else block)[-1]
 
 
-def is_imported(site: Site) -> bool:
-    """Return True if another file of the project imports this one."""
-    project, path = site.work.project, site.work.path
-    return any(path in paths for paths in project.imports.values()) or project.module_of(path)[0] in project.named
-
-
-def executed(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+def executed_statements(block: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a block that are neither definitions nor imports."""
     for statement in block:
         if not isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
@@ -258,7 +256,7 @@ def executed(block: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def may_use_card(site: Site, statement: ast.stmt) -> bool:
-    """Return True if a statement calls torch, a move to a device, or a function or class of this file.
+    """Return True if a statement calls torch, a method that moves to a device, or a function or class of this file.
 
     A function with "arg" in its name is taken to parse arguments and does not count.
     """
@@ -271,7 +269,7 @@ def may_use_card(site: Site, statement: ast.stmt) -> bool:
     return False
 
 
-def moves(site: Site, statement: ast.stmt) -> bool:
+def moves_to_device(site: Site, statement: ast.stmt) -> bool:
     """Return True if a statement calls a method that moves something to a device: `.cuda()`, `.to(…)`."""
     calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
     moving = (call.func for call in calls if getattr(call.func, "attr", "") in MOVES)
@@ -297,9 +295,9 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
 
 
 def find_saving(site: Site, loaders: list[Loader]) -> tuple[list[FunctionNode], list[ast.stmt]]:
-    """Return the functions that do nothing but save, and the statements elsewhere that save.
+    """Return the functions that are for saving, and the statements outside them that save.
 
-    On other ranks than 0 those functions will return at once.
+    The edits let the functions return at once on other ranks than 0, and put the statements under `if rank == 0`.
     """
     training = {site.source.function(epochs.loop) for loader in loaders for epochs in loader.epochs}
     functions: dict[FunctionNode, None] = {}  # in the order in which they are found, each once

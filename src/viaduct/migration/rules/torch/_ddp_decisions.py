@@ -1,10 +1,10 @@
 """Decisions of a script that depend on the samples of one rank alone, such as its loss.
 
-Under DataParallel one process sees every sample. With one process a card each has a loss of its own: one rank would
-lower the learning rate, stop early or keep its weights while the others go on, and they would wait for it forever.
+Under DataParallel one process sees every sample. With one process per card each has a loss of its own: one rank could
+lower the learning rate, stop early or save a checkpoint while the others go on, and they would wait for it forever.
 
-What comes out of a batch of the training loader is followed through assignments, sums, meters and what a function
-returns. Sizes are taken to be the same on every rank, and so is the number of a step.
+Values that are computed from a batch of the training loader are followed through assignments, sums, meters and the
+results of functions. Sizes and step numbers are taken to be the same on every rank.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from viaduct.migration.lookups import FunctionNode, argument_values, is_self_att
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.torch._training import Alias, LoaderTrace
 
-SAME_ATTRIBUTES = ("shape", "dtype", "device", "ndim")  # attributes of a tensor that are the same on every rank
-SAME_RESULTS = ("size", "dim", "numel", "len")  # functions and methods whose result is the same too
-COLLECTING = ("append", "extend", "update", "add")  # methods by which a list or a meter takes something in
+EQUAL_ATTRIBUTES = ("shape", "dtype", "device", "ndim")  # attributes of a tensor that are the same on every rank
+EQUAL_RESULTS = ("size", "dim", "numel", "len")  # functions and methods whose result is the same on every rank
+COLLECTING_METHODS = ("append", "extend", "update", "add")  # methods that put a value into a list or a meter
 # Functions and methods that only store, print or compute a number: it does no harm if ranks call them differently.
 HARMLESS = ("print", "item", "append", "update", "format", "float", "int", "min", "max", "round", "str", "abs", "write")
 LOGGERS = ("log", "logger", "logging", "writer", "pbar", "tqdm", "warnings")
@@ -28,7 +28,8 @@ class RankDecisions:
     """Values of a file that differ from rank to rank, and the decisions that depend on them."""
 
     def __init__(self, site: Site, training: list[LoaderTrace]) -> None:
-        self.site, self.source, self.trace = site, site.source, training[0]  # any: it answers for the file
+        # any of the traces will do: it is asked about functions and classes of the file, not about its loader
+        self.site, self.source, self.trace = site, site.source, training[0]
         self.differing: set[Alias] = set()  # (where it is bound, name) of names and attributes whose value differs
         self.returning: set[FunctionNode] = set()  # functions that return such a value
         for trace in training:
@@ -46,7 +47,7 @@ class RankDecisions:
     # ---- names
 
     def alias_of(self, node: ast.AST) -> Alias | None:
-        """Return what identifies a name or attribute of self in this file; None for anything else."""
+        """Return the scope and name of a variable or attribute of self; None for anything else."""
         if isinstance(node, ast.Name):
             function = self.source.function(node)
             return (function if self.trace.is_bound_in(function, node.id) else None, node.id)
@@ -64,12 +65,12 @@ class RankDecisions:
 
     def differs(self, node: ast.AST) -> bool:
         """Return True if the value of an expression may differ from rank to rank."""
-        if isinstance(node, ast.Attribute) and node.attr in SAME_ATTRIBUTES:
+        if isinstance(node, ast.Attribute) and node.attr in EQUAL_ATTRIBUTES:
             return False
         if isinstance(node, ast.Compare) and all(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
             return False
         if isinstance(node, ast.Call):
-            if last_name(node.func) in SAME_RESULTS:
+            if last_name(node.func) in EQUAL_RESULTS:
                 return False
             if self.trace.called_function(node) in self.returning:
                 return True
@@ -85,7 +86,6 @@ class RankDecisions:
         return len(self.differing) + len(self.returning) > before
 
     def follow_node(self, node: ast.AST) -> None:
-        """Follow differing values through one node."""
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
             if node.value is not None and self.differs(node.value):
                 self.add_targets(node)
@@ -107,13 +107,13 @@ class RankDecisions:
 
     def follow_call(self, call: ast.Call) -> None:
         """Follow a value into an object: `losses.update(loss.item())`, `history.append(loss)`, `stopper(loss)`."""
-        is_collecting = isinstance(call.func, ast.Attribute) and call.func.attr in COLLECTING
+        is_collecting = isinstance(call.func, ast.Attribute) and call.func.attr in COLLECTING_METHODS
         receiver = call.func.value if is_collecting else call.func  # type: ignore[attr-defined]
         is_known = self.trace.called_function(call) is not None or self.site.qualified(receiver) is not None
         if not is_known and plain_name(receiver) not in HARMLESS and any(map(self.differs, argument_values(call))):
             self.add(receiver)
 
-    # ---- deciding
+    # ---- decisions
 
     def first_divergence(self) -> ast.AST | None:
         """Return the first node at which ranks could act differently; None if there is none."""
@@ -153,10 +153,12 @@ def has_effect(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     parts = ast.unparse(node.func).split(".")
-    return parts[-1] not in HARMLESS and not any(part.lower() in LOGGERS for part in parts) and not fails(node)
+    return (
+        parts[-1] not in HARMLESS and not any(part.lower() in LOGGERS for part in parts) and not ends_with_error(node)
+    )
 
 
-def fails(call: ast.Call) -> bool:
+def ends_with_error(call: ast.Call) -> bool:
     """Return True for `sys.exit(1)`, and for a call that makes an exception."""
     name = ast.unparse(call.func).rpartition(".")[2]
     status = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else 0

@@ -1,4 +1,4 @@
-"""Edits that turn a script into one process per card."""
+"""Edits that turn a DataParallel script into a DistributedDataParallel script, with one process per card."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import re
 from viaduct.migration.lookups import calls_to, keyword_value
 from viaduct.migration.predicates import is_constant
 from viaduct.migration.rule import Site
+from viaduct.migration.rules._entry import first_statement
 from viaduct.migration.rules.torch import _wrapped as wrapped
 from viaduct.migration.rules.torch._ddp_conditions import MOVES, Loader, Plan, Refused
 from viaduct.migration.targets import card
 
 NUMBERED_DEVICE = re.compile(r"(?:cuda|npu|mlu):\d+")
-TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)  # expressions that need no parentheses before `.npu()`
-CARD_METHODS = ("cuda", "npu", "mlu")
+NO_PARENTHESES = (
+    ast.Name,
+    ast.Attribute,
+    ast.Call,
+    ast.Subscript,
+)  # expressions that need no parentheses before `.npu()`
+CARDS = ("cuda", "npu", "mlu")  # modules of torch, and methods that move to a card
 
 
 class Rewriter:
@@ -43,17 +49,17 @@ class Rewriter:
     def check_call(self, call: ast.Call) -> None:
         """Mark a `set_device` for removal and the number in `.cuda(0)`; refuse a block for one card."""
         name = self.site.qualified(call.func) or ""
-        if name in (f"torch.{root}.set_device" for root in CARD_METHODS):
+        if name in (f"torch.{root}.set_device" for root in CARDS):
             statement = self.site.source.statement(call)
             if not isinstance(statement, ast.Expr):
                 raise Refused("set_device stands within another statement", "set_device 位于其他语句内", call)
             self.removed.append(statement)
-        elif name in (f"torch.{root}.device" for root in CARD_METHODS):
+        elif name in (f"torch.{root}.device" for root in CARDS):
             raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in CARD_METHODS and call.args and not name:
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in CARDS and call.args and not name:
             if not is_device_number(call.args[0]):
                 text = self.site.text(call.args[0])
-                raise Refused(f"it cannot be seen which card {text} is", f"无法看出 {text} 是哪张卡", call)
+                raise Refused(f"the code does not show which card {text} is", f"无法看出 {text} 是哪张卡", call)
             self.numbered_moves.append(call)
 
     # ---- names
@@ -108,7 +114,7 @@ class Rewriter:
         text = self.site.text(model)
         is_moved = isinstance(model, ast.Call) and getattr(model.func, "attr", "") in MOVES
         if not is_moved:
-            text = f"{text if isinstance(model, TIGHT) else f'({text})'}.{self.card.method}()"
+            text = f"{text if isinstance(model, NO_PARENTHESES) else f'({text})'}.{self.card.method}()"
         self.site.edit.node(call, f"{self.parallel}({text}, device_ids=[{self.local_rank}])")
 
     def rename_references(self) -> None:
@@ -149,7 +155,7 @@ class Rewriter:
             site.edit.replace(*site.source.span(keyword or loader.shuffle), argument)
         if loader.batch_size is not None:
             size = site.text(loader.batch_size)
-            size = size if isinstance(loader.batch_size, (*TIGHT, ast.Constant)) else f"({size})"
+            size = size if isinstance(loader.batch_size, (*NO_PARENTHESES, ast.Constant)) else f"({size})"
             site.edit.replace(*site.source.span(loader.batch_size), f"{size} // {self.dist}.get_world_size()")
         site.changed(
             "each rank reads its share of the samples; the batch of all ranks together stays the same if the number of "
@@ -167,7 +173,7 @@ class Rewriter:
         for loop, calls in lines.items():
             self.site.edit.insert_before(loop.body[0], [*calls])
             self.site.changed(
-                "set_epoch gives every epoch an order of its own",
+                "set_epoch gives every epoch another order of the samples",
                 zh="set_epoch 使每个 epoch 顺序不同",
                 node=loop.body[0],
             )
@@ -195,7 +201,7 @@ class Rewriter:
                 edit.insert(begin, unit)
 
     def wait_before_loading(self) -> None:
-        """Let ranks wait before a torch.load behind the training loop, until rank 0 has saved."""
+        """Let ranks wait before a torch.load behind the training loop until rank 0 has saved."""
         source, loaders = self.site.source, self.plan.loaders
         loops = {source.function(epochs.loop): epochs.loop for loader in loaders for epochs in loader.epochs}
         done: set[ast.stmt] = set()
@@ -205,7 +211,7 @@ class Rewriter:
                 continue
             done.add(statement)
             self.site.edit.insert_before(statement, [f"{self.dist}.barrier()"])
-            self.site.changed("all wait until rank 0 has saved", zh="等待 rank 0 保存完成", node=statement)
+            self.site.changed("all ranks wait until rank 0 has saved", zh="等待 rank 0 保存完成", node=statement)
 
     def accept_existing_folders(self) -> None:
         """Let os.makedirs and os.mkdir accept a folder that exists: several ranks make it at once."""
@@ -265,10 +271,3 @@ def is_numbered_device(text: ast.JoinedStr) -> bool:
     """Return True for f"cuda:{index}"."""
     first = text.values[0] if text.values else None
     return isinstance(first, ast.Constant) and first.value in ("cuda:", "npu:", "mlu:") and len(text.values) == 2
-
-
-def first_statement(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
-    """Return the first statement of a function behind its docstring."""
-    first = function.body[0]
-    has_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1
-    return function.body[1] if has_docstring else first

@@ -8,16 +8,18 @@ import re
 from viaduct.migration.lookups import branches, literal_text, mark_once
 from viaduct.migration.rule import Site
 
-DEVICE = re.compile(r"cuda(?::(?:\d+|%[dis]|\{[^{}]*\})?)?")  # with a number, a place for one, or a colon alone
-EXACT = re.compile(r"cuda(?::\d+)?")
-OPENING = re.compile(r"[rRbBfFuU]*(?:\"\"\"|'''|\"|')(?=cuda)")  # prefix and quotes of a literal that begins with cuda
+CUDA_DEVICE = re.compile(r"cuda(?::(?:\d+|%[dis]|\{[^{}]*\})?)?")  # with a number, a place for one, or a colon alone
+EXACT_CUDA_DEVICE = re.compile(r"cuda(?::\d+)?")
+OPENING_QUOTE = re.compile(
+    r"[rRbBfFuU]*(?:\"\"\"|'''|\"|')(?=cuda)"
+)  # prefix and quotes of a literal that begins with cuda
 DEVICE_WORDS = {"device", "devices", "dev"}
 DEVICE_NAMES = {"map_location", "device_type", "pin_memory_device"}
 CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # where deviceType becomes device_type
 
 
 def is_device_name(name: str) -> bool:
-    """Return True for the name of a variable, parameter or option that says device.
+    """Return True for the name of a variable, parameter or option for a device, by the words in it.
 
     Examples are `device`, `train_device`, `--train-device`, `DEVICE`, `deviceType`.
     """
@@ -31,10 +33,10 @@ def device_literal(node: ast.AST | None) -> ast.expr | None:
     For `"cuda:%d" % rank` that is the string to the left, for `f"cuda:{rank}"` the whole f-string.
     """
     if isinstance(node, ast.Constant):
-        return node if DEVICE.fullmatch(literal_text(node)) else None
+        return node if CUDA_DEVICE.fullmatch(literal_text(node)) else None
     if isinstance(node, ast.JoinedStr):
         text = literal_text(node.values[0]) if node.values else ""
-        without_braces = len(node.values) == 1 and EXACT.fullmatch(text) is not None  # f"cuda"
+        without_braces = len(node.values) == 1 and EXACT_CUDA_DEVICE.fullmatch(text) is not None  # f"cuda"
         return node if without_braces or text.startswith("cuda:") else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
         return device_literal(node.left)
@@ -43,19 +45,19 @@ def device_literal(node: ast.AST | None) -> ast.expr | None:
     return None
 
 
-def is_exact(node: ast.AST | None) -> bool:
-    """Return True for a string literal that is a whole CUDA device: `"cuda"`, `"cuda:0"`."""
-    return EXACT.fullmatch(literal_text(node)) is not None
+def is_cuda_device(node: ast.AST | None) -> bool:
+    """Return True for a string literal that is a CUDA device and nothing else: `"cuda"`, `"cuda:0"`."""
+    return EXACT_CUDA_DEVICE.fullmatch(literal_text(node)) is not None
 
 
 def rename_device(site: Site, literal: ast.expr, device: str) -> bool:
     """Replace `cuda` at the beginning of a literal; return False where it stays.
 
-    A literal that cannot be edited is reported; one in a place that serves the card already is not.
+    A literal that cannot be edited is reported; one in code that is for the card already (served.py) is not.
     """
     if site.work.is_served(literal):
         return False
-    opening = OPENING.match(site.text(literal)) if not site.source.in_f_string(literal) else None
+    opening = OPENING_QUOTE.match(site.text(literal)) if not site.source.in_f_string(literal) else None
     if opening is None:
         site.manual(
             f"this names a CUDA device and cannot be edited safely here: write {device} instead of cuda",
@@ -76,5 +78,5 @@ def string_branches(value: ast.expr | None) -> list[ast.Constant]:
 
 
 def is_membership_key(operator: ast.cmpop, left: ast.expr, side: ast.expr) -> bool:
-    """Return True for the left side of `"cuda" in state`, which asks for an entry of something."""
+    """Return True for the left side of `"cuda" in state`, which asks whether a container has such an entry."""
     return isinstance(operator, ast.In | ast.NotIn) and side is left

@@ -1,4 +1,4 @@
-"""Expressions of a file that are devices: they reach `.to(…)`, `device=…`, `torch.device(…)`, or are named so.
+"""Expressions of a file that are devices: they reach `.to(…)`, `device=…`, `torch.device(…)`, or a name with "device".
 
 From every place where PyTorch takes a device its expression is traced back to the strings that it may be: through
 names, attributes, keys of dictionaries, parameters and their defaults, conditional expressions. A string that is not
@@ -15,6 +15,7 @@ from viaduct.migration.classes import OBJECT, class_called, owner_of
 from viaduct.migration.lookups import (
     argument_values,
     bind_arguments,
+    branches,
     enclosing_class,
     keyword_value,
     literal_text,
@@ -29,14 +30,14 @@ from viaduct.migration.rule import Site, answer_once
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 
 # Libraries whose `device="cuda"`, `.to` and `.cuda` are not PyTorch's.
-FOREIGN = {
+OTHER_LIBRARIES = {
     *("catboost", "cudf", "cuml", "cupy", "faiss", "jax", "lightgbm", "mxnet", "numba", "onnxruntime", "paddle"),
     *("ray", "sklearn", "taichi", "tensorflow", "tensorrt", "tvm", "warp", "xgboost", "pycuda"),
 }
-# Functions of torch for which "cuda" names a kind of kernel.
-NOT_DEVICES = ("torch.library.", "torch.ops.", "torch.utils.cpp_extension.", "torch._C.")
+# Prefixes of functions of torch for which "cuda" names a kind of kernel, not a device.
+KERNEL_APIS = ("torch.library.", "torch.ops.", "torch.utils.cpp_extension.", "torch._C.")
 # Position at which a function of PyTorch takes a device.
-POSITIONS = {
+DEVICE_POSITIONS = {
     "torch.device": 0,
     "torch.load": 1,
     "torch.jit.load": 1,
@@ -47,22 +48,23 @@ POSITIONS = {
     },
 }
 MOVERS = ("to", "cuda", "npu", "mlu")
-AVAILABLE = {f"torch.{card}.is_available" for card in ("cuda", "npu", "mlu", "accelerator")}
-SAME_DEVICE = ("split", "partition", "lower", "strip")  # methods of a device's text whose result names the device too
-STORING = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # nodes that `record_values` handles
-STARTING = (  # nodes that `trace_from` handles
+AVAILABILITY_TESTS = {f"torch.{card}.is_available" for card in ("cuda", "npu", "mlu", "accelerator")}
+TEXT_METHODS = ("split", "partition", "lower", "strip")  # methods of a device's text whose result names the device too
+OTHER_DEVICES = ("cpu", "mps", "meta", "disk", "xpu")
+STORING_NODES = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # nodes that `record_values` handles
+STARTING_NODES = (  # nodes that `trace_from` handles
     *(ast.Call, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.For),
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda),
 )
 
 
-def is_foreign(name: str | None) -> bool:
+def is_of_other_library(name: str | None) -> bool:
     """Return True for a name of a library whose devices are not PyTorch's."""
-    return name is not None and name.partition(".")[0] in FOREIGN
+    return name is not None and name.partition(".")[0] in OTHER_LIBRARIES
 
 
 def receiver_class(site: Site, node: ast.expr, method: str) -> str | None:
-    """Return the project's class that defines the method which is called on this receiver; None where none is seen."""
+    """Return the project's class that defines the method called on this receiver; None if no such class is known."""
     kind = site.values.kind(node) or ""
     project, own_class = site.work.project, enclosing_class(site, node)
     name = f"{site.work.names.own}.{own_class.name}" if own_class is not None else ""
@@ -90,9 +92,9 @@ class Devices:
     looped: dict[str, list[ast.expr]] = field(default_factory=dict)  # variable of a loop -> what the loop goes over
 
     def __post_init__(self) -> None:
-        for node in self.site.source.of_kinds(*STORING):
+        for node in self.site.source.of_kinds(*STORING_NODES):
             self.record_values(node)
-        for node in self.site.source.of_kinds(*STARTING):
+        for node in self.site.source.of_kinds(*STARTING_NODES):
             self.trace_from(node)
 
     # ---- where values are stored, and where a trace starts
@@ -121,12 +123,12 @@ class Devices:
                 self.trace(value)
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(map(self.is_named_device, targets)) or self.is_under_availability(node):
+            if any(map(self.is_target_named_device, targets)) or self.is_under_availability(node):
                 self.trace(node.value)
                 self.trace_annotation(node.annotation if isinstance(node, ast.AnnAssign) else None)
         elif isinstance(node, ast.IfExp) and self.asks_for_card(node.test) and not self.is_key(node):
             self.trace(node)
-        elif isinstance(node, ast.For) and self.is_named_device(node.target):
+        elif isinstance(node, ast.For) and self.is_target_named_device(node.target):
             self.trace(node.iter)
         elif isinstance(node, Function):
             self.trace_definition(node)
@@ -148,7 +150,7 @@ class Devices:
                 self.trace(node.slice)
 
     @staticmethod
-    def is_named_device(target: ast.AST) -> bool:
+    def is_target_named_device(target: ast.AST) -> bool:
         """Return True for a variable or attribute whose name says device."""
         if isinstance(target, ast.Name):
             return is_device_name(target.id)
@@ -165,7 +167,7 @@ class Devices:
         """Return True for a condition that asks whether there is a card, also through a name."""
         origins = (self.site.values.origin(part) for part in ast.walk(test))
         calls = (node for origin in origins for node in ast.walk(origin) if isinstance(node, ast.Call))
-        return any(self.site.qualified(call.func) in AVAILABLE for call in calls)
+        return any(self.site.qualified(call.func) in AVAILABILITY_TESTS for call in calls)
 
     def is_under_availability(self, node: ast.AST) -> bool:
         """Return True for the assignment in `if torch.cuda.is_available(): where = "cuda"`."""
@@ -174,12 +176,12 @@ class Devices:
         parent = self.site.source.parents.get(node)
         return isinstance(parent, ast.If) and node in parent.body and self.asks_for_card(parent.test)
 
-    # ---- what takes a device
+    # ---- arguments that are devices
 
     def device_arguments(self, call: ast.Call) -> Iterator[ast.expr]:
         """Yield the arguments of a call that are taken for a device."""
         name = self.site.qualified(call.func)
-        if is_foreign(name) or (name or "").startswith(NOT_DEVICES):
+        if is_of_other_library(name) or (name or "").startswith(KERNEL_APIS):
             return
         yield from (keyword.value for keyword in call.keywords if keyword.arg and is_device_name(keyword.arg))
         if name == "functools.partial" and call.args and self.site.qualified(call.args[0]) == "torch.device":
@@ -201,7 +203,7 @@ class Devices:
         if name.startswith("torch.hub."):
             return  # names of repositories and models; what is given by keyword goes to the network
         for position, value in enumerate(call.args):
-            if position == POSITIONS.get(name) or device_literal(value) is not None:
+            if position == DEVICE_POSITIONS.get(name) or device_literal(value) is not None:
                 yield value
         if name == "torch.device":
             yield from (keyword.value for keyword in call.keywords if keyword.arg == "type")
@@ -278,10 +280,12 @@ class Devices:
 
     def looks_like_device(self, value: ast.expr) -> bool:
         """Return True for torch.device(…), a text of a CUDA device, or another device, in all branches."""
-        if isinstance(value, ast.IfExp):
-            return self.looks_like_device(value.body) and self.looks_like_device(value.orelse)
-        is_device = isinstance(value, ast.Call) and self.site.qualified(value.func) == "torch.device"
-        return is_device or device_literal(value) is not None or is_other_device(value)
+        return all(
+            (isinstance(part, ast.Call) and self.site.qualified(part.func) == "torch.device")
+            or device_literal(part) is not None
+            or literal_text(part).partition(":")[0] in OTHER_DEVICES
+            for part in branches(value)
+        )
 
     def trace_stored(self, node: ast.Attribute | ast.Subscript) -> None:
         """Trace an attribute or an entry of a table to what is assigned to it."""
@@ -327,7 +331,7 @@ class Devices:
                 for statement in returns_of(self.site.work.names, node):
                     self.trace(statement.value)
 
-    # ---- asking
+    # ---- questions about expressions
 
     def is_device(self, node: ast.AST) -> bool:
         """Return True if an expression in a comparison is a device, its type or its text."""
@@ -355,7 +359,7 @@ class Devices:
             return isinstance(node.args[1], ast.Constant) and is_device_name(str(node.args[1].value))
         if self.site.qualified(node.func) == "torch.device":
             return True
-        is_same = isinstance(node.func, ast.Attribute) and node.func.attr in SAME_DEVICE
+        is_same = isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
         return is_same and self.is_device(node.func.value)  # type: ignore[attr-defined]
 
     def holds_device(self, node: ast.Name) -> bool:
@@ -365,7 +369,7 @@ class Devices:
 
 
 def entries(table: ast.AST) -> list[ast.expr]:
-    """Return the entries of a list or a dictionary as written; none if a key is a CUDA device (map_location={…})."""
+    """Return the entries of a written-out list or dictionary; none if a key is a CUDA device (map_location={…})."""
     if isinstance(table, ast.List | ast.Tuple):
         return table.elts
     if isinstance(table, ast.ListComp | ast.DictComp):
@@ -375,18 +379,12 @@ def entries(table: ast.AST) -> list[ast.expr]:
     return table.values if isinstance(table, ast.Dict) and not any(map(device_literal, table.keys)) else []
 
 
-def is_other_device(value: ast.AST) -> bool:
-    """Return True for the text of a device other than a CUDA card: the CPU, mps, meta, disk or xpu."""
-    return literal_text(value).partition(":")[0] in ("cpu", "mps", "meta", "disk", "xpu")
-
-
 @answer_once
 def find_devices(site: Site) -> Devices:
-    """Return the devices of the file."""
     return Devices(site)
 
 
-def root_of(site: Site, node: ast.AST) -> str | None:
+def qualified_root(site: Site, node: ast.AST) -> str | None:
     """Return the qualified name at the beginning of a chain of calls and attributes."""
     while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
@@ -394,9 +392,9 @@ def root_of(site: Site, node: ast.AST) -> str | None:
 
 
 def report_possible_device(site: Site, node: ast.Constant, device: str, devices: Devices) -> None:
-    """Report a string that may be a device, in an assignment, as a default or in a table of devices; once a line.
+    """Report a string that may be a device, once a line: in an assignment, as a default or in a table of devices.
 
-    `device` is the text to write in its place. In other places, such as messages, the word cuda is too common.
+    `device` is the text to write instead. Strings in other places are not reported: many are messages.
     """
     parent = site.source.parents[node]
     if isinstance(parent, ast.Dict):

@@ -1,6 +1,7 @@
-"""What the rules of `--to any` share: calls of the helper module, numbers of devices, branches that ask for a card.
+"""Functions that the rules of `--to any` share: calls of the helper, numbers of devices, branches that ask for a card.
 
-The helper is `migration/accelerator_device.py`; a project gets the parts of it that it uses (`migration/neutral.py`).
+The helper is `migration/accelerator_device.py`: its object `accelerator` works on the CUDA, NPU or MLU card that is
+there. A project gets a copy of the parts that it uses (`migration/neutral.py`).
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ import ast
 from viaduct.migration.lookups import argument_values, dotted_name, literal_text, plain_name
 from viaduct.migration.neutral import HELPER_OBJECT
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.torch._chains import swap
+from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.targets import helper
 
 SCRIPT = "torch.jit.script"
-BINDS_TIGHTER = ast.Compare | ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.Await
+TIGHTER_NODES = ast.Compare | ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.Await
 """Nodes of which a comparison can be a part only in parentheses."""
 
 
-def is_scripted(site: Site, node: ast.AST) -> bool:
-    """Return True, and report it, within code that torch.jit.script compiles: the helper cannot be used there."""
+def report_if_scripted(site: Site, node: ast.AST) -> bool:
+    """Return True, and report the node, in code that torch.jit.script compiles: the helper cannot be used there."""
     ancestors = [*site.source.ancestors(node)]
     functions = [parent for parent in ancestors if isinstance(parent, ast.FunctionDef)]
     around = {parent.name for parent in ancestors if isinstance(parent, ast.FunctionDef | ast.ClassDef)}
@@ -41,11 +42,11 @@ def is_scripted(site: Site, node: ast.AST) -> bool:
 
 def replace_by_helper(site: Site, node: ast.expr, name: str) -> None:
     """Replace a dotted name by `accelerator.NAME`; report where that cannot be done."""
-    if is_scripted(site, node):
+    if report_if_scripted(site, node):
         return
     old, new = dotted_name(node), f"{helper(site, node)}.{name}"
-    if swap(site, node, old, new):
-        site.changed(f"{old} becomes {new}: of the available card", zh=f"{old} 替换为 {new},适用于各种加速卡")
+    if replace_name(site, node, old, new):
+        site.changed(f"{old} becomes {new}, for the available card", zh=f"{old} 替换为 {new},适用于各种加速卡")
     else:
         site.manual(
             f"write {new} for {old}; this place cannot be edited safely", zh=f"请将 {old} 改为 {new};此处无法安全改写"
@@ -53,7 +54,7 @@ def replace_by_helper(site: Site, node: ast.expr, name: str) -> None:
 
 
 def full_expression(site: Site, literal: ast.expr) -> ast.expr:
-    """Return the expression that a device's literal begins: `"cuda:%d" % rank`, `"cuda:{}".format(rank)`."""
+    """Return the expression that begins with a device's literal: `"cuda:%d" % rank`, `"cuda:{}".format(rank)`."""
     parent = site.source.parents.get(literal)
     if isinstance(parent, ast.BinOp) and parent.left is literal:
         return parent
@@ -63,8 +64,8 @@ def full_expression(site: Site, literal: ast.expr) -> ast.expr:
     return literal
 
 
-def device_number(site: Site, node: ast.expr) -> str | None:
-    """Return the text of a device's number, "" where it has none; None where the text is composed in another way."""
+def device_number_text(site: Site, node: ast.expr) -> str | None:
+    """Return the code of the number in a device's text, "" if it has none; None for a text composed in another way."""
     if isinstance(node, ast.Constant):
         return str(node.value).partition(":")[2]
     if isinstance(node, ast.JoinedStr):
@@ -89,7 +90,7 @@ def number_in_f_string(node: ast.JoinedStr) -> str | None:
     return ast.unparse(number.value)
 
 
-def is_guarded(site: Site, node: ast.AST) -> bool:
+def is_under_card_test(site: Site, node: ast.AST) -> bool:
     """Return True if a branch around the node asks for a card: the node is reached only if there is one."""
     child = node
     for parent in site.source.ancestors(node):
@@ -105,7 +106,7 @@ def is_guarded(site: Site, node: ast.AST) -> bool:
 
 
 def asks_for_card(site: Site, test: ast.expr) -> bool:
-    """Return True for `torch.cuda.is_available()` or the helper's, alone or with `and`."""
+    """Return True for a call of `torch.cuda.is_available` or the helper's, also as a part of an `and`."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     calls = [site.values.origin(part) for part in parts]
     names = {site.qualified(call.func) for call in calls if isinstance(call, ast.Call)}
@@ -114,7 +115,7 @@ def asks_for_card(site: Site, test: ast.expr) -> bool:
 
 
 def parenthesize(site: Site, node: ast.AST, comparison: str) -> str:
-    """Return the text of a comparison, in parentheses where the node that it replaces is part of a tighter binding."""
+    """Return the code of a comparison, in parentheses if the node that it replaces is an operand that binds tighter."""
     parent = site.source.parents.get(node)
     is_sign = isinstance(parent, ast.UnaryOp) and not isinstance(parent.op, ast.Not)
-    return f"({comparison})" if isinstance(parent, BINDS_TIGHTER) or is_sign else comparison
+    return f"({comparison})" if isinstance(parent, TIGHTER_NODES) or is_sign else comparison

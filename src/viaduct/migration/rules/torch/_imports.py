@@ -8,14 +8,15 @@ from collections.abc import Callable
 from viaduct.cards import CARDS
 from viaduct.migration.rule import Site
 
-PATCHES = tuple(patch for card in CARDS.values() for patch in card.patches)
+RUN_TIME_PATCHES = tuple(patch for card in CARDS.values() for patch in card.patches)
 """The vendors' run-time patches: importing one of them makes a CUDA script run on the card."""
 
 
 def move_names(site: Site, new_name: Callable[[str], str | None]) -> None:
-    """Import names of `from x import a, b` from elsewhere, and report each; `new_name` returns None for one that stays.
+    """Import names of the site's `from x import a, b` from other modules, and report each.
 
-    Where only some of them move, they get a statement of their own before the one that keeps the others.
+    `new_name` returns the new qualified name for the old one; None for a name that stays. If only some names move, they
+    get a statement of their own before the one that keeps the others.
     """
     statement: ast.ImportFrom = site.node
     moved: list[tuple[ast.alias, str]] = []
@@ -28,7 +29,7 @@ def move_names(site: Site, new_name: Callable[[str], str | None]) -> None:
             kept.append(alias)
     if not moved:
         return
-    lines = import_lines(moved)
+    lines = render_imports(moved)
     if len(lines) == 1 and not kept:
         change_module(site, statement, moved)
     else:
@@ -40,7 +41,7 @@ def move_names(site: Site, new_name: Callable[[str], str | None]) -> None:
         site.changed(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
 
 
-def import_lines(moved: list[tuple[ast.alias, str]]) -> list[str]:
+def render_imports(moved: list[tuple[ast.alias, str]]) -> list[str]:
     """Return `from module import name as local` for names and their new qualified names, one line for each module."""
     by_module: dict[str, list[str]] = {}
     for alias, new in moved:

@@ -21,24 +21,24 @@ MAX_DEPTH = 4
 
 
 @dataclass(frozen=True)
-class Region:
-    """A function, or a whole file, and the kinds of values in its file."""
+class Body:
+    """A function or a module, with the kinds of values in its file."""
 
     root: ast.AST
     values: Values
 
 
-def is_index(region: Region, name: str, depth: int = 0) -> bool:
-    """Return True if a tensor is used as an index, also under another name (`at = target.view(-1, 1)`) or elsewhere.
+def is_index(body: Body, name: str, depth: int = 0) -> bool:
+    """Return True if the tensor of that name is used as an index, also under another name (`at = target.view(-1, 1)`).
 
-    Functions of the project that it is passed to are followed, four calls deep.
+    Functions of the project to which it is passed are followed, four calls deep.
     """
     if depth > MAX_DEPTH:
         return False
-    names = aliases(region.root, name)
-    if any(mentions(value, names) for node in ast.walk(region.root) for value in index_expressions(node)):
+    names = aliases(body.root, name)
+    if any(mentions(value, names) for node in ast.walk(body.root) for value in index_expressions(node)):
         return True
-    return any(is_index(called, parameter, depth + 1) for called, parameter in functions_given(region, names))
+    return any(is_index(called, parameter, depth + 1) for called, parameter in functions_given(body, names))
 
 
 def aliases(root: ast.AST, name: str) -> set[str]:
@@ -67,12 +67,12 @@ def mentions(value: ast.AST, names: set[str]) -> bool:
     return any(mentions(child, names) for child in ast.iter_child_nodes(value))
 
 
-def functions_given(region: Region, names: set[str]) -> Iterator[tuple[Region, str]]:
+def functions_given(body: Body, names: set[str]) -> Iterator[tuple[Body, str]]:
     """Yield the functions of the project that are given the tensor, each with the parameter that it becomes."""
-    for call in ast.walk(region.root):
+    for call in ast.walk(body.root):
         if not isinstance(call, ast.Call) or not any(mentions(value, names) for value in argument_values(call)):
             continue
-        definition = find_definition(region, call)
+        definition = find_definition(body, call)
         if definition is not None:
             called, parameters = definition
             passed: list[tuple[str | None, ast.expr]] = [*zip(parameters, call.args, strict=False)]
@@ -80,28 +80,25 @@ def functions_given(region: Region, names: set[str]) -> Iterator[tuple[Region, s
             yield from ((called, parameter) for parameter, value in passed if parameter and mentions(value, names))
 
 
-def find_definition(region: Region, call: ast.Call) -> tuple[Region, list[str]] | None:
-    """Return what a call runs, if the project defines it: a function, a method, or the forward of a module.
-
-    The names are those of its positional parameters.
-    """
-    values = region.values
+def find_definition(body: Body, call: ast.Call) -> tuple[Body, list[str]] | None:
+    """Return the project's function, method or forward that a call runs, and its positional parameters; else None."""
+    values = body.values
     name = values.names.qualified(call.func)
     if name in values.project.functions:
         path, function = values.project.functions[name]
-        return region_of(region, path, function), [parameter.arg for parameter in function.args.args]
+        return body_of(body, path, function), [parameter.arg for parameter in function.args.args]
     kind = values.kind(call.func) or ""
     if kind.startswith(OBJECT):
-        return find_method(region, kind.removeprefix(OBJECT), "forward")
+        return find_method(body, kind.removeprefix(OBJECT), "forward")
     if isinstance(call.func, ast.Attribute):
         kind = values.kind(call.func.value) or ""
-        return find_method(region, kind.removeprefix(OBJECT), call.func.attr) if kind.startswith(OBJECT) else None
+        return find_method(body, kind.removeprefix(OBJECT), call.func.attr) if kind.startswith(OBJECT) else None
     return None
 
 
-def find_method(region: Region, class_name: str, method: str) -> tuple[Region, list[str]] | None:
+def find_method(body: Body, class_name: str, method: str) -> tuple[Body, list[str]] | None:
     """Return the definition of a method of the project's class, and its parameters."""
-    project = region.values.project
+    project = body.values.project
     owner = owner_of(project, class_name, method)
     if owner is None:
         return None
@@ -109,11 +106,11 @@ def find_method(region: Region, class_name: str, method: str) -> tuple[Region, l
     for node in project.parsed[own_class.path].source.of_kind(ast.ClassDef):
         for statement in node.body if node.name == owner.rpartition(".")[2] else ():
             if isinstance(statement, FunctionNode) and statement.name == method:
-                return region_of(region, own_class.path, statement), list(own_class.methods[method])
+                return body_of(body, own_class.path, statement), list(own_class.methods[method])
     return None
 
 
-def region_of(region: Region, path: str, function: ast.AST) -> Region:
-    """Return the region of a function in another file of the project."""
-    project = region.values.project
-    return Region(function, Values(project.parsed[path], project))
+def body_of(body: Body, path: str, function: ast.AST) -> Body:
+    """Return a function of a file of the project, with the kinds of values in that file."""
+    project = body.values.project
+    return Body(function, Values(project.parsed[path], project))

@@ -9,24 +9,40 @@ from viaduct.migration.lookups import enclosing_class, last_name, mark_once, pla
 from viaduct.migration.rule import Site
 from viaduct.migration.source import Source
 
-SETTINGS = {"args", "arg", "opt", "opts", "options", "cfg", "config", "settings", "flags", "FLAGS", "hparams", "params"}
+SETTINGS_NAMES = {
+    "args",
+    "arg",
+    "opt",
+    "opts",
+    "options",
+    "cfg",
+    "config",
+    "settings",
+    "flags",
+    "FLAGS",
+    "hparams",
+    "params",
+}
 
 
 def is_tensor_attribute(site: Site, instead: str) -> bool:
-    """Return True for a tensor's `is_cuda`; report one that may be a field of the project's own."""
+    """Return True for a tensor's `is_cuda`; report one that may be a field of the project's own.
+
+    `instead` is the code to write for a tensor, for the message.
+    """
     if site.node.attr != "is_cuda" or not isinstance(site.node.ctx, ast.Load) or is_own_field(site):
         return False
     if site.values.kind(site.node.value) in ("tensor", "module") or not is_defined_in_program(site):
         return True
     site.unresolved(
-        f"this program has an is_cuda of its own, and this may be it: if a tensor is asked, write {instead}",
+        f"this program defines a field is_cuda, and this may be it: if it is the is_cuda of a tensor, write {instead}",
         zh=f"该程序自有 is_cuda 字段,此处可能是它:若判断的是张量,请改为 {instead}",
     )
     return False
 
 
 def is_own_field(site: Site) -> bool:
-    """Return True for `self.is_cuda` in a class that has one, an object of such a class, and an option."""
+    """Return True for `self.is_cuda` in a class that defines it, and for a field of such an object or of options."""
     receiver = site.node.value
     if plain_name(receiver) == "self":
         owner = enclosing_class(site, receiver)
@@ -43,7 +59,8 @@ def is_defined_in_program(site: Site) -> bool:
         others = [
             other for other in sorted(project.files_with("is_cuda")) if other != path and meet(project, path, other)
         ]
-        if any(map(defines_is_cuda, [site.source, *(project.parsed[other].source for other in others)])):
+        sources = [site.source, *(project.parsed[other].source for other in others)]
+        if any(is_definition(source, node) for source in sources if "is_cuda" in source.text for node in source.nodes):
             mark_once(site, "is_cuda", "defined")
     return ("is_cuda", "defined") in site.work.seen
 
@@ -62,12 +79,7 @@ def is_definition(source: Source, node: ast.AST) -> bool:
 
 
 def is_settings(node: ast.expr) -> bool:
-    """Return True for the settings of `args.is_cuda` and `parser.parse_args().is_cuda`."""
+    """Return True for the object in `args.is_cuda` and in `parser.parse_args().is_cuda`."""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and node.func.attr.startswith("parse_")
-    return last_name(node) in SETTINGS
-
-
-def defines_is_cuda(source: Source) -> bool:
-    """Return True if a file defines or assigns an `is_cuda` of its own."""
-    return "is_cuda" in source.text and any(is_definition(source, node) for node in source.nodes)
+    return last_name(node) in SETTINGS_NAMES

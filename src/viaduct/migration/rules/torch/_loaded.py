@@ -1,4 +1,4 @@
-"""Destination of what torch.load and torch.jit.load read: the host, the card, or what map_location names."""
+"""Destination of what torch.load and torch.jit.load read: whether a load needs a map_location, and for which device."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def flow_of(site: Site) -> Flow:
     return Flow(site.work.names, site.work.project)
 
 
-def wanted_place(site: Site) -> Destination:
+def load_destination(site: Site) -> Destination:
     """Return where a load without map_location should put what it reads; "nothing" if it needs no map_location.
 
-    Weights that are copied into a network come by way of the host. A whole network, and what is moved afterwards, goes
-    to the card at once: on the host it would meet data that is on the card. What is read on the host was saved there,
-    and so was everything in a script that has nothing to do with a card.
+    Weights that are copied into a network are loaded on the host. A whole network, and what is moved afterwards, goes
+    to the card at once: on the host it would meet data that is on the card. What is used on the host was saved there,
+    and so was everything in a script that uses no card.
     """
     flow = flow_of(site)
     uses = flow.uses(site.node)
@@ -40,7 +40,7 @@ def wanted_place(site: Site) -> Destination:
         return "nothing"
     if MOVED in uses:
         return "card"
-    return "unknown" if uses - {CARD, CALLED} else "host"  # what is only looked at needs no card
+    return "unknown" if uses - {CARD, CALLED} else "host"  # what is only inspected needs no card
 
 
 def device_in_scope(site: Site) -> str | None:

@@ -1,4 +1,4 @@
-"""Calls of `.cuda()`: whether the receiver is PyTorch's, and lookups of the method by its name."""
+"""Calls of `.cuda()` on objects of PyTorch, and lookups of that method or of the module torch.cuda by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from viaduct.migration.classes import OBJECT, is_module
 from viaduct.migration.lookups import last_name, literal_text, plain_name
 from viaduct.migration.rule import Site
 
-UNBOUND = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.Module.cuda")
+UNBOUND_METHODS = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.Module.cuda")
 
 
 def looks_up_module(site: Site) -> bool:
@@ -26,7 +26,7 @@ def looks_up_method(site: Site) -> bool:
 
 
 def is_torch(site: Site) -> bool:
-    """Return True if the first argument is torch: `hasattr(torch, "cuda")` asks for the module."""
+    """Return True if the first argument of the site's call is torch: `hasattr(torch, "cuda")` asks for the module."""
     return bool(site.node.args) and site.qualified(site.node.args[0]) == "torch"
 
 

@@ -18,17 +18,17 @@ from viaduct.migration.lookups import (
 from viaduct.migration.names import Function, all_arguments
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.torch._devices import FOREIGN, is_foreign
+from viaduct.migration.rules.torch._devices import OTHER_LIBRARIES, is_of_other_library
 
 TORCH_LIBRARIES = (
     *("torch", "torchvision", "torchaudio", "torchtext", "timm", "transformers", "diffusers", "monai", "lightning"),
 )
-# Names that are usual for numbers of devices, and for nothing else.
-USUAL_NAMES = {
+# Names that scripts usually give to numbers of devices, and to nothing else.
+NUMBER_NAMES = {
     *("gpu", "gpu_id", "gpuid", "gpu_idx", "gpu_index", "gpu_num", "rank", "local_rank", "device_id", "device_index"),
     *("device_idx", "rank_id", "local_gpu", "localrank"),
 }
-USUAL_LIST_NAMES = {"device_ids", "gpu_ids", "gpus", "gpuids"}
+NUMBER_LIST_NAMES = {"device_ids", "gpu_ids", "gpus", "gpuids"}
 NUMBER_FUNCTIONS = {
     *("torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.distributed.get_world_size"),
     *(f"torch.{card}.{name}" for card in ("cuda", "npu", "mlu") for name in ("current_device", "device_count")),
@@ -52,7 +52,7 @@ def is_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:
         return plain_name(node.func) == "int" or asks_tensor or site.qualified(node.func) in NUMBER_FUNCTIONS
     if isinstance(node, ast.Subscript):  # device_ids[0], args.gpus[0]
         has_index = isinstance(node.slice, ast.Constant) and type(node.slice.value) is int
-        return has_index and last_name(node.value).lower() in USUAL_LIST_NAMES
+        return has_index and last_name(node.value).lower() in NUMBER_LIST_NAMES
     if isinstance(node, ast.Attribute):
         return is_number_attribute(site, node, depth)
     return isinstance(node, ast.Name) and is_number_name(site, node, depth)
@@ -69,9 +69,11 @@ def is_number_attribute(site: Site, node: ast.Attribute, depth: int = 0) -> bool
         type_argument, default = keyword_value(option, "type"), keyword_value(option, "default")
         if type_argument is not None:
             return plain_name(type_argument) == "int"
-        return isinstance(default, ast.Constant) and type(default.value) is int  # else the command line gives a text
+        return (
+            isinstance(default, ast.Constant) and type(default.value) is int
+        )  # without a type, the command line gives a text
     values = assigned_values(site, node)
-    if has_usual_name(node):
+    if has_number_name(node):
         return not any(is_text_or_device(site, value) for value in values)
     return bool(values) and all(is_number(site, value, depth + 1) for value in values)
 
@@ -100,7 +102,7 @@ def is_text_or_device(site: Site, value: ast.expr) -> bool:
 
 
 def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
-    """Return True for a name that is only ever bound to numbers, or for a parameter that is seen to be one."""
+    """Return True for a name that is bound to numbers only, or a parameter that is one by its name or its calls."""
     if site.values.kind(node) is not None:
         return False
     bindings = bindings_of(site, node)
@@ -109,7 +111,7 @@ def is_number_name(site: Site, node: ast.Name, depth: int) -> bool:
     if values:
         return all(is_number(site, value, depth + 1) for value in values)
     if any(isinstance(binding, str) for binding in bindings):
-        return False  # imported, or a function
+        return False  # an import, a function or a class
     if is_worker_index(site, node) or is_loop_counter(site, node) or is_number_by_name(site, node):
         return True
     return is_passed_number(site, node, depth)
@@ -133,7 +135,7 @@ def is_number_by_name(site: Site, node: ast.Name) -> bool:
     function = site.work.names.scope_of(node).node
     parameters = all_arguments(function.args) if isinstance(function, Function) else []
     annotation = next((parameter.annotation for parameter in parameters if parameter.arg == node.id), None)
-    return plain_name(annotation) == "int" if annotation is not None else has_usual_name(node)
+    return plain_name(annotation) == "int" if annotation is not None else has_number_name(node)
 
 
 def is_passed_number(site: Site, node: ast.Name, depth: int) -> bool:
@@ -166,7 +168,7 @@ def is_loop_counter(site: Site, node: ast.Name) -> bool:
     return False
 
 
-def is_sometimes_number(site: Site, node: ast.AST) -> bool:
+def is_number_or_other(site: Site, node: ast.AST) -> bool:
     """Return True for a name that is assigned a number in one place and something else in another."""
     values = bindings_of(site, node) if isinstance(node, ast.Name) else []
     parts = [part for value in values if isinstance(value, ast.expr) for part in branches(value)]
@@ -181,9 +183,9 @@ def find_option(site: Site, name: str) -> ast.Call | None:
     return None
 
 
-def has_usual_name(node: ast.AST) -> bool:
+def has_number_name(node: ast.AST) -> bool:
     """Return True for a name or attribute with a usual name for the number of a device."""
-    return last_name(node).lower() in USUAL_NAMES
+    return last_name(node).lower() in NUMBER_NAMES
 
 
 def may_be_torch_object(site: Site, receiver: ast.expr) -> bool:
@@ -192,4 +194,4 @@ def may_be_torch_object(site: Site, receiver: ast.expr) -> bool:
     if isinstance(origin, ast.Call) and site.values.kind(origin) is None and isinstance(origin.func, ast.Name):
         name = site.qualified(origin.func) or origin.func.id
         return name.partition(".")[0] in TORCH_LIBRARIES or not origin.func.id[:1].isupper()
-    return not is_foreign(site.qualified(receiver)) and plain_name(receiver) not in FOREIGN
+    return not is_of_other_library(site.qualified(receiver)) and plain_name(receiver) not in OTHER_LIBRARIES

@@ -7,20 +7,20 @@ import ast
 from viaduct.migration.lookups import keyword_value, literal_text
 from viaduct.migration.rule import Site
 
-FLAGS = {"absl.flags.DEFINE_string": 2, "absl.flags.DEFINE_list": 2, "absl.flags.DEFINE_enum": 3}
-"""Number of positional arguments before the help text: the name, the default and possible values."""
-CLICK = ("click.option", "click.argument", "rich_click.option")
-VALUES = ("default", "const", "choices", "type", "nargs", "flag_value", "enum_values")
+ABSL_FLAGS = {"absl.flags.DEFINE_string": 2, "absl.flags.DEFINE_list": 2, "absl.flags.DEFINE_enum": 3}
+"""Function of absl -> number of positional arguments before the help text: name, default, possible values."""
+CLICK_DECLARATIONS = ("click.option", "click.argument", "rich_click.option")
+VALUE_KEYWORDS = ("default", "const", "choices", "type", "nargs", "flag_value", "enum_values")
 """Keyword arguments of a declaration that may hold a value of the option."""
 
 
 def option_names(site: Site, call: ast.Call) -> list[str]:
-    """Return the names of a declared option as the parser has them (`train_device`); none if the call declares none."""
+    """Return the names of the option that a call declares, as the parser stores it (`train_device`)."""
     qualified = site.qualified(call.func) or ""
     declares = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
-    if not (declares or qualified in CLICK or qualified in FLAGS):
+    if not (declares or qualified in CLICK_DECLARATIONS or qualified in ABSL_FLAGS):
         return []
-    written = [literal_text(node) for node in (call.args[:1] if qualified in FLAGS else call.args)]
+    written = [literal_text(node) for node in (call.args[:1] if qualified in ABSL_FLAGS else call.args)]
     dest = keyword_value(call, "dest")
     written += [str(dest.value)] if isinstance(dest, ast.Constant) else []
     return [name.split("/")[0].strip().lstrip("-").replace("-", "_") for name in written if name]
@@ -28,8 +28,8 @@ def option_names(site: Site, call: ast.Call) -> list[str]:
 
 def option_values(site: Site, call: ast.Call) -> list[ast.expr]:
     """Return the arguments of a declaration that may hold a value of the option; its help text is not among them."""
-    values = [keyword.value for keyword in call.keywords if keyword.arg in VALUES]
-    return values + call.args[1 : FLAGS.get(site.qualified(call.func) or "", 0)]
+    values = [keyword.value for keyword in call.keywords if keyword.arg in VALUE_KEYWORDS]
+    return values + call.args[1 : ABSL_FLAGS.get(site.qualified(call.func) or "", 0)]
 
 
 def is_in_add_argument(site: Site, literal: ast.expr) -> bool:

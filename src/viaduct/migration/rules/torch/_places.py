@@ -1,4 +1,4 @@
-"""Location of a tensor as far as the text shows it: the card, the CPU, or unknown."""
+"""Location of a tensor, as far as the code shows it: the card, the CPU, or unknown (None)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_DEPTH = 8
 
 
 def place_of(site: Site, node: ast.AST, depth: int = 0) -> Place:
-    """Return where a tensor or module is: on the card, on the CPU or unknown."""
+    """Return where a tensor or module is; None if that is unknown."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(node, ast.Call):

@@ -1,4 +1,4 @@
-"""Signs that a file uses the card, and so needs the plug-in's import."""
+"""Uses of the card in a file, for which it needs the import of the plug-in (torch_npu or torch_mlu)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def imported_elsewhere(site: Site, target: Card) -> bool:
 
 
 def uses_the_card(site: Site, target: Card) -> bool:
-    """Return True if the file needs the plug-in: a rule asked for it, or a name of the card is there."""
-    return target.module in site.work.effects or any(True for _ in signs(site, target))
+    """Return True if the file needs the plug-in: a rule requested its import, or the file has a use of the card."""
+    return target.module in site.work.effects or any(True for _ in card_uses(site, target))
 
 
-def signs(site: Site, target: Card) -> Iterator[ast.AST]:
-    """Yield what cannot work before the plug-in is imported: its names, its methods, its devices."""
+def card_uses(site: Site, target: Card) -> Iterator[ast.AST]:
+    """Yield the nodes that need the plug-in: its module, its methods and attributes, its device strings."""
     for name in (target.method, target.is_attr, target.activity):
         yield from site.source.attributes.get(name, ())
     yield from (node for node in site.source.of_kind(ast.Name) if node.id == target.module)

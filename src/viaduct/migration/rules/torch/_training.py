@@ -1,7 +1,7 @@
 """Training loops of a script: its data loaders, their names, and the loop over the epochs.
 
-A loader is assigned, returned from a function, passed to another, kept in `self`. `LoaderTrace` follows one loader
-through one file, so that the loop over the epochs can be found that leads to a loop over the loader.
+A loader is assigned, returned from a function, passed to another, stored in `self`. `LoaderTrace` follows one loader
+through a file, to find the loop over the epochs that runs a loop over the loader.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from viaduct.migration.lookups import FunctionNode, enclosing_class, is_self_att
 from viaduct.migration.rule import Site
 
 Alias = tuple[ast.AST | None, str]
-"""A name and where it is bound: a function, None at module level; for `self.x` the class."""
-LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-COUNTING = ("range", "trange", "tqdm.trange")
+"""Where a name is bound, and the name: a function, or None for the module; for `self.x` the class."""
+DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+COUNTING_FUNCTIONS = ("range", "trange", "tqdm.trange")
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,7 @@ class LoaderTrace:
         self.site, self.source = site, site.source
         self.functions = [node for node in site.source.nodes if isinstance(node, FunctionNode)]
         self.aliases: set[Alias] = set()
-        self.returning: set[tuple[FunctionNode, int | None]] = (
-            set()
-        )  # functions that return it, and its place in a tuple
+        self.returning: set[tuple[FunctionNode, int | None]] = set()  # functions that return it; its index in a tuple
         self.add_result(call)
         while self.follow_once():
             pass
@@ -45,7 +43,7 @@ class LoaderTrace:
     # ---- names
 
     def add_result(self, call: ast.Call) -> None:
-        """Record where the loader goes that a call makes."""
+        """Record the variable or function that gets the loader which a call makes."""
         statement = self.source.statement(call)
         if isinstance(statement, ast.Return) and statement.value is call:
             self.add_returning(statement, None)
@@ -133,13 +131,10 @@ class LoaderTrace:
         name, is_method = last_name(call.func), isinstance(call.func, ast.Attribute)
         if is_method and self.site.qualified(call.func) and not is_self_attribute(call.func):
             return None
-        own_class = next(
-            (node for node in self.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name), None
-        )
-        if own_class is not None and not is_method:
-            found = [
-                node for node in self.functions if node.name == "__init__" and self.source.parents[node] is own_class
-            ]
+        classes = [node for node in self.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+        if classes and not is_method:
+            constructors = [node for node in self.functions if node.name == "__init__"]
+            found = [node for node in constructors if self.source.parents[node] is classes[0]]
         else:
             same_name = [node for node in self.functions if node.name == name]
             found = [node for node in same_name if isinstance(self.source.parents[node], ast.ClassDef) == is_method]
@@ -204,4 +199,6 @@ class LoaderTrace:
 
 def is_counting(iterable: ast.expr) -> bool:
     """Return True for an iterable with `range(…)` or trange in it, as in `tqdm(range(…))`."""
-    return any(isinstance(node, ast.Call) and ast.unparse(node.func) in COUNTING for node in ast.walk(iterable))
+    return any(
+        isinstance(node, ast.Call) and ast.unparse(node.func) in COUNTING_FUNCTIONS for node in ast.walk(iterable)
+    )

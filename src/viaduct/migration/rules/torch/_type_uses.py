@@ -1,4 +1,4 @@
-"""Uses of the old tensor types, such as torch.cuda.FloatTensor: compared, or given as the default type."""
+"""Uses of the old tensor types, such as torch.cuda.FloatTensor: in comparisons, or as the default type."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SET_DEFAULT = "torch.set_default_tensor_type"
 def is_compared(site: Site, node: ast.AST) -> bool:
     """Return True for a type that is only compared: `isinstance(x, T)`, `kind is T`.
 
-    The value of a variable, such as a tuple of types, counts if the variable is read in comparisons alone.
+    The value of a variable, such as a tuple of types, counts if the variable is read in comparisons only.
     """
     outermost = outermost_collection(site, node)
-    return stands_in_comparison(site, outermost) or is_variable_only_compared(site, outermost)
+    return is_in_comparison(site, outermost) or is_variable_only_compared(site, outermost)
 
 
 def outermost_collection(site: Site, node: ast.AST) -> ast.AST:
@@ -30,7 +30,7 @@ def outermost_collection(site: Site, node: ast.AST) -> ast.AST:
     return node
 
 
-def stands_in_comparison(site: Site, node: ast.AST) -> bool:
+def is_in_comparison(site: Site, node: ast.AST) -> bool:
     """Return True for a type in isinstance, issubclass or a comparison."""
     parent = site.source.parents.get(node)
     if isinstance(parent, ast.Call):
@@ -44,7 +44,7 @@ def is_variable_only_compared(site: Site, node: ast.AST) -> bool:
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
     reads = site.source.reads.get(plain_name(statement.targets[0]), [])
-    return bool(reads) and all(stands_in_comparison(site, outermost_collection(site, read)) for read in reads)
+    return bool(reads) and all(is_in_comparison(site, outermost_collection(site, read)) for read in reads)
 
 
 def is_default_type(site: Site, node: ast.AST) -> bool:

@@ -7,12 +7,12 @@ import ast
 from viaduct.migration.lookups import last_name, plain_name
 from viaduct.migration.rule import Site
 
-ACCESS = {
+ENVIRONMENT_FUNCTIONS = {
     *("os.getenv", "os.putenv", "os.unsetenv"),
     *(f"os.environ.{name}" for name in ("get", "setdefault", "pop", "__setitem__")),
 }
-METHODS = ("get", "setdefault", "pop", "setenv", "delenv")
-USUAL_NAMES = ("env", "environ", "environment", "env_vars", "child_env", "monkeypatch")
+ENVIRONMENT_METHODS = ("get", "setdefault", "pop", "setenv", "delenv")  # of a mapping, and of pytest's monkeypatch
+ENVIRONMENT_NAMES = ("env", "environ", "environment", "env_vars", "child_env", "monkeypatch")
 
 
 def is_variable(site: Site, node: ast.Constant) -> bool:
@@ -27,8 +27,8 @@ def is_variable(site: Site, node: ast.Constant) -> bool:
     if not isinstance(parent, ast.Call) or parent.args[:1] != [node]:
         return False
     function = parent.func
-    is_method = isinstance(function, ast.Attribute) and function.attr in METHODS
-    return site.qualified(function) in ACCESS or (is_method and is_environment(site, function.value))  # type: ignore[attr-defined]
+    is_method = isinstance(function, ast.Attribute) and function.attr in ENVIRONMENT_METHODS
+    return site.qualified(function) in ENVIRONMENT_FUNCTIONS or (is_method and is_environment(site, function.value))  # type: ignore[attr-defined]
 
 
 def is_environment(site: Site, node: ast.AST) -> bool:
@@ -41,7 +41,7 @@ def is_environment(site: Site, node: ast.AST) -> bool:
         return is_copy or any(site.qualified(argument) == "os.environ" for argument in origin.args)
     if isinstance(origin, ast.Dict):
         return is_environment_dict(site, origin)
-    return last_name(node).lower() in USUAL_NAMES
+    return last_name(node).lower() in ENVIRONMENT_NAMES
 
 
 def is_environment_dict(site: Site, table: ast.Dict) -> bool:

@@ -1,4 +1,4 @@
-"""Models within DataParallel: where they are wrapped, under which name, and where `.module` reaches through."""
+"""Models within DataParallel: the calls that wrap them, the names of the results, and the uses of `.module`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ from collections.abc import Iterable, Iterator
 from viaduct.migration.lookups import calls_to, keyword_value, sole_target
 from viaduct.migration.rule import Site
 
-DDP = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel")
+DISTRIBUTED_DATA_PARALLEL = (
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+)
 DATA_PARALLEL = (
     "torch.nn.DataParallel",
     "torch.nn.parallel.DataParallel",
     "torch.nn.parallel.data_parallel.DataParallel",
 )
-DISTRIBUTED = ("torch.distributed.init_process_group", DDP[0], "torch.multiprocessing.spawn")
-FUNCTIONAL = "torch.nn.parallel.data_parallel"
+DISTRIBUTED_CALLS = (
+    "torch.distributed.init_process_group",
+    DISTRIBUTED_DATA_PARALLEL[0],
+    "torch.multiprocessing.spawn",
+)
+DATA_PARALLEL_FUNCTION = "torch.nn.parallel.data_parallel"
 # Functions that DataParallel is made of, for scripts that build their own.
-PARTS = (
+DATA_PARALLEL_PARTS = (
     *(f"torch.nn.parallel.{name}" for name in ("replicate", "scatter", "gather", "parallel_apply")),
     *(f"torch.nn.parallel.scatter_gather.{name}" for name in ("scatter", "scatter_kwargs", "gather")),
     *("torch.nn.parallel.replicate.replicate", "torch.nn.parallel.parallel_apply.parallel_apply"),
@@ -31,7 +38,7 @@ def wrapping_calls(site: Site) -> list[ast.Call]:
 
 def distributed_calls(site: Site) -> list[ast.Call]:
     """Return the calls that start processes or a process group, or wrap a model in DistributedDataParallel."""
-    return calls_to(site, DISTRIBUTED)
+    return calls_to(site, DISTRIBUTED_CALLS)
 
 
 def wrapped_model(call: ast.Call) -> ast.expr | None:
@@ -59,12 +66,8 @@ def module_accesses(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
             yield node, ast.unparse(node.value) in wrapped
 
 
-def is_guarded(site: Site, node: ast.AST) -> bool:
-    """Return True under a condition that mentions hasattr or DataParallel.
-
-    An example is `m.module if hasattr(m, "module") else m`.
-    """
-    tests = (
-        ast.unparse(parent.test) for parent in site.source.ancestors(node) if isinstance(parent, ast.If | ast.IfExp)
-    )
+def is_under_wrapper_test(site: Site, node: ast.AST) -> bool:
+    """Return True under a condition with hasattr or DataParallel: `m.module if hasattr(m, "module") else m`."""
+    conditions = (parent for parent in site.source.ancestors(node) if isinstance(parent, ast.If | ast.IfExp))
+    tests = (ast.unparse(condition.test) for condition in conditions)
     return any("hasattr" in test or "DataParallel" in test for test in tests)

@@ -1,4 +1,4 @@
-"""List places that already have code for the card beside code for CUDA.
+"""Report code that serves the card beside CUDA already.
 
      import torch
      def wait(device: torch.device) -> None:
@@ -22,8 +22,8 @@ rule = Rule(__name__, rules_md_rows="P1 6", kind="advice", targets=("npu", "mlu"
 
 
 @rule.file(words=("cuda", "CUDA", "nccl", "NCCL"))
-def list_places(site: Site) -> None:
-    """Report each place that serves the card already."""
+def report_served_code(site: Site) -> None:
+    """Report each place with such code (see served.py)."""
     title = card(site.options).title
     for line in sorted(set(site.work.served.values())):
         site.advice(

@@ -7,7 +7,7 @@
          pass
 
 `torch.cuda.amp.autocast` takes `enabled` first. Older releases of torch_npu take the device there, so that a flag given
-by position would be taken for a device; by name it is right with all of them. On the MLU the positions stay.
+by position would be taken for a device; a keyword argument is right with every release. On the MLU the positions stay.
 `torch.cuda.amp` itself is renamed with the rest of torch.cuda (`cuda_api`, `imports`); a GradScaler's arguments have
 the same order everywhere.
 """
@@ -22,7 +22,7 @@ from viaduct.migration.targets import card
 
 rule = Rule(__name__, rules_md_rows="P11 6", kind="mandatory", targets=("npu", "mlu"))
 
-ORDER = ("enabled", "dtype", "cache_enabled")
+AUTOCAST_PARAMETERS = ("enabled", "dtype", "cache_enabled")
 NAMES = tuple(
     f"torch.{root}.amp.{name}" for root in ("cuda", "npu", "mlu") for name in ("autocast", "autocast_mode.autocast")
 )
@@ -39,6 +39,6 @@ def name_arguments(site: Site) -> None:
     needs_parentheses = any(isinstance(value, ast.NamedExpr | ast.GeneratorExp) for value in site.node.args)
     can_be_named = target.name == "npu" and bool(site.node.args) and not site.has_unpacked and not needs_parentheses
     if can_be_named:
-        site.name_positions(ORDER)
+        site.name_positions(AUTOCAST_PARAMETERS)
     if renamed or can_be_named:
         site.changed(f"autocast of the {target.title}", zh=f"改用 {target.title} 的 autocast")

@@ -7,10 +7,10 @@
          loss = model(batch)
 
 The helper's autocast and GradScaler have the arguments of torch.cuda.amp's; `torch.autocast("cuda", …)` and
-`torch.amp.GradScaler("cuda", …)` lose the device. Without a card both are off, as torch.cuda.amp's are without CUDA.
-In `"cuda" if … else "cpu"` the text "cuda" becomes `accelerator.card()`, the available card; without one that is CUDA
-again, since the CPU's own mixed precision would not be off. Another device type that is decided at run time is left as
-written: it follows the device.
+`torch.amp.GradScaler("cuda", …)` lose the device. Without a card both are off, as torch.cuda.amp's are without CUDA. In
+`"cuda" if … else "cpu"` the text "cuda" becomes `accelerator.card()`, the available card; without one that is CUDA
+again, since "cpu" would switch on the mixed precision of the CPU. Any other device type that is decided at run time
+stays: it follows the device.
 """
 
 from __future__ import annotations
@@ -22,22 +22,26 @@ from viaduct.migration.predicates import is_in_annotation, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import string_branches
 from viaduct.migration.rules.torch._helper import replace_by_helper
-from viaduct.migration.rules.torch._mixed_precision import AMP_NAMES, AUTOCAST, CUSTOM, SCALERS
+from viaduct.migration.rules.torch._mixed_precision import (
+    AUTOCAST_NAMES,
+    CUDA_AMP_NAMES,
+    CUSTOM_DECORATORS,
+    SCALER_NAMES,
+)
 from viaduct.migration.targets import helper
 
 rule = Rule(__name__, rules_md_rows="P11", kind="mandatory", targets=("any",))
 EXAMPLE_OPTIONS = {"to": "any"}
 
-ORDER = ("device_type", "dtype", "enabled", "cache_enabled")  # parameters of torch.autocast
+AUTOCAST_PARAMETERS = ("device_type", "dtype", "enabled", "cache_enabled")  # parameters of torch.autocast
 
 
-@rule.call(*AMP_NAMES)
+@rule.call(*CUDA_AMP_NAMES)
 def replace_cuda_amp(site: Site) -> None:
-    """Replace a call of torch.cuda.amp."""
-    replace_by_helper(site, site.node.func, AMP_NAMES[site.name])
+    replace_by_helper(site, site.node.func, CUDA_AMP_NAMES[site.name])
 
 
-@rule.reference(*AMP_NAMES)
+@rule.reference(*CUDA_AMP_NAMES)
 def replace_reference(site: Site) -> None:
     """Replace a class that is passed on; in an annotation it stays, in isinstance it needs manual review."""
     if is_in_annotation(site.source, site.node):
@@ -49,31 +53,31 @@ def replace_reference(site: Site) -> None:
             zh="各加速卡有各自的类:请改为判断公共基类 torch.amp.GradScaler 或 torch.autocast",
         )
         return
-    replace_by_helper(site, site.node, AMP_NAMES[site.name])
+    replace_by_helper(site, site.node, CUDA_AMP_NAMES[site.name])
 
 
-@rule.call(*AUTOCAST, *SCALERS)
+@rule.call(*AUTOCAST_NAMES, *SCALER_NAMES)
 def replace_named(site: Site) -> None:
     """Replace an autocast or GradScaler for the device "cuda", which a GradScaler without a device means too."""
-    device = site.argument("device" if site.name in SCALERS else "device_type", 0)
-    is_cuda_scaler = device is None and site.name in SCALERS and not site.has_unpacked
+    device = site.argument("device" if site.name in SCALER_NAMES else "device_type", 0)
+    is_cuda_scaler = device is None and site.name in SCALER_NAMES and not site.has_unpacked
     if not is_cuda_scaler and not is_literal_in(device, "cuda"):
         replace_branches(site, device)
         return
     if not site.editable or site.has_unpacked:
         site.manual(
-            "this names CUDA: take autocast or GradScaler from the helper",
+            "this names CUDA: use accelerator.autocast or accelerator.GradScaler of the helper",
             zh="此处指定了 CUDA:请改用辅助模块的对应函数",
         )
         return
-    new = f"{helper(site)}.{'autocast' if site.name in AUTOCAST else 'GradScaler'}"
+    new = f"{helper(site)}.{'autocast' if site.name in AUTOCAST_NAMES else 'GradScaler'}"
     site.rename(new)
     if device is not None:
         drop_device(site, device)
     site.changed(f"{site.name} becomes {new}, for the available card", zh=f"{site.name} 替换为 {new}")
 
 
-@rule.call(*CUSTOM)
+@rule.call(*CUSTOM_DECORATORS)
 def replace_decorator(site: Site) -> None:
     """Replace the device of custom_fwd or custom_bwd."""
     replace_branches(site, site.argument("device_type"))
@@ -83,16 +87,16 @@ def replace_branches(site: Site, device: ast.expr | None) -> None:
     """Replace the text "cuda" in a value such as `"cuda" if args.gpus else "cpu"`."""
     for text in string_branches(device):
         if is_literal_in(text, "cuda") and not site.source.in_f_string(text):
-            mark_once(site, "any", text)  # any_device_text leaves it alone
+            mark_once(site, "any", text)  # so that any_device_text leaves it alone
             site.edit.node(text, f"{helper(site)}.card()")
-            site.changed("mixed precision on the available card", zh="混合精度改用现有的加速卡", node=text)
+            site.changed("mixed precision is that of the available card", zh="混合精度改用现有的加速卡", node=text)
 
 
 def drop_device(site: Site, device: ast.expr) -> None:
     """Remove the device argument; name the positional arguments of autocast behind it."""
     keywords = [keyword for keyword in site.node.keywords if keyword.value is device]
-    if site.name in AUTOCAST:
+    if site.name in AUTOCAST_NAMES:
         slots, _ = site.source.slots(site.source.opening(site.node))
-        for name, value in list(zip(ORDER, site.node.args, strict=False))[1:]:
+        for name, value in list(zip(AUTOCAST_PARAMETERS, site.node.args, strict=False))[1:]:
             site.edit.insert(slots[site.argument_index(value)].start, f"{name}=")
     site.remove_arguments([*keywords] or [device])

@@ -1,4 +1,4 @@
-"""Ask for any kind of card where the script asks whether a device is CUDA's.
+"""Compare a device with every kind of card where the script compares it with CUDA.
 
      import torch
     -if device.type == "cuda":
@@ -23,16 +23,16 @@ from collections.abc import Iterator
 from viaduct.migration.lookups import branches, elements, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import device_literal, is_exact, is_membership_key
+from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_device, is_membership_key
 from viaduct.migration.rules.torch._devices import Devices, find_devices
-from viaduct.migration.rules.torch._helper import device_number, is_scripted, parenthesize
+from viaduct.migration.rules.torch._helper import device_number_text, parenthesize, report_if_scripted
 from viaduct.migration.rules.torch._is_cuda import is_tensor_attribute
 from viaduct.migration.targets import helper
 
 rule = Rule(__name__, rules_md_rows="P9 P10", kind="mandatory", targets=("any",))
 OTHER_CARDS = ("npu", "mlu", "xpu", "hpu", "musa")
 EXAMPLE_OPTIONS = {"to": "any"}
-CUTTING = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip", "strip")
+CUTTING_METHODS = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip", "strip")
 BY_TYPE = ("compare with accelerator.TYPES here", "请在此处与 accelerator.TYPES 比较")
 BY_NUMBER = ("compare with accelerator.card(NUMBER) here", "请在此处与 accelerator.card(编号) 比较")
 
@@ -50,9 +50,9 @@ def edit_comparisons(site: Site) -> None:
         is_of_device = isinstance(call.func, ast.Attribute) and devices.is_device(call.func.value)
         if prefix is not None and is_of_device and is_literal_in(prefix, "cuda", "cuda:"):
             replace_comparison(site, prefix, render_types(helper(site, call), prefix), call)
-    for method in CUTTING:
+    for method in CUTTING_METHODS:
         for call in site.work.index.methods.get(method, []):
-            report_cut(site, devices, call)
+            report_cut_text(site, devices, call)
     for statement in site.source.of_kind(ast.Match):
         if devices.is_device(statement.subject):
             report_cases(site, statement)
@@ -94,7 +94,7 @@ def texts_of_made_devices(site: Site, side: ast.expr) -> Iterator[ast.expr]:
 
 def edit_made_device(site: Site, text: ast.expr) -> None:
     """Write the helper's card for a text within torch.device(…)."""
-    number = device_number(site, text)
+    number = device_number_text(site, text)
     if number is None or site.source.in_f_string(text):
         site.manual(*BY_NUMBER, node=text)
     else:
@@ -102,11 +102,11 @@ def edit_made_device(site: Site, text: ast.expr) -> None:
 
 
 def report_undecided(site: Site, node: ast.Compare) -> None:
-    """Report a comparison with 'cuda' whose other side is not seen to be a device."""
-    exact = [side for side in (node.left, *node.comparators) if is_exact(side)]
+    """Report a comparison with 'cuda' whose other side is not known to be a device."""
+    exact = [side for side in (node.left, *node.comparators) if is_cuda_device(side)]
     if exact and not any(is_membership_key(operator, node.left, exact[0]) for operator in node.ops):
         site.manual(
-            "compared with 'cuda', but not found to be a device: unchanged; if it is one, use accelerator.TYPES",
+            "what is compared with 'cuda' here may be no device: unchanged; if it is one, use accelerator.TYPES",
             zh="与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请与 accelerator.TYPES 比较",
             risk="low",
             node=node,
@@ -121,14 +121,14 @@ def render_comparison(site: Site, left: ast.expr, operator: ast.cmpop, right: as
         text, other = (left, right) if device_literal(left) is not None else (right, left)
         if is_literal_in(text, "cuda"):
             return f"{site.text(other)} {negated}in {name}.TYPES"
-        number = device_number(site, text)
+        number = device_number_text(site, text)
         equality = "!=" if negated else "=="
         return f"{site.text(other)} {equality} {name}.card({number})" if number is not None else ""
     if not isinstance(operator, ast.In | ast.NotIn):
         return ""
     if is_literal_in(left, "cuda", "cuda:"):
         return f"{negated}any(kind in {site.text(right)} for kind in {render_types(name, left)})"
-    number = device_number(site, left) if device_literal(left) is not None else None
+    number = device_number_text(site, left) if device_literal(left) is not None else None
     if number:
         return f"{name}.card({number}) {negated}in {site.text(right)}"
     if isinstance(right, ast.Tuple | ast.List | ast.Set):
@@ -141,7 +141,7 @@ def render_types(name: str, literal: ast.expr) -> str:
     return f"{name}.TYPES" if is_literal_in(literal, "cuda") else f'tuple(kind + ":" for kind in {name}.TYPES)'
 
 
-def report_cut(site: Site, devices: Devices, call: ast.Call) -> None:
+def report_cut_text(site: Site, devices: Devices, call: ast.Call) -> None:
     """Report a device's text that is taken apart: `str(device).replace("cuda:", "")`."""
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
     cuts_cuda = bool(call.args) and is_literal_in(call.args[0], "cuda", "cuda:")
@@ -158,7 +158,7 @@ def render_members(site: Site, collection: ast.Tuple | ast.List | ast.Set, name:
     start, text = site.source.span(collection)[0], site.text(collection)
     for element in reversed(collection.elts):
         begin, end = (offset - start for offset in site.source.span(element))
-        number = device_number(site, element) if device_literal(element) is not None else None
+        number = device_number_text(site, element) if device_literal(element) is not None else None
         if is_literal_in(element, "cuda"):
             text = f"{text[:begin]}*{name}.TYPES{text[end:]}"
         elif number is not None:
@@ -167,12 +167,12 @@ def render_members(site: Site, collection: ast.Tuple | ast.List | ast.Set, name:
 
 
 def replace_comparison(site: Site, node: ast.expr, text: str, reported: ast.AST) -> None:
-    """Replace a comparison or its text; report it where another branch is for another card."""
-    if site.work.is_served(node) or is_scripted(site, node):
+    """Replace a comparison, or a text in it; report it if another branch is for another card."""
+    if site.work.is_served(node) or report_if_scripted(site, node):
         return
     if has_branch_for_another_card(site, node):
         site.manual(
-            "another branch here is for another card, and this one would take its place: make sure that each card has "
+            "another branch here is for another card, and this one would be taken instead: see that each card has "
             "its branch",
             zh="此处另有针对其他加速卡的分支,改写后会被本分支取代:请确认各加速卡都有自己的分支",
             node=reported,
@@ -216,11 +216,11 @@ def report_cases(site: Site, statement: ast.Match) -> None:
 @rule.node(ast.Attribute, words=("is_cuda",))
 def replace_is_cuda(site: Site) -> None:
     """Replace `is_cuda` of a tensor by a comparison of its device's type."""
-    if not is_tensor_attribute(site, "x.device.type in accelerator.TYPES") or is_scripted(site, site.node):
+    if not is_tensor_attribute(site, "x.device.type in accelerator.TYPES") or report_if_scripted(site, site.node):
         return
     if not site.editable:
         site.manual("write .device.type in accelerator.TYPES", zh="请改为 .device.type in accelerator.TYPES")
         return
     text = f"{site.text(site.node.value)}.device.type in {helper(site)}.TYPES"
     site.edit.node(site.node, parenthesize(site, site.node, text))
-    site.changed("is_cuda becomes a question for any card", zh="is_cuda 改为判断是否位于任意加速卡")
+    site.changed("is_cuda becomes a test for any card", zh="is_cuda 改为判断是否位于任意加速卡")

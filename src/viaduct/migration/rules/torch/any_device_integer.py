@@ -1,4 +1,4 @@
-"""Take the available card where a device is a bare integer.
+"""Use the available card where a device is given as an integer.
 
      import torch
     -model = model.to(local_rank)
@@ -17,8 +17,8 @@ import ast
 from viaduct.migration.lookups import branches, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import receiver_class
-from viaduct.migration.rules.torch._helper import is_scripted
-from viaduct.migration.rules.torch._numbers import is_number, is_sometimes_number, may_be_torch_object
+from viaduct.migration.rules.torch._helper import report_if_scripted
+from viaduct.migration.rules.torch._numbers import is_number, is_number_or_other, may_be_torch_object
 from viaduct.migration.targets import helper
 
 rule = Rule(__name__, rules_md_rows="P8 P27", kind="mandatory", targets=("any",))
@@ -26,15 +26,15 @@ EXAMPLE_OPTIONS = {"to": "any"}
 
 
 @rule.call("torch.device")
-def replace_made(site: Site) -> None:
-    """Replace torch.device by the helper's device."""
+def replace_torch_device(site: Site) -> None:
+    """Replace `torch.device(number)` by the helper's device."""
     if len(site.node.args) == 1 and not site.node.keywords and is_number(site, site.node.args[0]) and site.editable:
         site.rename(f"{helper(site)}.device")
         report_number(site)
 
 
 @rule.method("to")
-def replace_moved(site: Site) -> None:
+def replace_in_to(site: Site) -> None:
     """Replace the number in `.to(number)`; report it where the receiver may be no tensor or module."""
     receiver = site.node.func.value
     value = site.argument("device", 0)
@@ -50,7 +50,7 @@ def replace_moved(site: Site) -> None:
 
 
 @rule.method("to_empty", "new_tensor", "new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided")
-def replace_in_new(site: Site) -> None:
+def replace_in_method(site: Site) -> None:
     """Replace a `device=number` of methods that make a tensor from another."""
     keyword = site.keyword("device")
     if keyword is not None and receiver_class(site, site.node.func.value, site.name) is None:
@@ -58,7 +58,7 @@ def replace_in_new(site: Site) -> None:
 
 
 @rule.call("torch.*")
-def replace_placed(site: Site) -> None:
+def replace_in_function(site: Site) -> None:
     """Replace a `device=number` or `map_location=number` of torch's functions."""
     for keyword in site.node.keywords:
         if keyword.arg in ("device", "map_location") and site.name != "torch.device":
@@ -68,10 +68,10 @@ def replace_placed(site: Site) -> None:
 def wrap_number(site: Site, value: ast.expr) -> None:
     """Write the helper's device around a number; report a name that is not always a number."""
     for node in branches(value):
-        if is_number(site, node) and not site.source.in_f_string(node) and not is_scripted(site, node):
+        if is_number(site, node) and not site.source.in_f_string(node) and not report_if_scripted(site, node):
             site.edit.node(node, f"{helper(site)}.device({site.text(node)})")
             report_number(site)
-        elif is_sometimes_number(site, node):
+        elif is_number_or_other(site, node):
             name = plain_name(node)
             site.manual(
                 f"{name} is a number in one place and a device in another: give accelerator.device({name})",
@@ -80,4 +80,4 @@ def wrap_number(site: Site, value: ast.expr) -> None:
 
 
 def report_number(site: Site) -> None:
-    site.changed("the number is that of the available card", zh="该编号指现有的加速卡")
+    site.changed("the number now means the available card", zh="该编号指现有的加速卡")

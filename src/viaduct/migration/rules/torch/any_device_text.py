@@ -1,4 +1,4 @@
-"""Name the available card where the script names a CUDA device.
+"""Name the available card where a string names a CUDA device.
 
      import torch
     -device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -10,7 +10,7 @@
 A text stays a text: `accelerator.name(1)` is "cuda:1" on CUDA, "npu:1" on an NPU, "cpu" without a card. Only strings
 that reach a device are changed, where they are written; `torch.device("cuda:0")` becomes `accelerator.device(0)`. The
 defaults and choices of a command line option for a device change too. Words in messages, keys and paths stay. A text
-that looks like a device but is not seen to be used as one is left and reported.
+that looks like a device but is not known to be used as one stays and is reported.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from viaduct.migration.lookups import calls_to, elements, mark_once, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name, is_exact
+from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_device, is_device_name
 from viaduct.migration.rules.torch._devices import Devices, find_devices, report_possible_device
-from viaduct.migration.rules.torch._helper import device_number, full_expression, is_scripted
+from viaduct.migration.rules.torch._helper import device_number_text, full_expression, report_if_scripted
 from viaduct.migration.rules.torch._options import option_names, option_values
 from viaduct.migration.targets import helper
 
@@ -33,7 +33,7 @@ EXAMPLE_OPTIONS = {"to": "any"}
 
 @rule.file(words=("cuda",))
 def replace_texts(site: Site) -> None:
-    """Replace every string that is seen to be a CUDA device, and report those that may be one.
+    """Replace every string that is used as a CUDA device, and report those that may be one.
 
     Keys of a map_location stay: they say where a checkpoint was saved. Keys of the available card are added.
     """
@@ -46,13 +46,13 @@ def replace_texts(site: Site) -> None:
     )
     keys = {item for table in tables for item in map(device_literal, table.keys)}
     for literal in literals:
-        if literal not in keys and not is_compared(site, literal) and mark_once(site, "any", literal):
+        if literal not in keys and not is_in_comparison(site, literal) and mark_once(site, "any", literal):
             replace_text(site, literal)
     for table in tables:
         add_keys(site, table)
     for node in site.source.of_kind(ast.Constant):
-        if is_exact(node) and node not in literals and node not in keys:
-            report_possible_device(site, node, f"accelerator.name({device_number(site, node)})", devices)
+        if is_cuda_device(node) and node not in literals and node not in keys:
+            report_possible_device(site, node, f"accelerator.name({device_number_text(site, node)})", devices)
 
 
 def option_devices(site: Site, devices: Devices) -> Iterator[ast.expr]:
@@ -71,7 +71,7 @@ def location_tables(site: Site) -> list[ast.Dict]:
     return [table for table in map(site.values.origin, values) if isinstance(table, ast.Dict)]
 
 
-def is_compared(site: Site, literal: ast.expr) -> bool:
+def is_in_comparison(site: Site, literal: ast.expr) -> bool:
     """Return True for a text in a comparison, also within str() or torch.device(): any_device_compare deals with it."""
     node: ast.AST | None = full_expression(site, literal)
     while isinstance(node, ast.expr) and not isinstance(node, ast.Compare):
@@ -86,16 +86,16 @@ def is_compared(site: Site, literal: ast.expr) -> bool:
 
 
 def add_keys(site: Site, table: ast.Dict) -> None:
-    """Add to a map_location the available card's key for each of CUDA, before it."""
+    """Add to a map_location, before each key for CUDA, the same key for the available card."""
     has_keys = any(key is not None and ".name(" in site.text(key) for key in table.keys)
     if has_keys or not mark_once(site, "any map", table):
         return
     for key, value in zip(table.keys, table.values, strict=True):
-        number = device_number(site, key) if key is not None and device_literal(key) is not None else None
+        number = device_number_text(site, key) if key is not None and device_literal(key) is not None else None
         if key is None or number is None or site.source.in_f_string(key):
             continue
         name = helper(site, table)
-        new_number = device_number(site, value) if device_literal(value) is not None else None
+        new_number = device_number_text(site, value) if device_literal(value) is not None else None
         new_value = f"{name}.name({new_number})" if new_number is not None else site.text(value)
         site.edit.insert(site.source.span(key)[0], f"{name}.name({number}): {new_value}, ")
         site.changed(
@@ -106,11 +106,11 @@ def add_keys(site: Site, table: ast.Dict) -> None:
 
 
 def replace_text(site: Site, literal: ast.expr) -> None:
-    """Replace the text that a literal begins by the helper's name of the device, and `torch.device(text)` whole."""
+    """Replace a text that begins with a literal by accelerator.name(…), torch.device(text) by accelerator.device(…)."""
     node = full_expression(site, literal)
-    if site.work.is_served(node) or list_all_cards(site, literal):
+    if site.work.is_served(node) or names_all_cards(site, literal):
         return
-    number = device_number(site, node)
+    number = device_number_text(site, node)
     if number is None or site.source.in_f_string(node):
         site.manual(
             "this names a CUDA device and cannot be edited safely here: write accelerator.name(NUMBER)",
@@ -118,7 +118,7 @@ def replace_text(site: Site, literal: ast.expr) -> None:
             node=literal,
         )
         return
-    if is_scripted(site, node):
+    if report_if_scripted(site, node):
         return
     replaced: ast.AST = node
     call = site.source.parents.get(node)
@@ -133,7 +133,7 @@ def replace_text(site: Site, literal: ast.expr) -> None:
     site.changed(f"the device is the available card: {new}", zh=f"设备改为现有的加速卡:{new}", node=node)
 
 
-def list_all_cards(site: Site, literal: ast.expr) -> bool:
+def names_all_cards(site: Site, literal: ast.expr) -> bool:
     """Name every card in `device: Literal["cuda", "cpu"]`, which can hold texts only.
 
     Return False for a literal that is not in such an annotation.

@@ -1,9 +1,9 @@
-"""Report uses of NVIDIA's apex: Ascend has its own, Cambricon none.
+"""Report uses of NVIDIA's apex: Ascend has an apex of its own, Cambricon has none.
 
 On the NPU `from apex import amp` stays, since Ascend ships an apex of its own; `combine_grad=True` in amp.initialize
 and its NpuFused optimizers make it faster, and DistributedDataParallel must come after initialize. apex's CUDA kernels
-(FusedAdam, FusedLayerNorm, contrib) are not in it. On the MLU there is no apex: torch.mlu.amp does mixed precision.
-DistributedDataParallel and SyncBatchNorm are better taken from PyTorch, which has them itself by now.
+(FusedAdam, FusedLayerNorm, contrib) are not in it. On the MLU there is no apex: torch.mlu.amp does mixed precision. For
+DistributedDataParallel and SyncBatchNorm use those of PyTorch itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from viaduct.cards import NPU
 from viaduct.cards.advice import APEX
 from viaduct.migration.lookups import calls_to, imported_names
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._wrapped import DDP
+from viaduct.migration.rules.torch._wrapped import DISTRIBUTED_DATA_PARALLEL
 
 rule = Rule(__name__, rules_md_rows="P12 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
@@ -23,8 +23,8 @@ IN_TORCH = {
     "apex.parallel.SyncBatchNorm": "torch.nn.SyncBatchNorm",
     "apex.parallel.convert_syncbn_model": "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
 }
-FUSED = ("Adam", "AdamW", "SGD", "RMSprop", "Adadelta", "Lamb")
-FUSED_HOME = f"{NPU.module}.optim.NpuFused"
+FUSED_OPTIMIZERS = ("Adam", "AdamW", "SGD", "RMSprop", "Adadelta", "Lamb")
+NPU_FUSED = f"{NPU.module}.optim.NpuFused"
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("apex",))
@@ -47,11 +47,11 @@ def check_initialize(site: Site) -> None:
         return
     if site.keyword("combine_grad") is None and not site.has_unpacked:
         site.advice(
-            "combine_grad=True keeps the gradients in one piece of memory, which makes unscaling and updates faster",
+            "combine_grad=True keeps the gradients in contiguous memory, which makes unscaling and updates faster",
             zh="combine_grad=True 将梯度合并为连续内存,加快反缩放与更新",
         )
     function = site.source.function(site.node)
-    for call in calls_to(site, DDP):
+    for call in calls_to(site, DISTRIBUTED_DATA_PARALLEL):
         if site.source.function(call) is function and call.lineno < site.node.lineno:
             site.manual(
                 "DistributedDataParallel must come after amp.initialize",
@@ -61,14 +61,14 @@ def check_initialize(site: Site) -> None:
             )
 
 
-@rule.call(*(f"torch.optim.{name}" for name in FUSED))
+@rule.call(*(f"torch.optim.{name}" for name in FUSED_OPTIMIZERS))
 def advise_optimizer(site: Site) -> None:
     """Advise the fused optimizer in a file that calls amp.initialize, for which it is made."""
     if site.options.to == "npu" and "apex.amp.initialize" in site.work.index.calls:
         last = site.name.rpartition(".")[2]
         site.advice(
-            f"{FUSED_HOME}{last} updates all parameters at once",
-            zh=f"{FUSED_HOME}{last} 可一次更新全部参数",
+            f"{NPU_FUSED}{last} updates all parameters at once",
+            zh=f"{NPU_FUSED}{last} 可一次更新全部参数",
         )
 
 
@@ -78,10 +78,14 @@ def report_use(site: Site) -> None:
     """Report what PyTorch has itself, and on the NPU the CUDA kernels, with their counterpart if there is one."""
     in_torch = IN_TORCH.get(site.name)
     if in_torch is not None:
-        site.advice(f"PyTorch has it: {in_torch}", zh=f"PyTorch 自带:{in_torch}")
+        site.advice(f"PyTorch has this itself: {in_torch}", zh=f"PyTorch 自带:{in_torch}")
     elif site.options.to == "npu" and not site.name.startswith(("apex.amp", "apex.optimizers.NpuFused")):
         fused = site.name.removeprefix("apex.optimizers.Fused")
-        known = f": {FUSED_HOME}{fused.title() if fused == 'LAMB' else fused}" if fused in (*FUSED, "LAMB") else ""
+        known = (
+            f": {NPU_FUSED}{fused.title() if fused == 'LAMB' else fused}"
+            if fused in (*FUSED_OPTIMIZERS, "LAMB")
+            else ""
+        )
         site.manual(
             f"{site.name} is a CUDA kernel{known or ': use the operator or optimizer of PyTorch'}",
             zh=f"{site.name} 是 CUDA 核函数{known or ':请使用 PyTorch 自带的算子或优化器'}",

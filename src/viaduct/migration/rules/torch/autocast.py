@@ -18,19 +18,19 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import string_branches
-from viaduct.migration.rules.torch._mixed_precision import AUTOCAST, CUSTOM, SCALERS
+from viaduct.migration.rules.torch._mixed_precision import AUTOCAST_NAMES, CUSTOM_DECORATORS, SCALER_NAMES
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, rules_md_rows="P11 6", kind="mandatory", targets=("npu", "mlu"))
 
 
-@rule.call(*AUTOCAST, *CUSTOM)
+@rule.call(*AUTOCAST_NAMES, *CUSTOM_DECORATORS)
 def name_device_type(site: Site) -> None:
     """Name the card in an autocast, whose first argument is the device type, or in a decorator."""
-    name_device(site, site.argument("device_type", 0 if site.name in AUTOCAST else -1))
+    name_device(site, site.argument("device_type", 0 if site.name in AUTOCAST_NAMES else -1))
 
 
-@rule.call(*SCALERS)
+@rule.call(*SCALER_NAMES)
 def name_scaler_device(site: Site) -> None:
     """Name the card in a GradScaler; without a device it means CUDA."""
     device = site.argument("device", 0)
@@ -54,4 +54,4 @@ def name_device(site: Site, device: ast.expr | None) -> None:
         quote = written[-1:]
         if kind == "cuda" and written == f"{quote}{value}{quote}":
             site.edit.node(text, f"{quote}{target.device}{colon}{index}{quote}")
-            site.changed(f"mixed precision on the {target.title}", zh=f"混合精度改用 {target.title}")
+            site.changed(f"mixed precision now runs on the {target.title}", zh=f"混合精度改用 {target.title}")

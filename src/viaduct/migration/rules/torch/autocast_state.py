@@ -27,8 +27,8 @@ DTYPE_FUNCTIONS = {
     "torch.get_autocast_gpu_dtype": "get_autocast_dtype",
     "torch.set_autocast_gpu_dtype": "set_autocast_dtype",
 }
-SWITCHES = {"torch.is_autocast_enabled": 0, "torch.set_autocast_enabled": 1}
-"""Number of arguments of a switch that is called without a device type."""
+SWITCH_ARGUMENTS = {"torch.is_autocast_enabled": 0, "torch.set_autocast_enabled": 1}
+"""Function that reads or sets the switch -> number of its arguments in a call without a device type."""
 
 
 @rule.node(ast.ImportFrom, words=("autocast_gpu_dtype",))
@@ -42,14 +42,13 @@ def move_imports(site: Site) -> None:
 @rule.call(*DTYPE_FUNCTIONS)
 @rule.reference(*DTYPE_FUNCTIONS)
 def rename_dtype(site: Site) -> None:
-    """Rename a dtype function."""
     rename(site, DTYPE_FUNCTIONS[site.name])
 
 
-@rule.call(*SWITCHES)
+@rule.call(*SWITCH_ARGUMENTS)
 def rename_switch(site: Site) -> None:
     """Rename the switch; with a device type as first argument torch's own function serves every card."""
-    if len(site.node.args) == SWITCHES[site.name] and not site.node.keywords and not site.has_unpacked:
+    if len(site.node.args) == SWITCH_ARGUMENTS[site.name] and not site.node.keywords and not site.has_unpacked:
         rename(site, site.name.rpartition(".")[2])
 
 

@@ -6,8 +6,8 @@
     +with torch.autograd.profiler.emit_cnpx():
          pass
 
-torch_mlu adds emit_cnpx, and takes the device by name in place of `use_cuda`. On the NPU this profiler sees the CPU
-alone, and nothing stands for emit_nvtx: torch_npu.profiler is named, and needs manual review.
+torch_mlu adds emit_cnpx, and takes the device by name instead of `use_cuda`. On the NPU this profiler sees the CPU
+only, and emit_nvtx has no counterpart: both need manual review, and the finding names torch_npu.profiler.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from viaduct.migration.targets import card
 rule = Rule(__name__, rules_md_rows="P10 6", kind="mandatory", targets=("npu", "mlu"))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
-HOME = "torch.autograd.profiler"
-NVTX = f"{HOME}.emit_nvtx"
+PROFILER = "torch.autograd.profiler"
+NVTX = f"{PROFILER}.emit_nvtx"
 
 
 @rule.node(ast.ImportFrom, words=("emit_nvtx",))
 def move_imports(site: Site) -> None:
     """Import emit_cnpx from torch_mlu."""
-    if site.options.to == "mlu" and site.node.module == HOME:
+    if site.options.to == "mlu" and site.node.module == PROFILER:
         move_names(site, lambda name: f"{MLU.module}.profiler.emit_{MLU.marks}" if name == NVTX else None)
 
 
@@ -41,12 +41,12 @@ def replace_nvtx(site: Site) -> None:
     """Replace emit_nvtx on the MLU, report it on the NPU."""
     if site.options.to == "npu":
         report_by_hand(site, "emit_nvtx", site.node)
-    elif rename_to(site, named_node(site), site.name, f"{HOME}.emit_{MLU.marks}"):
+    elif rename_to(site, named_node(site), site.name, f"{PROFILER}.emit_{MLU.marks}"):
         site.work.effects.add(card(site.options).module)
         site.changed(f"emit_nvtx becomes emit_{MLU.marks}", zh=f"emit_nvtx 替换为 emit_{MLU.marks}")
 
 
-@rule.call(f"{HOME}.profile")
+@rule.call(f"{PROFILER}.profile")
 def replace_use_cuda(site: Site) -> None:
     """Replace use_cuda=True on the MLU, report it on the NPU."""
     keyword = site.keyword("use_cuda")
@@ -59,7 +59,7 @@ def replace_use_cuda(site: Site) -> None:
         site.changed("the profiler's device is the MLU", zh="性能分析设备改为 MLU")
     else:
         site.manual(
-            'use_cuda is decided at run time: say use_device="mlu" where it is true',
+            'use_cuda is decided at run time: write use_device="mlu" where it is true',
             zh='use_cuda 在运行时决定:为真时请改为 use_device="mlu"',
             node=keyword.value,
         )

@@ -7,7 +7,7 @@
 
 NCCL supports NVIDIA GPUs only; Ascend has HCCL and Cambricon CNCL. The string is changed where it is written: in the
 call, where a variable, a field or a dict gets it, or as the default and the choices of a command line option. A backend
-that comes from elsewhere is left as written and reported.
+of any other origin stays as written and is reported.
 
 With `--to any` the helper names the backend of the available card, and gloo without one:
 
@@ -28,28 +28,28 @@ from viaduct.migration.targets import Texts, helper
 
 rule = Rule(__name__, rules_md_rows="P13", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_backend",))
 
-ROOT = "torch.distributed"
-PLACES = {
-    f"{ROOT}.init_process_group": 0,
-    f"{ROOT}.new_group": 2,
-    f"{ROOT}.new_subgroups": -1,
-    f"{ROOT}.new_subgroups_by_enumeration": 2,
-    f"{ROOT}.split_group": -1,
-    f"{ROOT}.Backend": 0,
-    f"{ROOT}.is_backend_available": 0,
+DISTRIBUTED = "torch.distributed"
+BACKEND_POSITIONS = {
+    f"{DISTRIBUTED}.init_process_group": 0,
+    f"{DISTRIBUTED}.new_group": 2,
+    f"{DISTRIBUTED}.new_subgroups": -1,
+    f"{DISTRIBUTED}.new_subgroups_by_enumeration": 2,
+    f"{DISTRIBUTED}.split_group": -1,
+    f"{DISTRIBUTED}.Backend": 0,
+    f"{DISTRIBUTED}.is_backend_available": 0,
     "torch.distributed.distributed_c10d.init_process_group": 0,
 }
 """Functions that take a backend, and its position among their arguments; -1: a keyword argument only."""
-FLAGS = tuple(
+ABSL_FLAGS = tuple(
     f"{home}.{name}"
     for home in ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
     for name in ("DEFINE_string", "DEFINE_enum")
 )
 GROUP_CLASS = ("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
-FOLLOWING = (".backend()", "get_default_backend_for_device(")
+DEVICE_DEPENDENT = (".backend()", "get_default_backend_for_device(")
 """Texts in an expression that chooses the backend by the available device."""
 # Each of these has a message for one card and one for `--to any`.
-RUN_TIME: tuple[Texts, Texts] = (
+DECIDED_AT_RUN_TIME: tuple[Texts, Texts] = (
     (
         "the backend is decided at run time ({{}}): where that is nccl it must become {backend}",
         "通信后端在运行时决定({{}}):若为 nccl,须改为 {backend}",
@@ -73,24 +73,24 @@ GROUP_CLASS_LEFT: tuple[Texts, Texts] = (
 )
 AVAILABILITY: tuple[Texts, Texts] = (
     (
-        "ask torch.distributed.is_{backend}_available(), which {module} adds",
+        "call torch.distributed.is_{backend}_available(), which {module} adds",
         "请改用 {module} 提供的 torch.distributed.is_{backend}_available()",
     ),
-    ("ask is_backend_available(accelerator.backend())", "请改用 is_backend_available(accelerator.backend())"),
+    ("call is_backend_available(accelerator.backend())", "请改用 is_backend_available(accelerator.backend())"),
 )
 
 
-@rule.call(*PLACES)
+@rule.call(*BACKEND_POSITIONS)
 def replace_in_call(site: Site) -> None:
     """Replace NCCL where a backend is given to torch.distributed; report a backend that is decided at run time."""
-    value = site.argument("backend", PLACES[site.name]) or unpacked_backend(site)
+    value = site.argument("backend", BACKEND_POSITIONS[site.name]) or unpacked_backend(site)
     origin = collectives.trace_backend(site, value) if value is not None else collectives.Origin()
     for text in origin.texts:
         if collectives.replace_backend(site, text):
             site.target.require_plugin(site)  # importing it registers the backend
     if origin.unknown and not origin.texts and not follows_device(site, origin.unknown):
         written = site.text(origin.unknown[0])
-        english, chinese = site.target.select(*RUN_TIME)
+        english, chinese = site.target.select(*DECIDED_AT_RUN_TIME)
         site.manual(english.format(written), zh=chinese.format(written), risk="high")
     if site.target.is_any:
         make_device_id_conditional(site)
@@ -109,7 +109,7 @@ def unpacked_backend(site: Site) -> ast.expr | None:
 def follows_device(site: Site, unknown: list[ast.AST]) -> bool:
     """Return True if a backend that is decided at run time is right for the target."""
     if site.target.is_any:
-        return any(text in site.text(node) for node in unknown for text in FOLLOWING)
+        return any(text in site.text(node) for node in unknown for text in DEVICE_DEPENDENT)
     return collectives.serves_target(site, unknown[0])
 
 
@@ -122,7 +122,7 @@ def make_device_id_conditional(site: Site) -> None:
 
 
 @rule.method("add_argument")
-@rule.call("click.option", "typer.Option", *FLAGS)
+@rule.call("click.option", "typer.Option", *ABSL_FLAGS)
 def replace_in_option(site: Site) -> None:
     """Change default, const and choices of a command line option; its help text stays."""
     names = ("default", "const", "choices") if site.target.is_any else ("default", "const", "choices", "type")
@@ -143,7 +143,7 @@ def replace_in_own_call(site: Site) -> None:
     if not isinstance(call, ast.Call) or not names_backend:
         return
     name = site.qualified(call.func) or ""
-    if name in PLACES:
+    if name in BACKEND_POSITIONS:
         return
     if collectives.passes_backend_on(site, name):
         if site.target.is_any or getattr(call.func, "id", "") != "dict":
@@ -157,22 +157,21 @@ def replace_in_own_call(site: Site) -> None:
         )
 
 
-@rule.reference(f"{ROOT}.Backend.NCCL", "torch.distributed.distributed_c10d.Backend.NCCL")
+@rule.reference(f"{DISTRIBUTED}.Backend.NCCL", "torch.distributed.distributed_c10d.Backend.NCCL")
 def replace_constant(site: Site) -> None:
-    """Replace torch's constant for NCCL."""
     if site.target.is_any:
         if site.editable and not isinstance(site.source.parents.get(site.node), ast.Compare):
             site.rename(site.target.render_backend(site))
             collectives.report_replaced(site, site.node)
         return
     end = site.source.span(site.node)[1]
-    if site.editable and site.source.text[end - 4 : end] == "NCCL":
-        site.edit.replace(end - 4, end, site.target.card.backend.upper())
+    if site.editable and site.source.text[end - len("NCCL") : end] == "NCCL":
+        site.edit.replace(end - len("NCCL"), end, site.target.card.backend.upper())
         site.target.require_plugin(site)
         collectives.report_replaced(site, site.node)
 
 
-@rule.call(f"{ROOT}.is_nccl_available", "torch.distributed.distributed_c10d.is_nccl_available")
+@rule.call(f"{DISTRIBUTED}.is_nccl_available", "torch.distributed.distributed_c10d.is_nccl_available")
 def replace_availability(site: Site) -> None:
     """Ask for the card's backend; `is_backend_available` asks `is_nccl_available` for NCCL."""
     if not isinstance(site.node.func, ast.Attribute) or not site.editable:
@@ -192,7 +191,7 @@ def replace_availability(site: Site) -> None:
 @rule.reference(*GROUP_CLASS)
 @rule.call(*GROUP_CLASS)
 def replace_group_class(site: Site) -> None:
-    """Write ProcessGroupCNCL, which torch_mlu puts beside torch's own classes; report the class for other targets."""
+    """Write ProcessGroupCNCL, which torch_mlu adds to torch, on the MLU; report the class for other targets."""
     if site.options.to != "mlu":
         site.manual(*site.target.select(*GROUP_CLASS_LEFT), risk="high")
         return

@@ -7,7 +7,7 @@
 
 A branch that asks for nccl is the branch for the accelerator; unchanged, it would silently never be taken. What is
 compared must be a backend: an expression with "backend" in it, or a name that is assigned one; else it is reported. The
-vendors' run-time patches cannot see such a comparison, so with `--mode patch` it needs manual review.
+vendors' run-time patches cannot change a comparison, so with `--mode patch` it needs manual review.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import ast
 from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_literal_in
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._collectives import is_backend, is_nccl, replace_backend
+from viaduct.migration.rules.torch._collectives import is_backend_expression, is_nccl, replace_backend
 from viaduct.migration.targets import card, helper
 
 rule = Rule(
@@ -33,10 +33,10 @@ def change_comparison(site: Site) -> None:
         return
     sides = [site.node.left, *site.node.comparators]
     texts = [text for side in sides for text in elements(side) if is_nccl(text)]
-    if not texts or any(ast.unparse(side) == "os.environ" for side in sides):  # "nccl" in os.environ: a variable
+    if not texts or any(ast.unparse(side) == "os.environ" for side in sides):  # `"nccl" in os.environ` names a variable
         return
-    if any(is_backend(site, side) for side in sides):
-        change(site, texts)
+    if any(is_backend_expression(site, side) for side in sides):
+        replace_texts(site, texts)
         return
     new = card(site.options).backend
     site.manual(
@@ -51,16 +51,16 @@ def change_case(site: Site) -> None:
     if site.target.is_any:
         return
     statement = next(parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Match))
-    if is_nccl(site.node.value) and is_backend(site, statement.subject):
-        change(site, [site.node.value])
+    if is_nccl(site.node.value) and is_backend_expression(site, statement.subject):
+        replace_texts(site, [site.node.value])
 
 
 @rule.method("startswith")
 def change_beginning(site: Site) -> None:
     """Change `backend.startswith("nccl")`."""
     texts = [text for text in site.node.args[:1] if is_nccl(text)]
-    if texts and not site.target.is_any and is_backend(site, site.node.func.value):
-        change(site, texts)
+    if texts and not site.target.is_any and is_backend_expression(site, site.node.func.value):
+        replace_texts(site, texts)
 
 
 def compare_with_any_backend(site: Site) -> None:
@@ -69,7 +69,7 @@ def compare_with_any_backend(site: Site) -> None:
         return
     left, right = site.node.left, site.node.comparators[0]
     text, other = (left, right) if names_nccl(site, left) else (right, left)
-    if not names_nccl(site, text) or not is_backend(site, other):
+    if not names_nccl(site, text) or not is_backend_expression(site, other):
         return
     negated = "not " if isinstance(site.node.ops[0], ast.NotEq) else ""
     site.edit.node(site.node, f"{site.text(other)} {negated}in {helper(site)}.BACKENDS")
@@ -81,7 +81,7 @@ def names_nccl(site: Site, node: ast.expr) -> bool:
     return is_literal_in(node, "nccl") or (site.qualified(node) or "").endswith("Backend.NCCL")
 
 
-def change(site: Site, texts: list[ast.expr]) -> None:
+def replace_texts(site: Site, texts: list[ast.expr]) -> None:
     """Write the card's backend for strings of a comparison; with `--mode patch` report the comparison."""
     if site.options.mode == "patch":
         new = card(site.options).backend

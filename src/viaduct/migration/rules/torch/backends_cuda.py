@@ -1,7 +1,7 @@
 """Report settings of torch.backends.cuda that have no counterpart.
 
 Choices of linear algebra libraries, plan caches and attention kernels are made for NVIDIA's cards. They are left as
-written: some do nothing elsewhere, others answer for CUDA alone, such as `torch.backends.cuda.is_built()` and
+written: some do nothing on another card, others answer for CUDA only, such as `torch.backends.cuda.is_built()` and
 `torch.version.cuda`, on which branches of a script often depend.
 """
 
@@ -14,7 +14,7 @@ from viaduct.migration.targets import cards
 
 rule = Rule(__name__, rules_md_rows="P6 P19 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
-HOME = "torch.backends.cuda."
+SETTINGS_PREFIX = "torch.backends.cuda."
 ANSWERS = {"torch.version.cuda": "None", "torch.backends.cuda.is_built": "False", "torch.has_cuda": "False"}
 REPORTED_ELSEWHERE = ("torch.backends.cuda.matmul.allow_tf32",)  # by the rule tf32
 
@@ -36,7 +36,7 @@ def advise_setting(site: Site) -> None:
     """Advise on a setting of torch.backends.cuda, named in full."""
     name = site.qualified(site.node) or ""
     is_part_of_name = isinstance(site.source.parents.get(site.node), ast.Attribute)
-    if not name.startswith(HOME) or is_part_of_name or name in (*ANSWERS, *REPORTED_ELSEWHERE):
+    if not name.startswith(SETTINGS_PREFIX) or is_part_of_name or name in (*ANSWERS, *REPORTED_ELSEWHERE):
         return
     titles = " or ".join(target.title for target in cards(site.options))
     site.advice(

@@ -18,7 +18,7 @@ rule = Rule(__name__, rules_md_rows="P21 6", kind="advice", targets=("npu", "mlu
 @rule.call("torch.compile")
 @rule.reference("torch.compile")
 def report(site: Site) -> None:
-    """Say what torch.compile needs on the card."""
+    """Advise what torch.compile needs on the card."""
     if isinstance(site.node, ast.Call):
         backend = site.argument("backend")
         if backend is not None and is_made_for_card(site, backend):

@@ -12,8 +12,8 @@ random numbers, the old tensor types. Which of them exist was read from the plug
 have is left as written and reported by `cuda_unknown`.
 
 With `--to any` the helper passes every name on to torch.cuda, torch.npu or torch.mlu, and without a card to a
-substitute that lets a script go on. The names that all three cards have are changed; a name that CUDA alone has stays
-as written and is reported. A branch that asks `is_available()` keeps its form. A type that is only compared, as in
+substitute that lets a script go on. The names that all three cards have are changed; a name that only CUDA has stays as
+written and is reported. A branch that asks `is_available()` keeps its form. A type that is only compared, as in
 `isinstance(x, torch.cuda.FloatTensor)`, becomes `accelerator.types.FloatTensor`, which no tensor of the CPU has:
 
      import torch
@@ -32,8 +32,8 @@ from viaduct.cards.torch_api import BOTH, SUBMODULES, counterpart
 from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
-from viaduct.migration.rules.torch._helper import is_guarded, replace_by_helper
-from viaduct.migration.rules.torch._mixed_precision import AMP_NAMES
+from viaduct.migration.rules.torch._helper import is_under_card_test, replace_by_helper
+from viaduct.migration.rules.torch._mixed_precision import CUDA_AMP_NAMES
 from viaduct.migration.rules.torch._type_uses import is_compared, is_default_type
 from viaduct.migration.targets import card
 
@@ -46,9 +46,11 @@ rule = Rule(
     after=("rng_state", "amp"),
 )
 
-HELPER_NAMES = {"device": "device_index"}  # torch.cuda.device is a block for one card; accelerator.device() is a device
+# torch.cuda.device is a context manager for one card; accelerator.device() is a torch.device.
+HELPER_NAMES = {"device": "device_index"}
 REPORTED_ELSEWHERE = {"get_device_capability", "DoubleTensor", "DoubleStorage"}  # by rules of their own
-MODULES = ("memory", "random", "streams")  # whose functions torch.cuda has under their names alone too
+# Submodules of torch.cuda whose functions it also has itself: torch.cuda.memory.empty_cache, torch.cuda.empty_cache.
+MODULES = ("memory", "random", "streams")
 
 
 @rule.node(ast.Attribute, words=("cuda",))
@@ -65,7 +67,7 @@ def rename_assigned(site: Site) -> None:
 def rename(site: Site) -> None:
     """Replace a name of torch.cuda by the card's, or by the helper's."""
     if site.target.is_any:
-        ask_helper(site, named_node(site))
+        replace_or_report(site, named_node(site))
         return
     target = card(site.options)
     known = counterpart(site.name[len("torch.cuda.") :], target)
@@ -81,8 +83,8 @@ def rename(site: Site) -> None:
         )
 
 
-def ask_helper(site: Site, node: ast.expr) -> None:
-    """Replace a name that all cards have by the helper's; report one that is CUDA's alone."""
+def replace_or_report(site: Site, node: ast.expr) -> None:
+    """Replace a name that all cards have by the helper's; report one that only CUDA has."""
     name = site.name.removeprefix("torch.cuda.")
     module, _, inner = name.partition(".")
     if module in MODULES and inner in SUBMODULES[module]:
@@ -94,7 +96,7 @@ def ask_helper(site: Site, node: ast.expr) -> None:
         replace_by_helper(site, node, f"types.{name}")
     elif first in BOTH:
         replace_by_helper(site, node, HELPER_NAMES.get(first, first) + name[len(first) :])
-    elif site.name not in AMP_NAMES and name != "amp" and first not in REPORTED_ELSEWHERE:
+    elif site.name not in CUDA_AMP_NAMES and name != "amp" and first not in REPORTED_ELSEWHERE:
         report_cuda_only(site, name)
 
 
@@ -112,7 +114,7 @@ def report_cuda_only(site: Site, name: str) -> None:
         f"torch.cuda.{name} is available on CUDA only, or not known to exist on the other cards: put it under "
         '`if accelerator.name() == "cuda":`',
         zh=f'torch.cuda.{name} 仅 CUDA 可用,或不确定其他卡是否支持:请置于 if accelerator.name() == "cuda": 之下',
-        risk="low" if is_under_cuda else "medium" if is_guarded(site, site.node) else "high",
+        risk="low" if is_under_cuda else "medium" if is_under_card_test(site, site.node) else "high",
     )
 
 

@@ -13,13 +13,13 @@ from viaduct.migration.targets import card
 
 rule = Rule(__name__, rules_md_rows="P6 6", kind="report", targets=("npu", "mlu"), after=("cuda_api",), last=True)
 
-SHARED = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables")
-CUDA = tuple(f"torch.cuda.{text}" for text in (*SHARED, "CUDAGraph", "graphs.*"))
-CAPTURES = tuple(f"{MLU.root}.{name}" for name in (MLU.graph, "graph", "make_graphed_callables"))
+SHARED_NAMES = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables")
+CUDA_GRAPH_NAMES = tuple(f"torch.cuda.{text}" for text in (*SHARED_NAMES, "CUDAGraph", "graphs.*"))
+MLU_CAPTURES = tuple(f"{MLU.root}.{name}" for name in (MLU.graph, "graph", "make_graphed_callables"))
 
 
-@rule.call(*CUDA)
-@rule.reference(*CUDA)
+@rule.call(*CUDA_GRAPH_NAMES)
+@rule.reference(*CUDA_GRAPH_NAMES)
 def report_cuda_graph(site: Site) -> None:
     """Report what is left as written: everything on the NPU, and names that the MLU lacks."""
     target = card(site.options)
@@ -31,9 +31,9 @@ def report_cuda_graph(site: Site) -> None:
     )
 
 
-@rule.call(*CAPTURES)
+@rule.call(*MLU_CAPTURES)
 def advise_comparison(site: Site) -> None:
-    """Report captured graphs, whose limits differ from card to card."""
+    """Advise on captured graphs on the MLU: what may be captured differs from card to card."""
     if site.options.to == "mlu":
         site.advice(
             "what may be captured differs from card to card: compare one captured step with one that is not",

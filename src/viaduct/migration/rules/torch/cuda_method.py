@@ -9,8 +9,8 @@
     +x = torch.zeros(2).npu(0, non_blocking=True)
 
 The plug-ins give every tensor, storage and module a method of the device's name, with the arguments of `.cuda`; numbers
-of devices stay. A class of the project that has its own `cuda` keeps it, and so do the calls of it; where both could be
-meant, it needs manual review. Attributes that are not called stay (`args.cuda`), except a tensor's or module's bound
+of devices stay. A class of the project that has its own `cuda` keeps it, and its calls stay; a call that could be of
+either needs manual review. Attributes that are not called stay (`args.cuda`), except a tensor's or module's bound
 method (`move = x.cuda`).
 
 With `--to any` the call becomes `.to`, which without a card leaves everything where it is:
@@ -31,9 +31,9 @@ from viaduct.migration.lookups import named_node, plain_name
 from viaduct.migration.predicates import is_in_torch_program, is_none
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal
-from viaduct.migration.rules.torch._devices import is_foreign, receiver_class, root_of
-from viaduct.migration.rules.torch._helper import device_number, is_scripted
-from viaduct.migration.rules.torch._moves import UNBOUND, is_torch_object, looks_up_method, looks_up_module
+from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root, receiver_class
+from viaduct.migration.rules.torch._helper import device_number_text, report_if_scripted
+from viaduct.migration.rules.torch._moves import UNBOUND_METHODS, is_torch_object, looks_up_method, looks_up_module
 from viaduct.migration.targets import Texts, card, helper
 
 rule = Rule(
@@ -72,13 +72,15 @@ def move(site: Site) -> None:
     """Replace `.cuda()` unless it is, or may be, a method of the project's own."""
     receiver = site.node.func.value
     concerns_torch = is_in_torch_program(site) or "torch" in site.source.text
-    if not concerns_torch or is_foreign(root_of(site, receiver)):
+    if not concerns_torch or is_of_other_library(qualified_root(site, receiver)):
         return
     if receiver_class(site, receiver, "cuda") is not None:
         return
     own_classes = owners(site.work.project, "cuda", site.work.path)
     function = site.source.function(site.node)
-    is_in_own_method = function is not None and function.name == "cuda"  # it moves the tensors that its object holds
+    is_in_own_method = (
+        function is not None and function.name == "cuda"
+    )  # such a method moves the tensors of its own object
     is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_own_method)
     if site.target.is_any:
         if is_doubtful or not has_arguments_of_to(site):
@@ -86,7 +88,7 @@ def move(site: Site) -> None:
                 "if this moves a tensor or a module, write .to(accelerator.device())",
                 zh="若此处移动的是张量或模块,请改为 .to(accelerator.device())",
             )
-        elif not is_scripted(site, site.node):
+        elif not report_if_scripted(site, site.node):
             move_by_helper(site)
     elif is_doubtful:
         report_undecided(site, own_classes[0])
@@ -94,14 +96,14 @@ def move(site: Site) -> None:
         rename(site, site.node.func)
 
 
-@rule.call(*UNBOUND)
-@rule.reference(*UNBOUND)
+@rule.call(*UNBOUND_METHODS)
+@rule.reference(*UNBOUND_METHODS)
 def move_unbound(site: Site) -> None:
     """Replace `torch.Tensor.cuda`, which is passed on as a function; report it with `--to any`."""
     if site.target.is_any:
         site.manual(
-            f"{site.name} moves to CUDA: pass `lambda it: it.to(accelerator.device())`, or call .to",
-            zh=f"{site.name} 移动到 CUDA:请改为 lambda it: it.to(accelerator.device()),或调用 .to",
+            f"{site.name} moves to CUDA: pass `lambda x: x.to(accelerator.device())`, or call .to",
+            zh=f"{site.name} 移动到 CUDA:请改为 lambda x: x.to(accelerator.device()),或调用 .to",
         )
         return
     rename(site, named_node(site))
@@ -109,21 +111,19 @@ def move_unbound(site: Site) -> None:
 
 @rule.node(ast.Attribute, words=(".cuda",))
 def rename_bound_method(site: Site) -> None:
-    """Rename a bound method that is called elsewhere: `move = x.cuda`."""
+    """Rename a bound method that is not called here: `move = x.cuda`."""
     if site.node.attr == "cuda" and not site.target.is_any and is_bound_move(site):
         rename(site, site.node)
 
 
 @rule.node(ast.Call, words=("getattr", "hasattr", "methodcaller"))
 def report_method_name(site: Site) -> None:
-    """Report a lookup of the method by its name."""
     if looks_up_method(site):
         site.manual(*site.target.select(*METHOD_BY_NAME))
 
 
 @rule.node(ast.Call, words=("getattr",))
 def report_module_name(site: Site) -> None:
-    """Report a lookup of the module by its name."""
     if looks_up_module(site):
         site.manual(*site.target.select(*MODULE_BY_NAME))
 
@@ -137,8 +137,8 @@ def is_bound_move(site: Site) -> bool:
         return False
     if site.qualified(node) is not None or receiver_class(site, node.value, "cuda") is not None:
         return False
-    is_field = plain_name(node.value) == "self"  # `self.cuda` is mostly a flag
-    return not is_field and is_torch_object(site, node.value)
+    is_flag = plain_name(node.value) == "self"  # `self.cuda` mostly is
+    return not is_flag and is_torch_object(site, node.value)
 
 
 def rename(site: Site, function: ast.expr) -> None:
@@ -189,9 +189,9 @@ def give_device(site: Site) -> None:
         opening = site.source.opening(call).end
         site.edit.insert(opening, f"{keyword_for_storage(site)}{name}.device(){', ' if call.keywords else ''}")
     elif call.args:
-        site.edit.node(device, f"{keyword_for_storage(site)}{name}.device({number_of(site, device)})")
+        site.edit.node(device, f"{keyword_for_storage(site)}{name}.device({render_number(site, device)})")
     else:
-        site.edit.node(site.keyword("device") or device, f"device={name}.device({number_of(site, device)})")
+        site.edit.node(site.keyword("device") or device, f"device={name}.device({render_number(site, device)})")
 
 
 def keyword_for_storage(site: Site) -> str:
@@ -203,9 +203,9 @@ def keyword_for_storage(site: Site) -> str:
     return "device=" if is_location or is_load else ""
 
 
-def number_of(site: Site, device: ast.expr) -> str:
+def render_number(site: Site, device: ast.expr) -> str:
     """Return the number for the helper: none for `.cuda(None)`, 1 for `.cuda("cuda:1")`, else the value's own text."""
     if is_none(device):
         return ""
-    index = device_number(site, device) if device_literal(device) is not None else None
+    index = device_number_text(site, device) if device_literal(device) is not None else None
     return site.text(device) if index is None else index

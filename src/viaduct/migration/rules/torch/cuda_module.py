@@ -1,4 +1,4 @@
-"""Hand around the card's module where the script hands around torch.cuda.
+"""Replace the module torch.cuda where it is used as a value.
 
      import torch
     +import torch_npu
@@ -7,7 +7,7 @@
      backend.synchronize()
 
 `torch.cuda` as a value, in an assignment, an argument or `getattr`, becomes the card's module. Which of its names the
-script uses later cannot be seen here, so each such place is reported as advice too.
+script uses later is not followed, so each such place also gets an advice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ rule = Rule(__name__, rules_md_rows="P2 6", kind="mandatory", targets=("npu", "m
 
 @rule.reference("torch.cuda")
 def rename(site: Site) -> None:
-    """Replace the module torch.cuda where it is handed around."""
+    """Replace the module torch.cuda as a value."""
     target = card(site.options)
     renamed = rename_to(site, site.node, site.name, target.root)
     if renamed:

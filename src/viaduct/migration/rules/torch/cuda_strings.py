@@ -1,4 +1,4 @@
-"""Change names of torch.cuda that are written as strings for Python.
+"""Change names of torch.cuda in strings that Python code reads as names.
 
      import torch
     +import torch_npu
@@ -7,8 +7,9 @@
     +with mock.patch("torch.npu.is_available"):
          pass
 
-That is a quoted annotation, or the first argument of `mock.patch`, `monkeypatch.setattr` or `import_module`. Other text
-stays, and so does a name that the card does not have. The rule `tensor_type` is for types of tensors as strings.
+Such a string is a quoted annotation, or the first argument of `mock.patch`, `monkeypatch.setattr` or `import_module`.
+Other text stays, and so does a name that the card does not have. The rule `tensor_type` is for types of tensors as
+strings.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from viaduct.migration.targets import card
 
 rule = Rule(__name__, rules_md_rows="P2 6", kind="mandatory", targets=("npu", "mlu"))
 
-TAKE_NAMES = ("patch", "setattr", "delattr", "import_module")
+FUNCTIONS_WITH_NAME = ("patch", "setattr", "delattr", "import_module")
 
 
 @rule.node(ast.Constant, words=("torch.cuda",))
@@ -47,5 +48,5 @@ def is_read_as_name(site: Site, node: ast.expr) -> bool:
     """Return True for a string that is a quoted annotation or the first argument of a function that takes a name."""
     parent = site.source.parents[node]
     if isinstance(parent, ast.Call):
-        return last_name(parent.func) in TAKE_NAMES and parent.args[:1] == [node]
+        return last_name(parent.func) in FUNCTIONS_WITH_NAME and parent.args[:1] == [node]
     return node in (getattr(parent, "annotation", None), getattr(parent, "returns", None))

@@ -15,7 +15,7 @@ rule = Rule(__name__, rules_md_rows="P2 P6 6", kind="report", targets=("npu", "m
 
 COLLECTIVES = ("collectives go through torch.distributed", "集合通信请使用 torch.distributed")
 KERNELS = ("it compiles or tunes CUDA kernels", "它用于编译或调优 CUDA 内核")
-HINTS = {
+HINTS = {  # first part of a name in torch.cuda -> what it was for, in English and Chinese
     "nccl": COLLECTIVES,
     "comm": COLLECTIVES,
     "jiterator": KERNELS,
@@ -39,7 +39,12 @@ def report_unknown(site: Site) -> None:
     """Report a name of torch.cuda that the card is not known to have."""
     name = site.name[len("torch.cuda.") :]
     if name == "OutOfMemoryError" and site.options.to == "npu":
-        advise_memory_error(site)
+        # torch_npu raises torch's own class, and torch.cuda has it in builds without CUDA as well
+        site.advice(
+            "torch.cuda.OutOfMemoryError may stay: the NPU raises the same class (torch.OutOfMemoryError since torch "
+            "2.5)",
+            zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
+        )
     elif counterpart(name, card(site.options)) is None and name.partition(".")[0] not in ELSEWHERE:
         report_name(site, name)
 
@@ -47,7 +52,7 @@ def report_unknown(site: Site) -> None:
 @rule.call("torch.npu.*", "torch.mlu.*")
 @rule.reference("torch.npu.*", "torch.mlu.*")
 def report_moved(site: Site) -> None:
-    """Report names that CUDA alone has where `from torch import cuda` has become an import of the card's module."""
+    """Report names that only CUDA has where `from torch import cuda` has become an import of the card's module."""
     target = card(site.options)
     name = site.name[len(target.root) + 1 :]
     first = name.partition(".")[0]
@@ -55,18 +60,10 @@ def report_moved(site: Site) -> None:
         report_name(site, name)
 
 
-def advise_memory_error(site: Site) -> None:
-    """Advise to keep the class: torch_npu raises torch's own, and torch.cuda has it in builds without CUDA as well."""
-    site.advice(
-        "torch.cuda.OutOfMemoryError may stay: the NPU raises the same class (torch.OutOfMemoryError since torch 2.5)",
-        zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
-    )
-
-
 def report_name(site: Site, name: str) -> None:
     """Report the name with a hint at what it was for."""
     target = card(site.options)
-    hint, hint_zh = HINTS.get(name.partition(".")[0], ("see whether it is needed", "请确认是否需要"))
+    hint, hint_zh = HINTS.get(name.partition(".")[0], ("check whether it is needed", "请确认是否需要"))
     site.manual(
         f"torch.cuda.{name} is not known to exist on the {target.title}: {hint}",
         zh=f"{target.title} 上未确认有 torch.cuda.{name} 的对应接口:{hint_zh}",

@@ -1,4 +1,4 @@
-"""Say what becomes of cuDNN's flags.
+"""Explain what cuDNN's flags do on the card.
 
      import torch
     +import torch_mlu
@@ -6,8 +6,8 @@
     +torch.backends.mlufusion.enabled = False
      torch.backends.cudnn.benchmark = True
 
-`benchmark`, `deterministic` and the rest are harmless where there is no cuDNN, and stay; what they were set for needs
-another setting, which is named. The MLU has a switch of its own in the place of `enabled`.
+`benchmark`, `deterministic` and the other flags are harmless without cuDNN, and stay; the finding names the setting
+that is needed instead. The MLU has a switch of its own for `enabled`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import ast
 
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import require_torch, swap
+from viaduct.migration.rules.torch._chains import replace_name, require_torch
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, rules_md_rows="P19 6", kind="advice", targets=("npu", "mlu"))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
-HOME = "torch.backends.cudnn"
+CUDNN = "torch.backends.cudnn"
 HARMLESS = ("it has no effect here and does no harm", "在此设备上无效,但无害")
 DETERMINISM = (
     "it has no effect here; for reproducible results use torch.use_deterministic_algorithms(True)",
@@ -32,11 +32,11 @@ DETERMINISM = (
 
 @rule.node(ast.Attribute, words=("cudnn",))
 def explain_flag(site: Site) -> None:
-    """Say what a flag of cuDNN does on the card; the rule tf32 deals with `allow_tf32`."""
+    """Explain what a flag of cuDNN does on the card; the rule tf32 deals with `allow_tf32`."""
     name = site.qualified(site.node) or ""
-    if not name.startswith(f"{HOME}.") or isinstance(site.source.parents.get(site.node), ast.Attribute):
+    if not name.startswith(f"{CUDNN}.") or isinstance(site.source.parents.get(site.node), ast.Attribute):
         return
-    flag = name[len(HOME) + 1 :]
+    flag = name[len(CUDNN) + 1 :]
     if flag == "enabled" and site.options.to == "mlu":
         replace_switch(site)
     elif flag != "allow_tf32" and isinstance(site.node.ctx, ast.Store):
@@ -49,5 +49,5 @@ def replace_switch(site: Site) -> None:
     """Replace `cudnn.enabled` by the MLU's own switch."""
     root = site.work.names.local("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
-    if swap(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):
+    if replace_name(site, site.node, dotted_name(site.node), f"{root}.backends.mlufusion.enabled"):
         site.changed("cudnn.enabled becomes mlufusion.enabled", zh="cudnn.enabled 替换为 mlufusion.enabled")

@@ -7,8 +7,8 @@
     -torch.save(model.module.state_dict(), "model.pt")
     +torch.save(model.state_dict(), "model.pt")
 
-DataParallel is one process that drives all cards; the accelerators' plug-ins do not support it. On one card the model
-does without. For several, `--data-parallel ddp` makes it DistributedDataParallel where the script allows that.
+With DataParallel one process drives all cards; the accelerators' plug-ins do not support it. On one card the model
+needs no wrapper. For several, `--data-parallel ddp` turns it into DistributedDataParallel where the script allows that.
 With `--to any` it stays, so that a run on CUDA does what it did, and is reported.
 """
 
@@ -39,8 +39,8 @@ EXAMPLE_OPTIONS = {"data_parallel": "unwrap"}
 
 
 @rule.call(*wrapped.DATA_PARALLEL)
-def treat_wrapper(site: Site) -> None:
-    """Unwrap DataParallel where that is asked for; report it otherwise."""
+def unwrap_or_report(site: Site) -> None:
+    """Unwrap DataParallel with `--data-parallel unwrap`; report it otherwise."""
     if site.target.is_any:
         report_for_any(site)
         return
@@ -51,8 +51,8 @@ def treat_wrapper(site: Site) -> None:
         report(site)
 
 
-@rule.call(wrapped.FUNCTIONAL, *wrapped.PARTS)
-def treat_function(site: Site) -> None:
+@rule.call(wrapped.DATA_PARALLEL_FUNCTION, *wrapped.DATA_PARALLEL_PARTS)
+def report_function(site: Site) -> None:
     """Report functions that DataParallel is made of."""
     if site.target.is_any:
         report_for_any(site)
@@ -67,7 +67,6 @@ def treat_function(site: Site) -> None:
 
 @rule.reference(*wrapped.DATA_PARALLEL)
 def report_derived(site: Site) -> None:
-    """Report a class that derives from DataParallel."""
     parent = site.source.parents[site.node]
     if not site.target.is_any and isinstance(parent, ast.ClassDef) and site.node in parent.bases:
         title = card(site.options).title
@@ -90,7 +89,7 @@ def report_for_any(site: Site) -> None:
 
 
 def report(site: Site) -> None:
-    """Say what to write instead, with the names of this script."""
+    """Report DataParallel with the code to write instead, in the names of this script."""
     chosen = card(site.options)
     if wrapped.distributed_calls(site):
         site.manual(
@@ -118,7 +117,7 @@ def report(site: Site) -> None:
 
 
 def unwrap(site: Site, model: ast.expr) -> None:
-    """Replace the call by the model, or remove `model = DataParallel(model)`; the first time also see to the rest."""
+    """Replace the call by the model, or remove `model = DataParallel(model)`; once a file, edit uses of `.module`."""
     statement = site.source.statement(site.node)
     target = wrapped.assigned_target(site, site.node)
     if target is not None and getattr(statement, "value", None) is site.node and site.text(target) == site.text(model):
@@ -136,9 +135,9 @@ def unwrap(site: Site, model: ast.expr) -> None:
 
 
 def remove_module_accesses(site: Site) -> None:
-    """Remove `.module` of unwrapped models and report others; one under a test for the wrapper is right as it is."""
+    """Remove `.module` of unwrapped models and report others; one under a test for the wrapper stays."""
     for node, is_unwrapped in wrapped.module_accesses(site):
-        if wrapped.is_guarded(site, node) or site.source.in_f_string(node):
+        if wrapped.is_under_wrapper_test(site, node) or site.source.in_f_string(node):
             continue
         if is_unwrapped:
             site.edit.delete(site.source.span(node.value)[1], site.source.span(node)[1])
@@ -173,7 +172,7 @@ def report_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
     """Report a loaded checkpoint whose keys may begin with `module.`; `saved` are the files that this script saves."""
     state = site.values.origin(call.args[0]) if call.args else None
     if isinstance(state, ast.Call) and getattr(state.func, "attr", "") == "state_dict":
-        return  # of another model, not of a file
+        return  # the state of another model, not of a file
     nodes = ast.walk(state) if state is not None else ()
     loads = [node for node in nodes if isinstance(node, ast.Call) and site.qualified(node.func) == "torch.load"]
     is_own_file = bool(loads) and all(load.args and ast.unparse(load.args[0]) in saved for load in loads)

@@ -1,4 +1,4 @@
-"""Make DataParallel DistributedDataParallel, one process a card under torchrun (`--data-parallel ddp`).
+"""Turn DataParallel into DistributedDataParallel, one process per card under torchrun (`--data-parallel ddp`).
 
      import torch
     +import torch_npu
@@ -58,14 +58,14 @@ rule = Rule(
     after=("device_string",),
 )
 OPEN_MODE = re.compile(r"[rwaxbt+]{1,3}")
-REMOVING = ("shutil.rmtree", "os.remove", "os.unlink")
+REMOVING_FUNCTIONS = ("shutil.rmtree", "os.remove", "os.unlink")
 WRITING_METHODS = ("write_text", "write_bytes", "to_csv", "savefig", "savez")
-ABOUT_CARDS = re.compile(r"device_count|is_available|cuda|npu|mlu")
+CARD_TEST = re.compile(r"device_count|is_available|cuda|npu|mlu")
 EXAMPLE_OPTIONS = {"data_parallel": "ddp"}
 
 
 @rule.file(words=("DataParallel",))
-def distribute(site: Site) -> None:
+def rewrite_script(site: Site) -> None:
     """Rewrite the whole script, or report which condition it does not meet."""
     calls = wrapped.wrapping_calls(site)
     if not calls:
@@ -90,7 +90,7 @@ def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
     at_zh = f"(第 {site.work.lines[line - 1]} 行)" if line else ""
     english, chinese = manual_steps(site) if refused.explain else ("", "")
     site.manual(
-        f"DataParallel is left: {refused.message}{at}{english}",
+        f"DataParallel stays: {refused.message}{at}{english}",
         zh=f"保留 DataParallel:{refused.zh}{at_zh}{chinese}",
         risk="high" if refused.explain else "medium",
         node=call,
@@ -98,7 +98,7 @@ def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
 
 
 def manual_steps(site: Site) -> Texts:
-    """Return what to do by hand."""
+    """Return the steps of the rewrite by hand, in English and Chinese, to be appended to a message."""
     target = card(site.options)
     join, choose = f"init_process_group({target.backend!r})", f"torch.{target.device}.set_device(LOCAL_RANK)"
     return (
@@ -113,7 +113,7 @@ def manual_steps(site: Site) -> Texts:
 
 
 def report_ddp(site: Site, calls: list[ast.Call]) -> None:
-    """Say how to start the rewritten script."""
+    """Report the rewrite, and how to start the script."""
     count = count_cards(calls[0])
     line = f"torchrun --nproc_per_node={count or 'N'} {site.work.path}"
     number, number_zh = ("", "") if count else (", N being the number of cards", ",N 为加速卡数量")
@@ -142,7 +142,7 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
         if test is not None:
             site.advice(
                 f"the model is wrapped only if {site.text(test)}: where that does not hold, several ranks would train "
-                "apart; start one then",
+                "separate models; start only one then",
                 zh=f"仅当 {site.text(test)} 时才包装模型:否则多个 rank 会各自训练,此时请只启动一个",
                 node=call,
             )
@@ -154,7 +154,7 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
         )
     if "VISIBLE_DEVICES" in site.source.text:
         site.advice(
-            "the list of visible cards must have one for every rank",
+            "the list of visible cards must have a card for every rank",
             zh="可见设备列表须为每个 rank 各列一张卡",
             node=calls[0],
         )
@@ -179,7 +179,7 @@ def writes_file(site: Site, call: ast.Call) -> bool:
     """Return True for a call that writes or removes a file."""
     name, method = site.qualified(call.func) or plain_name(call.func), getattr(call.func, "attr", "")
     if name.rpartition(".")[2] != "open" and method != "open":
-        return name in REMOVING or method in WRITING_METHODS
+        return name in REMOVING_FUNCTIONS or method in WRITING_METHODS
     # open(path, mode), but path.open(mode)
     arguments = [*call.args[1:2], *([] if name else call.args[:1]), keyword_value(call, "mode")]
     modes = [literal_text(argument) for argument in arguments]
@@ -193,6 +193,6 @@ def wrapping_condition(site: Site, call: ast.Call) -> ast.expr | None:
         if parent is function:
             break
         is_condition = isinstance(parent, ast.If) and parent is not main_guard(site)
-        if is_condition and not ABOUT_CARDS.search(site.text(parent.test)):  # type: ignore[attr-defined]
+        if is_condition and not CARD_TEST.search(site.text(parent.test)):  # type: ignore[attr-defined]
             return parent.test  # type: ignore[attr-defined,no-any-return]
     return None

@@ -1,4 +1,4 @@
-"""Give DistributedDataParallel no device where there is no card, and say what makes it faster.
+"""Give DistributedDataParallel no device on a machine without a card, and advise what makes it faster.
 
 With `--to any`:
 
@@ -21,8 +21,8 @@ from __future__ import annotations
 from viaduct.cards import NPU
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._helper import is_guarded
-from viaduct.migration.rules.torch._wrapped import DDP
+from viaduct.migration.rules.torch._helper import is_under_card_test
+from viaduct.migration.rules.torch._wrapped import DISTRIBUTED_DATA_PARALLEL
 from viaduct.migration.targets import helper
 
 rule = Rule(
@@ -37,7 +37,7 @@ rule = Rule(
 )
 
 
-@rule.call(*DDP)
+@rule.call(*DISTRIBUTED_DATA_PARALLEL)
 def adapt(site: Site) -> None:
     """Adapt one DistributedDataParallel to the target."""
     if site.target.is_any:
@@ -48,7 +48,7 @@ def adapt(site: Site) -> None:
 
 def give_devices_only_to_a_card(site: Site) -> None:
     """Wrap device arguments so that they are None on the CPU."""
-    if is_guarded(site, site.node) or not site.editable:
+    if is_under_card_test(site, site.node) or not site.editable:
         return
     for name, position in (("device_ids", 1), ("output_device", 2)):
         value = site.argument(name, position)

@@ -1,8 +1,9 @@
-"""Report a default tensor type of CUDA's.
+"""Report a default tensor type that is a CUDA type.
 
-`torch.set_default_tensor_type` does not take the NPU's types (its vendor's table says so), and nothing promises the
-MLU's, so the line stays as it is. What it was for takes two calls today: `torch.set_default_dtype` and
-`torch.set_default_device`. The second also concerns tensors that a data loader makes, so it needs manual review.
+`torch.set_default_tensor_type` does not take the NPU's types (its vendor's table says so), and none of the MLU's
+documents says that it takes those, so the line stays as it is. What it was for takes two calls today:
+`torch.set_default_dtype` and `torch.set_default_device`. The second also concerns tensors that a data loader makes, so
+it needs manual review.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
 
 @rule.call(SET_DEFAULT)
 def report(site: Site) -> None:
-    """Report a default tensor type of CUDA's with what replaces it."""
+    """Report a default tensor type of a card, with the calls that replace it."""
     names = [name for name in type_names(site, site.argument("t", 0)) if name.startswith(ROOTS)]
     for target in cards(site.options) if names else ():
         dtype = DTYPES.get(names[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
-        recipe = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
+        instead = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
         site.manual(
-            f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {recipe}, and check what the data loader makes",
-            zh=f"{DEFAULT_TENSOR_TYPE[target.name][1]}:请改用 {recipe.replace(' and ', ' 与 ')},并检查数据加载部分",
+            f"{DEFAULT_TENSOR_TYPE[target.name][0]}: write {instead}, and check what the data loader makes",
+            zh=f"{DEFAULT_TENSOR_TYPE[target.name][1]}:请改用 {instead.replace(' and ', ' 与 ')},并检查数据加载部分",
             risk="high",
         )
 

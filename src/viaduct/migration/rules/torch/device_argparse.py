@@ -1,4 +1,4 @@
-"""Offer the accelerator where an option of the command line offers CUDA.
+"""Name the accelerator in command line options that name CUDA.
 
      import argparse
      import torch
@@ -7,8 +7,8 @@
     -parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"], help="cuda or cpu")
     +parser.add_argument("--device", default="npu", choices=["cpu", "npu"], help="cuda or cpu")
 
-Default, const, choices and possible values of options that are called device, or whose value is used as one; of
-argparse, click and absl. Help texts stay as they are. Choices that hold the accelerator already stay too.
+The rule edits default, const, choices and possible values of options that are called device, or whose value is used as
+one; of argparse, click and absl. Help texts stay as they are, and so do choices that have the accelerator already.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ rule = Rule(__name__, rules_md_rows="P9", kind="mandatory", targets=("npu", "mlu
 
 
 @rule.file(words=("add_argument", "click", "DEFINE_"))
-def offer(site: Site) -> None:
+def replace_in_options(site: Site) -> None:
     """Change the device of command line options."""
     if "cuda" not in site.source.text or not is_in_torch_program(site):
         return
     options = [(call, names) for call in site.source.of_kind(ast.Call) if (names := option_names(site, call))]
     if not any(device_literal(value) for call, _ in options for value in possible_values(site, call)):
-        return  # find_devices takes long
+        return  # saves find_devices, which takes long
     devices = find_devices(site)
     for call, names in options:
         if any(is_device_name(name) or name in devices.attributes for name in names):
-            change(site, call)
+            replace_values(site, call)
 
 
 def possible_values(site: Site, call: ast.Call) -> Iterator[ast.expr]:
@@ -59,7 +59,7 @@ def flatten(value: ast.expr, device: str) -> Iterator[ast.expr]:
                 yield from flatten(part, device)
 
 
-def change(site: Site, call: ast.Call) -> None:
+def replace_values(site: Site, call: ast.Call) -> None:
     """Change the texts that can be the value of one option."""
     device = card(site.options).device
     for value in possible_values(site, call):

@@ -1,4 +1,4 @@
-"""Ask for the accelerator where a device is compared with CUDA.
+"""Compare a device with the accelerator where the script compares it with CUDA.
 
      import torch
      import torch_npu
@@ -6,9 +6,9 @@
     -    return x.device.type == "cuda"
     +    return x.device.type == "npu"
 
-Equal and unequal, `in`, `startswith` and its like, and `match`, where the other side is a device, its type or its text.
-A comparison whose other side is not seen to be a device is reported. A lookup table by the type of a device is reported
-by `device_key`.
+The rule edits `==`, `!=`, `in`, `startswith` and its like, and `match`, where the other side is a device, its type or
+its text. A comparison whose other side is not known to be a device is reported. A table that is looked up by the type
+of a device is reported by `device_key`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from collections.abc import Iterator
 from viaduct.migration.lookups import elements
 from viaduct.migration.predicates import is_in_torch_program, is_literal_in
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import device_literal, is_exact, is_membership_key, rename_device
+from viaduct.migration.rules.torch._device_texts import device_literal, is_cuda_device, is_membership_key, rename_device
 from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, rules_md_rows="P9", kind="mandatory", targets=("npu", "mlu"), after=("cuda_api",))
 
-METHODS = ("startswith", "replace", "removeprefix", "split", "partition", "find", "index", "count", "lstrip")
+TEXT_METHODS = ("startswith", "replace", "removeprefix", "split", "partition", "find", "index", "count", "lstrip")
 OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
 
 
 @rule.file(words=('"cuda', "'cuda"))
-def compare(site: Site) -> None:
+def replace_in_comparisons(site: Site) -> None:
     """Change every comparison of a device with CUDA."""
     if not is_in_torch_program(site):
         return
@@ -38,12 +38,12 @@ def compare(site: Site) -> None:
     for node in site.source.of_kinds(ast.Compare, ast.Call, ast.Match):
         if isinstance(node, ast.Compare):
             compare_sides(site, devices, node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS:
             if devices.is_device(node.func.value):
-                change(site, node.args[0] if node.args else None)
+                replace_texts(site, node.args[0] if node.args else None)
         elif isinstance(node, ast.Match) and devices.is_device(node.subject):
             for value in (value for case in node.cases for value in pattern_values(case.pattern)):
-                change(site, value)
+                replace_texts(site, value)
 
 
 def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
@@ -56,20 +56,20 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
             if not any(map(device_literal, elements(item))):
                 continue
             if devices.is_device(other):
-                if not (site.work.served and is_literal_in(item, "cuda") and ask_for_both(site, node, other)):
-                    change(site, item)
-            elif any(map(is_exact, elements(item))) and not is_membership_key(operator, left, item):
+                if not (site.work.served and is_literal_in(item, "cuda") and compare_with_both(site, node, other)):
+                    replace_texts(site, item)
+            elif any(map(is_cuda_device, elements(item))) and not is_membership_key(operator, left, item):
                 report_undecided(site, node)
 
 
-def ask_for_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
-    """Let `device.type == "cuda"`, in a file that serves both cards, ask for either; False where that is wrong."""
+def compare_with_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
+    """Turn `device.type == "cuda"`, in a file that serves both cards, into a test for both; False if that is wrong."""
     if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or site.source.in_f_string(node):
         return False
     if site.work.is_served(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
         return False
     if leads_to_card(site, node):
-        return False  # the branch is the card's now, and CUDA could not take it
+        return False  # the branch is for the card now, and CUDA could not take it
     name = card(site.options).device
     negated = "not in" if isinstance(node.ops[0], ast.NotEq) else "in"
     site.edit.node(node, f'{site.text(device)} {negated} ("cuda", "{name}")')
@@ -89,7 +89,7 @@ def leads_to_card(site: Site, node: ast.Compare) -> bool:
     return False
 
 
-def change(site: Site, value: ast.expr | None) -> None:
+def replace_texts(site: Site, value: ast.expr | None) -> None:
     """Write the card for the CUDA texts of a value."""
     device = card(site.options).device
     if value is None or any(is_literal_in(part, device) for part in elements(value)):
@@ -108,10 +108,10 @@ def pattern_values(pattern: ast.pattern) -> Iterator[ast.expr]:
 
 
 def report_undecided(site: Site, node: ast.Compare) -> None:
-    """Report a comparison with 'cuda' whose other side is not seen to be a device."""
+    """Report a comparison with 'cuda' whose other side is not known to be a device."""
     device = card(site.options).device
     site.manual(
-        f"compared with 'cuda', but not found to be a device: unchanged; if it is one, write {device}",
+        f"what is compared with 'cuda' here may be no device: unchanged; if it is one, write {device}",
         zh=f"与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请改为 {device}",
         risk="low",
         node=node,

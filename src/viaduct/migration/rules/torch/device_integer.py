@@ -7,9 +7,9 @@
          x = torch.zeros(3, device=0)
 
 A number means CUDA in stock PyTorch, and the plug-in's card once torch_npu or torch_mlu is imported: `.to(0)`,
-`device=rank` and `torch.device(args.gpu)` stay as they are, and only the import is added. A number is a
-literal, an int(), a rank of torch.distributed, an option of type int, the worker's number of mp.spawn, a name that is
-only ever one of these, and by habit `local_rank`, `rank`, `gpu`, `gpu_id`.
+`device=rank` and `torch.device(args.gpu)` stay as they are, and only the import is added. A number is a literal, an
+int(), a rank of torch.distributed, an option of type int, the worker's index in mp.spawn, a name that is bound to
+nothing else, and a parameter or attribute with a usual name: `local_rank`, `rank`, `gpu`, `gpu_id`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from viaduct.migration.lookups import branches
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import receiver_class
-from viaduct.migration.rules.torch._numbers import has_usual_name, is_number, is_sometimes_number, may_be_torch_object
+from viaduct.migration.rules.torch._numbers import has_number_name, is_number, is_number_or_other, may_be_torch_object
 from viaduct.migration.rules.torch._plugin_use import imported_elsewhere
 from viaduct.migration.targets import card
 
@@ -29,13 +29,13 @@ rule = Rule(__name__, rules_md_rows="P8 6", kind="mandatory", targets=("npu", "m
 
 
 @rule.node(ast.Call, words=(".to(", "device"))
-def ask_for_import(site: Site) -> None:
-    """Ask for the plug-in's import where a device is a number, unless another file of the project has the import."""
+def request_import(site: Site) -> None:
+    """Request the plug-in's import if a device is a number and no other file of the project imports it."""
     target = card(site.options)
     if not is_in_torch_program(site) or imported_elsewhere(site, target):
         return
     parts = (part for value in device_arguments(site, site.node) for part in branches(value))
-    if any(is_number(site, part) or is_sometimes_number(site, part) for part in parts):
+    if any(is_number(site, part) or is_number_or_other(site, part) for part in parts):
         site.work.effects.add(target.module)
 
 
@@ -60,4 +60,4 @@ def device_of_to(site: Site, call: ast.Call) -> list[ast.expr]:
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     if not call.args or receiver_class(site, receiver, "to") is not None:
         return []
-    return call.args[:1] if may_be_torch_object(site, receiver) or has_usual_name(call.args[0]) else []
+    return call.args[:1] if may_be_torch_object(site, receiver) or has_number_name(call.args[0]) else []

@@ -1,4 +1,4 @@
-"""Report tables that are looked up by the type of a device.
+"""Report dictionaries that are looked up by the type of a device and have no entry for the card.
 
      import torch
      BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import is_exact
+from viaduct.migration.rules.torch._device_texts import is_cuda_device
 from viaduct.migration.rules.torch._devices import find_devices
 from viaduct.migration.targets import cards
 
@@ -49,10 +49,10 @@ def report_missing(site: Site, table: ast.expr) -> None:
     keys = origin.keys if isinstance(origin, ast.Dict) else []
     texts = [key.value for key in keys if isinstance(key, ast.Constant)]
     missing = [target.device for target in cards(site.options) if target.device not in texts]
-    if missing and any(is_exact(key) for key in keys):
+    if missing and any(is_cuda_device(key) for key in keys):
         reported = " and ".join(map(repr, missing))
         site.manual(
-            f"this table is asked for a device and has no entry for {reported}: add one beside 'cuda'",
+            f"this dictionary is looked up by a device and has no entry for {reported}: add one beside 'cuda'",
             zh=f"此表按设备查询,但没有 {reported.replace(' and ', '、')} 的条目:请在 'cuda' 之外添加",
             risk="high",
             node=table,

@@ -16,7 +16,7 @@ import re
 from viaduct.migration.lookups import branches, last_name, literal_text
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._devices import NOT_DEVICES, is_foreign
+from viaduct.migration.rules.torch._devices import KERNEL_APIS, is_of_other_library
 from viaduct.migration.rules.torch._options import is_in_add_argument
 from viaduct.migration.targets import card
 
@@ -30,7 +30,7 @@ NOT_TAKING_DEVICES = ("get", "pop", "setdefault", "hasattr", "getattr", "delattr
 
 @rule.node(ast.Constant, words=('"cuda', "'cuda"))
 def report_text(site: Site) -> None:
-    """Report a CUDA device in a text that no other rule has explained."""
+    """Report a string that looks like a CUDA device, unless the code around it explains it."""
     value = site.node.value
     if not TEXT.fullmatch(literal_text(site.node)) or not site.editable or not is_in_torch_program(site):
         return
@@ -38,7 +38,7 @@ def report_text(site: Site) -> None:
         return
     new = "accelerator.name()" if site.target.is_any else card(site.options).device
     site.manual(
-        f"{value!r} looks like a device, and is not seen to be used as one: left as it is; if it is one, write {new}",
+        f"{value!r} looks like a device, but is not known to be used as one: unchanged; if it is one, write {new}",
         zh=f"{value!r} 看似设备,但未能确认其用途:保持不变;若是设备,请改为 {new}",
         risk="low",
     )
@@ -57,7 +57,7 @@ def report_chosen_method(site: Site) -> None:
 
 
 def is_explained(site: Site) -> bool:
-    """Return True if the code around a text explains it: a docstring, a comparison, a key, an argument of another use.
+    """Return True if the code around a text shows that it is no device: a docstring, a comparison, a key, another use.
 
     Values of a dict that look like devices are reported by device_string.
     """
@@ -70,7 +70,7 @@ def is_explained(site: Site) -> bool:
             return True
         names += [site.qualified(ancestor.func) or ""] if isinstance(ancestor, ast.Call) else []
         child = ancestor
-    if any(is_foreign(name) or name.startswith(NOT_DEVICES) for name in names):
+    if any(is_of_other_library(name) or name.startswith(KERNEL_APIS) for name in names):
         return True
     return isinstance(parent, ast.Call) and last_name(parent.func) in NOT_TAKING_DEVICES
 

@@ -10,7 +10,7 @@
 A string is a device where PyTorch takes it for one (`.to`, `device=`, `torch.device`, `map_location=` …), directly or
 through names, parameters, defaults, attributes and dictionaries; and where it is given to something called device.
 Messages, help texts, paths, keys of dictionaries and names of kernels stay. A text that looks like a device but is not
-seen to be used as one is left and reported.
+known to be used as one stays and is reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import ast
 
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import is_exact, rename_device
+from viaduct.migration.rules.torch._device_texts import is_cuda_device, rename_device
 from viaduct.migration.rules.torch._devices import find_devices, report_possible_device
 from viaduct.migration.rules.torch._options import is_in_add_argument
 from viaduct.migration.targets import card
@@ -35,7 +35,7 @@ rule = Rule(
 
 @rule.file(words=('"cuda', "'cuda"))
 def name_devices(site: Site) -> None:
-    """Replace every string that is seen to be a CUDA device, and report those that may be one."""
+    """Replace every string that is used as a CUDA device, and report those that may be one."""
     if not is_in_torch_program(site):
         return
     devices = find_devices(site)
@@ -44,5 +44,5 @@ def name_devices(site: Site) -> None:
         if not is_in_add_argument(site, literal) and rename_device(site, literal, device):
             site.changed(f"the device is {device}", zh=f"设备改为 {device}", node=literal)
     for node in site.source.of_kind(ast.Constant):
-        if is_exact(node) and node not in devices.found:
+        if is_cuda_device(node) and node not in devices.found:
             report_possible_device(site, node, device, devices)

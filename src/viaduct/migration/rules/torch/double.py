@@ -20,7 +20,7 @@ rule = Rule(
 
 TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARDS for kind in ("Tensor", "Storage"))
 MAX_DEPTH = 8
-DOUBLE = {"torch.float64", "torch.double", "torch.complex128", "torch.cdouble"}
+DOUBLE_DTYPES = {"torch.float64", "torch.double", "torch.complex128", "torch.cdouble"}
 OTHER_CASTS = {"float", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"}
 
 
@@ -28,14 +28,14 @@ OTHER_CASTS = {"float", "half", "bfloat16", "int", "long", "short", "char", "byt
 @rule.reference(*TYPES)
 def report_old_type(site: Site) -> None:
     """Report the old tensor types of double precision."""
-    report(site, "high")
+    report(site, risk="high")
 
 
 @rule.call("torch.set_default_dtype")
 def report_default(site: Site) -> None:
     """Report double precision as the default dtype."""
     dtype = site.argument("d", 0)
-    if dtype is not None and site.qualified(dtype) in DOUBLE:
+    if dtype is not None and site.qualified(dtype) in DOUBLE_DTYPES:
         report(site, "high")
 
 
@@ -43,7 +43,7 @@ def report_default(site: Site) -> None:
 def report_made(site: Site) -> None:
     """Report `torch.zeros(3, dtype=torch.float64, device=device)`."""
     dtype, device = site.argument("dtype"), site.argument("device")
-    if dtype is not None and device is not None and site.qualified(dtype) in DOUBLE and not is_cpu(device):
+    if dtype is not None and device is not None and site.qualified(dtype) in DOUBLE_DTYPES and not is_cpu(device):
         report(site, "medium")
 
 
@@ -62,12 +62,12 @@ def report_method(site: Site) -> None:
 
 
 def is_double(site: Site, node: ast.AST, depth: int = 0) -> bool:
-    """Return True if of a chain of calls the last one that names a dtype names double."""
+    """Return True if the last call in a chain that names a dtype names a double one: `x.float().double().cuda()`."""
     node = site.values.origin(node)
     if not isinstance(node, ast.Call) or depth > MAX_DEPTH:
         return False
     dtypes = possible_dtypes(site, node)
-    if casts_to_double(site, node) or dtypes & DOUBLE:
+    if casts_to_double(site, node) or dtypes & DOUBLE_DTYPES:
         return True
     if not isinstance(node.func, ast.Attribute) or node.func.attr in OTHER_CASTS:
         return False
@@ -84,7 +84,7 @@ def possible_dtypes(site: Site, call: ast.Call) -> set[str]:
 def casts_to_double(site: Site, call: ast.Call) -> bool:
     """Return True for `x.double()`, `x.to(torch.float64)` and `x.type(torch.float64)`."""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    by_dtype = method in ("to", "type") and bool(possible_dtypes(site, call) & DOUBLE)
+    by_dtype = method in ("to", "type") and bool(possible_dtypes(site, call) & DOUBLE_DTYPES)
     return by_dtype or (method == "double" and not call.args)
 
 
@@ -109,7 +109,6 @@ def report_doubtful(site: Site) -> None:
 
 
 def report(site: Site, risk: Risk) -> None:
-    """Report double precision with a risk."""
     titles = " and ".join(target.title for target in cards(site.options))
     site.manual(
         f"double precision on the {titles} is unsupported or very limited: use float32, or keep this on the CPU",

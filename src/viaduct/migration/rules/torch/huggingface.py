@@ -4,7 +4,7 @@
     settings = TrainingArguments("out", tf32=True, optim="adamw_bnb_8bit")
 
 The libraries (transformers, diffusers, peft, trl, accelerate) know both cards and find them by themselves. A package
-that an option names by a text or a flag is loaded when the script runs: no import shows it.
+that an option names by a string or a flag is loaded when the script runs, without an import in the script.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ rule = Rule(__name__, rules_md_rows="P6 6", kind="report", targets=("npu", "mlu"
 
 ROOTS = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
 WORDS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")
-FLAGS = {"tf32": "TF32", "load_in_8bit": "bitsandbytes", "load_in_4bit": "bitsandbytes"}
-OPTIMIZERS = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "apex", "paged": "bitsandbytes"}
+FLAG_PACKAGES = {"tf32": "TF32", "load_in_8bit": "bitsandbytes", "load_in_4bit": "bitsandbytes"}
+OPTIMIZER_PACKAGES = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "apex", "paged": "bitsandbytes"}
 
 
 @rule.node(ast.Call, words=WORDS)
@@ -37,22 +37,18 @@ def check_options(site: Site) -> None:
 
 
 def package_of(site: Site, keyword: ast.keyword) -> str:
-    """Return the package or format of NVIDIA's that an option turns on; "" if there is none.
-
-    transformers has a flash attention of its own for the NPU.
-    """
+    """Return the package or format for NVIDIA cards that an option turns on; "" if there is none."""
     value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
-    if keyword.arg in FLAGS:
-        return FLAGS[keyword.arg] if value is True else ""
+    if keyword.arg in FLAG_PACKAGES:
+        return FLAG_PACKAGES[keyword.arg] if value is True else ""
     if keyword.arg == "optim" and isinstance(value, str):
-        return next((package for part, package in OPTIMIZERS.items() if part in value), "")
+        return next((package for part, package in OPTIMIZER_PACKAGES.items() if part in value), "")
     if keyword.arg == "attn_implementation" and value == "flash_attention_2":
-        return "flash_attn" if site.options.to != "npu" else ""
+        return "flash_attn" if site.options.to != "npu" else ""  # transformers has its own for the NPU
     return ""
 
 
 def report_option(site: Site, package: str, node: ast.AST | None = None) -> None:
-    """Report one option with what it loads."""
     names = " and ".join(card.title for card in cards(site.options))
     option = site.text(node if node is not None else site.node.func)
     site.manual(

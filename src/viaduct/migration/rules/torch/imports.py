@@ -1,13 +1,13 @@
-"""Import from the card's package what is imported from torch.cuda.
+"""Import from the card's package what the script imports from torch.cuda.
 
      import torch
     -from torch.cuda.amp import GradScaler, autocast
     +from torch_npu.npu.amp import GradScaler, autocast
      scaler = GradScaler()
 
-The body keeps its names, `from torch import cuda` too: it becomes `from torch_npu import npu as cuda`. The statement
-names the plug-in's own package, which needs no import before it; torch.npu exists only once that was imported. A name
-that the card does not have stays where it was, and a star import needs manual review.
+Local names stay: `from torch import cuda` becomes `from torch_npu import npu as cuda`. The statement names the
+plug-in's own package, which needs no import before it; torch.npu exists only once that was imported. A name that the
+card does not have stays where it was, and a star import needs manual review.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ def reduce_to_torch(site: Site, alias: ast.alias) -> None:
 
 
 def report_star_import(site: Site) -> None:
-    """Report a star import, whose names are not known."""
     title, package = card(site.options).title, card(site.options).package
     site.manual(
         f"a star import of {site.node.module}: name what is used and import it from {package}",

@@ -1,4 +1,4 @@
-"""Cast class numbers to int32 before they go to the NPU.
+"""Cast class indices to int32 before they go to the NPU.
 
      import torch
      import torch_npu
@@ -9,9 +9,9 @@
          return criterion(model(images), target)
 
 Early releases of the NPU's software lack int64 kernels for some operators, and hand-migrated scripts cast the targets
-of their loss for that reason; the losses of the NPU take both. It is advice, and done with `--int32-targets`. On the
-CPU and on CUDA these losses take int64 alone, so a script that is to run there as well should not have it. Targets that
-also serve as an index (gather, one_hot, embedding), here or in a function of the project that they go to, stay.
+of their loss for that reason; the losses of the NPU take both. The rule only advises it; `--int32-targets` does it. On
+the CPU and on CUDA these losses take int64 only, so a script that is to run there as well should not do so. Targets
+that also serve as an index (gather, one_hot, embedding), here or in a function of the project that they go to, stay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import ast
 
 from viaduct.migration.lookups import mark_once, plain_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._indexing import Region, is_index
+from viaduct.migration.rules.torch._indexing import Body, is_index
 
 rule = Rule(__name__, rules_md_rows="P17", kind="advice", targets=("npu",))
 EXAMPLE_OPTIONS = {"int32_targets": True}
@@ -37,7 +37,7 @@ def cast(site: Site) -> None:
         return
     around = site.source.function(target) or site.source.tree
     moves = [node for node in ast.walk(around) if is_move_of(site, node, target.id)]
-    if not moves or is_index(Region(around, site.values), target.id):
+    if not moves or is_index(Body(around, site.values), target.id):
         return
     torch = site.work.names.local("torch")
     if not site.options.int32_targets or torch is None:
@@ -54,7 +54,7 @@ def cast(site: Site) -> None:
 
 
 def find_target(site: Site) -> ast.Name | None:
-    """Return the second argument of a loss that takes numbers of classes; None for any other call."""
+    """Return the target of a loss that takes class indices, if it is a name; None for any other call."""
     target = site.argument("target", 1)
     is_class_loss = site.qualified(site.node.func) in LOSSES or site.values.kind(site.node.func) == "class_loss"
     return target if isinstance(target, ast.Name) and is_class_loss else None

@@ -16,7 +16,7 @@ import ast
 
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import swap
+from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.rules.torch._is_cuda import is_tensor_attribute
 from viaduct.migration.targets import card
 
@@ -33,7 +33,7 @@ def rename_attribute(site: Site) -> None:
     if not site.source.in_f_string(site.node):
         end = site.source.span(site.node)[1]
         site.edit.replace(end - len("is_cuda"), end, target.is_attr)
-    elif not written or not swap(site, site.node, written, written.replace(".is_cuda", f".{target.is_attr}")):
+    elif not written or not replace_name(site, site.node, written, written.replace(".is_cuda", f".{target.is_attr}")):
         site.manual(f"write {target.is_attr} for is_cuda", zh=f"请把 is_cuda 改为 {target.is_attr}")
         return
     site.changed(f"is_cuda becomes {target.is_attr}", zh=f"is_cuda 替换为 {target.is_attr}")

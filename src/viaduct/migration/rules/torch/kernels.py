@@ -3,8 +3,8 @@
 CUDAExtension and cpp_extension's load and load_inline call nvcc. A kernel cannot be carried over by its text: on the
 NPU it is written anew in Ascend C, on the MLU in BANG C, or replaced by operators of PyTorch. Sources of the project
 that end in .cu or .cuh are listed as well (`migration/manifests.py`). A compiled module that is imported (`import
-correlation_cuda`) is reported too, unless it stands in a `try` with a handler. An extension of C++ alone is advised to
-be built again on the target.
+correlation_cuda`) is reported too, unless it stands in a `try` with a handler. For an extension in C++ only, the advice
+is to build it again on the target.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ rule = Rule(
     __name__, rules_md_rows="P6", kind="report", targets=("npu", "mlu", "any"), patch=True, everywhere=True, last=True
 )
 
-HOME = "torch.utils.cpp_extension"
-COMPILED = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")
+CPP_EXTENSION = "torch.utils.cpp_extension"
+COMPILED_NAME = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")
 
 
-@rule.call(f"{HOME}.CUDAExtension")
+@rule.call(f"{CPP_EXTENSION}.CUDAExtension")
 def report_extension(site: Site) -> None:
-    """Report an extension that is compiled for CUDA."""
     report_kernel(site, "CUDAExtension")
 
 
-@rule.call(f"{HOME}.load", f"{HOME}.load_inline")
+@rule.call(f"{CPP_EXTENSION}.load", f"{CPP_EXTENSION}.load_inline")
 def report_loaded(site: Site) -> None:
     """Report kernels that are compiled when the script runs."""
     inline = site.keyword("cuda_sources")
@@ -42,16 +41,17 @@ def report_loaded(site: Site) -> None:
         advise_rebuild(site)
 
 
-@rule.call(f"{HOME}.CppExtension")
+@rule.call(f"{CPP_EXTENSION}.CppExtension")
 def advise_extension(site: Site) -> None:
-    """Report an extension of C++ alone."""
     advise_rebuild(site)
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("_cuda",))
 def report_compiled(site: Site) -> None:
     """Report `import correlation_cuda`, unless the project has the module in Python or the import stands in a `try`."""
-    names = [name for name in imported_modules(site.node) if COMPILED.search(name) and not is_own_module(site, name)]
+    names = [
+        name for name in imported_modules(site.node) if COMPILED_NAME.search(name) and not is_own_module(site, name)
+    ]
     ancestors = site.source.ancestors(site.node)
     if names and not any(isinstance(parent, ast.Try) and parent.handlers for parent in ancestors):
         report_kernel(site, names[0])
@@ -69,7 +69,6 @@ def cuda_sources(call: ast.Call) -> list[str]:
 
 
 def report_kernel(site: Site, what: str) -> None:
-    """Report something that is compiled for CUDA."""
     english, chinese = CUDA_KERNELS[site.options.to]
     site.manual(f"{what} is compiled for CUDA: {english}", zh=f"{what} 为 CUDA 编译:{chinese}", risk="high")
 

@@ -4,9 +4,9 @@
     import torch
     subprocess.run(["nvidia-smi"])
 
-nvidia-smi has counterparts in `npu-smi info` and `cnmon`, with other options and output, so nothing is rewritten.
-The launchers, torchrun and torch.distributed.launch, stay as they are: each process sets its device from LOCAL_RANK
-before its first tensor. Python code that stands in a shell script (`python -c`, a here-document) is not migrated.
+nvidia-smi has counterparts in `npu-smi info` and `cnmon`, with other options and output, so nothing is rewritten. The
+launchers, torchrun and torch.distributed.launch, stay as they are: each process sets its device from LOCAL_RANK before
+its first tensor. Python code that stands in a shell script (`python -c`, a here-document) is not migrated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def advise_monitor(site: Site) -> None:
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
     is_run = any((site.qualified(call.func) or "").startswith(RUNNERS) for call in calls)
     if is_run or is_stored_command(site, text):
-        site.advice(*on_monitor(site.options.to))
+        site.advice(*monitor_advice(site.options.to))
 
 
 def is_stored_command(site: Site, text: str) -> bool:
@@ -44,7 +44,7 @@ def is_stored_command(site: Site, text: str) -> bool:
     return text.lstrip("\"'").startswith(f"{MONITOR} ") and isinstance(statement, ast.Assign | ast.AnnAssign)
 
 
-def on_monitor(to: str) -> Texts:
+def monitor_advice(to: str) -> Texts:
     """Return the advice about nvidia-smi for a target."""
     if to in MONITORS:
         return (
@@ -58,7 +58,7 @@ def on_monitor(to: str) -> Texts:
     )
 
 
-def on_launcher(root: str) -> Texts:
+def launcher_advice(root: str) -> Texts:
     """Return the advice about a launcher such as torchrun, which stays; `root` is the card's module, `torch.npu`."""
     return (
         f"the launcher stays: make sure that every process calls {root}.set_device(LOCAL_RANK) before its first tensor",

@@ -1,4 +1,4 @@
-"""Ask for the device to be chosen before the first tensor.
+"""Advise to choose the device before the first tensor is made.
 
     import os
     import torch
@@ -8,8 +8,8 @@
 
 torchrun and torch.distributed.launch start the ranks as they do with CUDA, and the launch commands stay. But a process
 that makes a tensor before it has chosen its device makes it on device 0, in every rank: `set_device(local_rank)`
-belongs directly behind the place where the rank is read. Files that start communication, read their rank and never set
-a device are reported.
+belongs directly behind the statement that reads the rank. A file that starts communication, reads its rank and never
+sets a device gets this advice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SETTERS = ("set_device", "set_device_index", "device_index")
 
 @rule.call("torch.distributed.init_process_group")
 def advise_setting_device(site: Site) -> None:
-    """Report a script that reads its local rank and sets no device."""
+    """Advise on a script that reads its local rank and sets no device."""
     if sets_device(site) or not reads_rank(site):
         return
     function = "torch.accelerator.set_device_index" if site.target.is_any else f"{site.target.card.root}.set_device"

@@ -1,4 +1,4 @@
-"""Load checkpoints without the device on which they were written.
+"""Load checkpoints on the host or the card instead of the device on which they were saved.
 
      import torch
     +import torch_npu
@@ -11,12 +11,12 @@
 A tensor that was saved on a GPU is put back there unless torch.load is told otherwise, and without CUDA that is an
 error. Weights that go into load_state_dict are loaded on the host, from where they are copied into a network on any
 device. A whole network, and tensors that are moved to the card anyway, are loaded on the card: on the host they would
-meet data that is elsewhere. What is read on the host, such as the samples of a dataset, was saved there and needs
-nothing. Where the script does not show what becomes of the file's content, the load is left as it is and reported.
-Dictionaries keep the entry for a checkpoint of the old machine and get one for the new; `device_string` and
-`cuda_method` deal with strings and lambdas.
+meet data that is on the card. What is used on the host, such as the samples of a dataset, was saved there and needs
+nothing. If the script does not show how the file's content is used, the load stays as it is and is reported. A
+dictionary keeps the entry for checkpoints that were saved on CUDA and gets one for those of the card; `device_string`
+and `cuda_method` deal with strings and lambdas.
 
-With `--to any` the helper decides; on CUDA it says None, the default, and nothing changes:
+With `--to any` the helper decides; on CUDA its map_location() is None, the default, so nothing changes:
 
      import torch
     +from accelerator_device import accelerator
@@ -35,19 +35,19 @@ from viaduct.migration.flows import CHECKPOINT_LOADS
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.predicates import is_literal_in, is_none
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import OPENING, device_literal
-from viaduct.migration.rules.torch._loaded import device_in_scope, wanted_place
+from viaduct.migration.rules.torch._device_texts import OPENING_QUOTE, device_literal
+from viaduct.migration.rules.torch._loaded import device_in_scope, load_destination
 from viaduct.migration.targets import Texts, card
 
 rule = Rule(
     __name__, rules_md_rows="P18", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_map_location",)
 )
 
-HOST: tuple[Texts, Texts] = (
+LOADED_ON_HOST: tuple[Texts, Texts] = (
     ("the checkpoint is loaded on the host first", "检查点先加载到主机内存"),
     ("a checkpoint from another kind of card is loaded on the host first", "其他加速卡保存的检查点先载入主机内存"),
 )
-UNKNOWN: tuple[Texts, Texts] = (
+UNKNOWN_USE: tuple[Texts, Texts] = (
     (
         'check where the content of this file is used: weights for load_state_dict need map_location="cpu", a network '
         'or tensors for the card map_location="{device}"; what was saved on the CPU needs nothing',
@@ -77,15 +77,15 @@ def set_location(site: Site) -> None:
 
 
 def add_location(site: Site, present: ast.expr | None) -> None:
-    """Give a load without `map_location`, or with None, the place where its content is used."""
-    wanted = wanted_place(site)
+    """Give a load without `map_location`, or with None, the device on which its content is used."""
+    wanted = load_destination(site)
     if wanted == "nothing" or not (site.node.args or site.node.keywords):
         return
     if wanted == "unknown" or not site.editable or (site.has_unpacked and present is None):
-        site.unresolved(*site.target.select(*UNKNOWN))
+        site.unresolved(*site.target.select(*UNKNOWN_USE))
     elif wanted == "host":
         site.set_argument("map_location", site.target.render_host_location(site), 1)
-        site.changed(*site.target.select(*HOST))
+        site.changed(*site.target.select(*LOADED_ON_HOST))
     else:
         load_on_card(site)
 
@@ -131,7 +131,7 @@ def render_renamed(site: Site, node: ast.expr, device: str) -> str:
     """Return the text of an expression for a CUDA device with another device in it; any other text as it is."""
     literal, text = device_literal(node), site.text(node)
     start = site.source.span(literal)[0] - site.source.span(node)[0] if literal is not None else 0
-    opening = OPENING.match(text, start) if literal is not None else None
+    opening = OPENING_QUOTE.match(text, start) if literal is not None else None
     if opening is None:
         return text
     return text[: opening.end()] + device + text[opening.end() + len("cuda") :]

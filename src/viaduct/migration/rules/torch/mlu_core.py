@@ -1,4 +1,4 @@
-"""Replace torch_mlu's old API in scripts that were migrated long ago.
+"""Replace torch_mlu's former API, in scripts that were migrated to older releases.
 
      import torch
      import torch_mlu
@@ -8,9 +8,8 @@
     -model = net.to(ct.mlu_device())
     +model = net.to('mlu')
 
-`torch_mlu.core.mlu_model` is gone from current releases. Its device, set_device, synchronize and the like are in
-torch.mlu now. A name without a counterpart, such as the number of cores for a compiled graph, keeps the import and is
-reported.
+Current releases have no `torch_mlu.core.mlu_model`. Its device, set_device, synchronize and the like are in torch.mlu
+now. A name without a counterpart, such as the number of cores for a compiled graph, keeps the import and is reported.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from viaduct.migration.rules.torch._imports import drop_alias
 rule = Rule(__name__, rules_md_rows="6", kind="mandatory", targets=("mlu",))
 EXAMPLE_OPTIONS = {"to": "mlu"}
 
-PACKAGE = f"{MLU.module}.core"
-HOME = f"{PACKAGE}.mlu_model"
+FORMER_PACKAGE = f"{MLU.module}.core"
+FORMER_MODULE = f"{FORMER_PACKAGE}.mlu_model"
 SAME_NAMES = ("set_device", "synchronize", "device_count", "current_device", "is_available")
-REPLACED = {f"{HOME}.{name}" for name in (*SAME_NAMES, "mlu_device")}
+REPLACED = {f"{FORMER_MODULE}.{name}" for name in (*SAME_NAMES, "mlu_device")}
 
 
-@rule.call(*(f"{HOME}.{name}" for name in SAME_NAMES))
+@rule.call(*(f"{FORMER_MODULE}.{name}" for name in SAME_NAMES))
 def rename(site: Site) -> None:
     """Replace a function of the former package by that of torch.mlu."""
     if site.editable and (root := site.work.names.local("torch")):
         name = site.name.rpartition(".")[2]
         site.rename(f"{root}.mlu.{name}")
-        site.changed(f"{name} is torch.mlu's", zh=f"{name} 改用 torch.mlu")
+        site.changed(f"{name} is now that of torch.mlu", zh=f"{name} 改用 torch.mlu")
 
 
-@rule.call(f"{HOME}.mlu_device")
+@rule.call(f"{FORMER_MODULE}.mlu_device")
 def device(site: Site) -> None:
     """Replace `mlu_device()` by the device's name."""
     if site.editable:
@@ -47,35 +46,35 @@ def device(site: Site) -> None:
         site.changed("mlu_device() becomes 'mlu'", zh="mlu_device() 替换为 'mlu'")
 
 
-@rule.call(f"{PACKAGE}.*")
-@rule.reference(f"{PACKAGE}.*")
+@rule.call(f"{FORMER_PACKAGE}.*")
+@rule.reference(f"{FORMER_PACKAGE}.*")
 def report_removed(site: Site) -> None:
     """Report a name of the former package that has no counterpart."""
     if site.name not in REPLACED or not isinstance(site.node, ast.Call) or not site.work.names.local("torch"):
         site.manual(
-            f"{site.name} is gone from current releases of {MLU.module}: see whether it is needed",
+            f"current releases of {MLU.module} have no {site.name}: check whether it is needed",
             zh=f"当前版本的 {MLU.module} 已没有 {site.name}:请确认是否需要",
         )
 
 
-@rule.node(ast.Import, ast.ImportFrom, words=(HOME, PACKAGE))
+@rule.node(ast.Import, ast.ImportFrom, words=(FORMER_MODULE, FORMER_PACKAGE))
 def drop_import(site: Site) -> None:
     """Remove the import of the former module if none of its names is left."""
     base = f"{site.node.module}." if isinstance(site.node, ast.ImportFrom) else ""
-    aliases = [alias for alias in site.node.names if base + alias.name == HOME and (alias.asname or base)]
+    aliases = [alias for alias in site.node.names if base + alias.name == FORMER_MODULE and (alias.asname or base)]
     if not aliases or is_still_used(site):
         return
     if len(site.node.names) == 1:
         site.edit.remove_statement(site.node)
     else:
         drop_alias(site, site.node, aliases[0])
-    site.changed(f"nothing is left to import from {PACKAGE}", zh=f"不再需要导入 {PACKAGE}")
+    site.changed(f"nothing is left to import from {FORMER_PACKAGE}", zh=f"不再需要导入 {FORMER_PACKAGE}")
 
 
 def is_still_used(site: Site) -> bool:
     """Return True if the file uses a name of the former module that the rule does not replace."""
     index = site.work.index
     others = (name for name in (*index.calls, *index.references) if name not in REPLACED)
-    if any(f"{name}.".startswith(f"{HOME}.") for name in others):
+    if any(f"{name}.".startswith(f"{FORMER_MODULE}.") for name in others):
         return True
     return any(name in index.references for name in REPLACED) or not site.work.names.local("torch")

@@ -22,8 +22,7 @@ rule = Rule(__name__, rules_md_rows="P20 6", kind="report", targets=("npu", "mlu
 
 
 @rule.node(ast.Constant, words=("NCCL_", *OTHERS))
-def name_variable(site: Site) -> None:
-    """Report an environment variable of CUDA or NCCL."""
+def report_variable(site: Site) -> None:
     name = site.node.value
     if not isinstance(name, str) or not (name in OTHERS or NCCL.fullmatch(name)):
         return

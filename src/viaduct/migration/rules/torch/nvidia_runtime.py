@@ -1,12 +1,12 @@
-"""Leave code of NVIDIA's inference engines as it is, and say so once.
+"""Leave code of NVIDIA's inference engines as it is, and report that once.
 
      import torch
      cuda = torch.cuda.is_available()
      providers = ["CUDAExecutionProvider"] if cuda else ["CPUExecutionProvider"]
 
-ONNX Runtime's CUDA provider and TensorRT run on NVIDIA cards alone. A question about CUDA that decides on them keeps
-its answer: asked of another card it would choose what is not there. The same holds for the statements around an import
-of TensorRT or its like inside a function.
+ONNX Runtime's CUDA provider and TensorRT run on NVIDIA cards only. A question about CUDA that decides whether they are
+used stays: asked about another card, it would choose a provider that is not installed. The same holds for the
+statements around an import of TensorRT or its like inside a function.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ QUESTIONS = ("torch.cuda.is_available", "torch.cuda.device_count")
 
 
 @rule.file(words=PROVIDERS)
-def leave_choice(site: Site) -> None:
+def leave_provider_choice(site: Site) -> None:
     """Report the first text that names NVIDIA's provider; leave the questions that decide on any such text."""
     names = [node for node in site.source.of_kind(ast.Constant) if literal_text(node).startswith(PROVIDERS)]
     for node in names:
         for question in deciding_questions(site, node):
-            leave(site, question, question.end_lineno or question.lineno, node)
+            mark_lines_unchanged(site, question, question.end_lineno or question.lineno, node)
     if names:
         titles = " or the ".join(target.title for target in cards(site.options))
         site.manual(
-            f"NVIDIA's runtime for ONNX is chosen here, and the {titles} has none of that name: what asks for CUDA in "
-            "order to choose it is left as it is, so the CPU's is taken; install the vendor's and name its provider",
+            f"NVIDIA's runtime for ONNX is chosen here, and the {titles} has none of that name: the question about "
+            "CUDA that chooses it stays, so the CPU's is used; install the vendor's runtime and name its provider",
             zh="此处选择 NVIDIA 的 ONNX 运行时,目标设备没有同名运行时:对 CUDA 的判断保持不变,因此会使用 CPU;"
             "请安装厂商的运行时并写明其 provider",
             node=names[0],
@@ -56,15 +56,15 @@ def deciding_questions(site: Site, node: ast.AST) -> Iterator[ast.expr]:
 
 @rule.node(ast.Import, ast.ImportFrom, words=ENGINES)
 def leave_engine(site: Site) -> None:
-    """Leave what follows the import in its block of a function; `packages` reports the import itself."""
+    """Leave the statements behind the import in its block of a function; `packages` reports the import itself."""
     names = [alias.name for alias in site.node.names] if isinstance(site.node, ast.Import) else [site.node.module or ""]
     if not any(name.partition(".")[0] in ENGINES for name in names) or site.source.function(site.node) is None:
         return
     block = site.source.block(site.node)
-    leave(site, site.node, block[-1].end_lineno or site.node.lineno, site.node)
+    mark_lines_unchanged(site, site.node, block[-1].end_lineno or site.node.lineno, site.node)
 
 
-def leave(site: Site, node: ast.expr | ast.stmt, last: int, anchor: ast.AST) -> None:
+def mark_lines_unchanged(site: Site, node: ast.expr | ast.stmt, last: int, anchor: ast.AST) -> None:
     """Mark the lines from a node to line `last`, so that no rule edits them; a finding at the anchor explains them."""
     lines = site.work.lines
     for line in range(node.lineno, last + 1):

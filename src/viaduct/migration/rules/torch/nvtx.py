@@ -1,8 +1,8 @@
 """Report marks for NVIDIA's profiler.
 
-On the MLU `torch.cuda.nvtx` becomes `torch.mlu.cnpx` with all others, since its functions have the same names. On the
-NPU the nearest is `torch.npu.mstx`, whose ranges are started and ended by a number instead of being pushed and popped:
-that needs manual review.
+On the MLU `cuda_api` renames `torch.cuda.nvtx` to `torch.mlu.cnpx`, whose functions have the same names. On the NPU the
+nearest is `torch.npu.mstx`, whose ranges are started and ended by a number instead of being pushed and popped: that
+needs manual review.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ rule = Rule(__name__, rules_md_rows="P6 6", kind="report", targets=("npu", "mlu"
 
 MLU_MARKS = f"{MLU.root}.{MLU.marks}"
 NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", f"{MLU_MARKS}.*", "torch.cuda.nvtx")
-# What of the card's marks stands for a function of NVTX.
-INSTEAD = {
+# Function of NVTX -> the card's functions to use instead.
+INSTEAD_OF = {
     "range_push": "range_start gives a number for range_end",
     "range_pop": "range_end takes the number that range_start gave",
     "range": "range_start before and range_end after",
@@ -34,6 +34,6 @@ def report(site: Site) -> None:
         return
     site.manual(
         f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {target.root}.{target.marks}: "
-        f"{INSTEAD.get(last, 'range_start, range_end, mark')}",
+        f"{INSTEAD_OF.get(last, 'range_start, range_end, mark')}",
         zh=f"{site.name} 为 NVIDIA 性能工具打标记;最接近的是 {target.root}.{target.marks} 的 range_start、range_end",
     )

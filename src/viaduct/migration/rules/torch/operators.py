@@ -1,9 +1,9 @@
 """Report operators that the vendor documents as missing or limited.
 
 For instance, the NPU's table for torch 2.6 has `grid_sample` and `scatter_reduce` as unsupported, and no `kthvalue` for
-int64. A finding names the table it comes from, whose newer edition tells about newer releases. What works on the host
-is left out: datasets, tensors that stay on the CPU, tests and setup.py. A project gets one note for each operator, with
-the count and the first places (`migration/operator_notes.py`); operators that stop a run come first.
+int64. A finding names its table; look up newer releases in a newer edition. Code that runs on the host is left out:
+datasets, tensors that stay on the CPU, tests and setup.py. A project gets one note for each operator, with the count
+and the first lines (`migration/operator_notes.py`); operators that stop a run come first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def report_limits(site: Site, name: str) -> None:
         if limit is not None and applies(site, limit):
             table, table_zh = SOURCE[target.name]
             site.manual(
-                f"{name} on the {target.title}: {limit.english} ({table}); see your release, or keep it on the CPU",
+                f"{name} on the {target.title}: {limit.english} ({table}); check your release, or run it on the CPU",
                 zh=f"{target.title} 上的 {name}:{limit.chinese}({table_zh});请核对所用版本,或放在 CPU 上计算",
                 risk=limit.risk,
             )
@@ -65,7 +65,7 @@ def report_limits(site: Site, name: str) -> None:
 def applies(site: Site, limit: Limit) -> bool:
     """Return True if a limit applies to the call.
 
-    That of a keyword argument applies where it is given, and not as False or None; that of `sorted` if it is False.
+    The limit of a keyword argument applies if that is given and is not False or None; that of `sorted` if it is False.
     """
     if not limit.keyword:
         return True

@@ -1,4 +1,4 @@
-"""Say how to recognise that the memory is full on every card.
+"""Advise how to recognise an out-of-memory error on every card.
 
      import torch
      try:
@@ -27,7 +27,7 @@ SEARCHES = ("startswith", "find", "count", "search", "match")
 
 @rule.node(ast.Constant, words=("out of memory",))
 def advise(site: Site) -> None:
-    """Advise against searching an error for CUDA's message."""
+    """Advise on a comparison of an error's text with CUDA's message."""
     parent = site.source.parents[site.node]
     is_search = isinstance(parent, ast.Call) and getattr(parent.func, "attr", "") in SEARCHES
     if MESSAGE.match(literal_text(site.node)) and (is_search or isinstance(parent, ast.Compare)):

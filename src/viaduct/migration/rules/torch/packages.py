@@ -1,4 +1,4 @@
-"""Report packages for NVIDIA cards, and what the accelerator has in their place.
+"""Report packages for NVIDIA cards, with their replacements for the accelerator.
 
 These are triton, flash_attn, NVIDIA DALI, cupy, pycuda, xformers, bitsandbytes, TensorRT, pynvml and the like, imported
 or required by setup.py. Lists of requirements, environments and images of the project are searched too
@@ -55,7 +55,6 @@ def report_requirements(site: Site) -> None:
 
 
 def report_package(site: Site, package: Package, name: str, node: ast.AST | None = None) -> None:
-    """Report one package with what replaces it."""
     shown = name if package.name.partition(" ")[0] not in name else package.name
     english, chinese = describe_package(package, site.options.to, shown)
     if package.risk == "low":

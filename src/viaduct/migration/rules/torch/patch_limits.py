@@ -1,9 +1,9 @@
 """Report code that the vendor's run-time patch cannot fix (`--mode patch`).
 
 A patch replaces functions of PyTorch. It does not see what the script does with strings of its own: comparisons with
-"cuda", the keys of a map_location dict, environment variables. It switches torch.jit.script off, since
-scripted code cannot be patched; and some of torch.cuda has no counterpart to be replaced by. Each such place needs
-manual review, or a migration without `--mode patch`.
+"cuda", the keys of a map_location dict, environment variables. It switches torch.jit.script off, since scripted code
+cannot be patched; and some of torch.cuda has no counterpart to be replaced by. Each such place needs manual review, or
+a migration without `--mode patch`.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def report_string(site: Site) -> None:
 
 @rule.call("torch.load")
 def report_map_location(site: Site) -> None:
-    """Report a map_location dict, into which the patch does not look."""
+    """Report a map_location that is a dict: the patch does not change its keys."""
     value = site.argument("map_location", 1)
     if value is not None and isinstance(site.values.origin(value), ast.Dict):
         site.manual(
-            "the patch does not look into a dict: if the keys of this map_location name CUDA devices, use "
+            "the patch does not change the keys of a dict: if the keys of this map_location name CUDA devices, use "
             "map_location='cpu'",
             zh="补丁不会处理字典:若此 map_location 的键为 CUDA 设备,请改用 map_location='cpu'",
             risk="high",

@@ -20,7 +20,8 @@ from viaduct.cards import MLU, NPU
 from viaduct.migration.imports import header_end
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._imports import PATCHES
+from viaduct.migration.rules._entry import is_imported
+from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 from viaduct.migration.targets import card
 
 rule = Rule(
@@ -34,22 +35,22 @@ rule = Rule(
 )
 EXAMPLE_OPTIONS = {"mode": "patch"}
 
-# The import of the plug-in and that of its patch.
-LINES = {
+# Target -> the import of the plug-in and that of its patch.
+IMPORT_LINES = {
     "npu": (f"import {NPU.module}", "from {} import {}".format(*NPU.patches[0].rsplit(".", 1))),
     "mlu": (f"import {MLU.module}", f"import {MLU.patches[0]}"),
 }
-GUARD = re.compile(r"^if\s+__name__\s*==|^if\s+.__main__.\s*==", re.MULTILINE)
+MAIN_GUARD = re.compile(r"^if\s+__name__\s*==|^if\s+.__main__.\s*==", re.MULTILINE)
 NOT_STARTED = ("setup.py", "conftest.py", "__init__.py")
 
 
 @rule.file(words=("torch", "__main__"))
 def import_patch(site: Site) -> None:
     """Import the patch behind the plug-in or torch; at the top of a script that leaves torch's import to others."""
-    is_patched = any(name in site.source.text.replace(" import ", ".") for name in PATCHES)
+    is_patched = any(name in site.source.text.replace(" import ", ".") for name in RUN_TIME_PATCHES)
     if is_patched or not is_started(site) or not uses_torch(site):
         return
-    plugin, patch = LINES[site.options.to]
+    plugin, patch = IMPORT_LINES[site.options.to]
     body, module = site.source.tree.body, card(site.options).module
     present = next((statement for statement in body if module in imported_modules(statement)), None)
     lines = [patch] if present else [plugin, patch]
@@ -75,10 +76,9 @@ def is_started(site: Site) -> bool:
         return path == project.entry
     if path.rpartition("/")[2] in NOT_STARTED:
         return False
-    if GUARD.search(site.source.text):
+    if MAIN_GUARD.search(site.source.text):
         return True
-    is_imported = any(path in paths for paths in project.imports.values())
-    if is_imported or project.module_of(path)[0] in project.named:
+    if is_imported(site):
         return False
     behind_docstring = site.source.tree.body[ast.get_docstring(site.source.tree) is not None :]
     runs = any(isinstance(statement, ast.Expr | ast.For | ast.While | ast.With) for statement in behind_docstring)

@@ -1,9 +1,9 @@
-"""Say that the vendor's run-time patch may be removed from a script that is rewritten.
+"""Advise to remove the vendor's run-time patch from a script that is rewritten.
 
 A script with `from torch_npu.contrib import transfer_to_npu` or `import torch_mlu.utils.gpu_migration` runs as it is:
 the patch turns CUDA's names into the card's. Once the names themselves are rewritten it has nothing left to do in this
-project, and it keeps torch.jit.script switched off. Whether a library that the script imports says `cuda` cannot be
-seen here, so the import stays and needs manual review.
+project, and it keeps torch.jit.script switched off. A library that the script imports may still need it, so the import
+stays and gets an advice.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import ast
 
 from viaduct.migration.lookups import imported_names
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._imports import PATCHES
+from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
 rule = Rule(__name__, rules_md_rows="P1 6", kind="advice", targets=("npu", "mlu"), last=True)
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("transfer_to_npu", "gpu_migration", "model_transfer"))
 def advise_removal(site: Site) -> None:
-    """Advise to remove the import of a patch."""
-    patch = next((name for name in imported_names(site.node) if name in PATCHES), None)
+    patch = next((name for name in imported_names(site.node) if name in RUN_TIME_PATCHES), None)
     if patch is not None:
         site.advice(
             f"the run-time patch {patch} can be removed once the project is rewritten, unless a "

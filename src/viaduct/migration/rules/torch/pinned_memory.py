@@ -1,11 +1,10 @@
-"""Advise on tensors that are pinned where there may be no card.
+"""Advise on tensors that are pinned on a machine that may have no card.
 
      import torch
      batch = batch.pin_memory()
 
 Newer releases of torch refuse a tensor's own `pin_memory()` where there is no card; outside a branch that asks for one,
-that is reported. A DataLoader needs nothing: it pins for the accelerator that is there, and its argument for another
-device is deprecated.
+the rule advises to test for a card first. A DataLoader needs nothing: it pins for the accelerator that is there.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._helper import is_guarded
+from viaduct.migration.rules.torch._helper import is_under_card_test
 
 rule = Rule(__name__, rules_md_rows="P16", kind="advice", targets=("any",), former=("any_pinned_memory",))
 EXAMPLE_OPTIONS = {"to": "any"}
@@ -22,9 +21,14 @@ EXAMPLE_OPTIONS = {"to": "any"}
 @rule.method("pin_memory")
 def advise(site: Site) -> None:
     """Advise to ask for a card before a tensor is pinned, unless a branch does."""
-    if not site.node.args and not site.node.keywords and not is_guarded(site, site.node) and not is_for_card(site):
+    if (
+        not site.node.args
+        and not site.node.keywords
+        and not is_under_card_test(site, site.node)
+        and not is_for_card(site)
+    ):
         site.advice(
-            "without a card torch may refuse to pin memory: ask accelerator.is_available() first",
+            "without a card torch may refuse to pin memory: test accelerator.is_available() first",
             zh="没有加速卡时 torch 可能拒绝锁页:请先判断 accelerator.is_available()",
         )
 

@@ -4,10 +4,10 @@
     +import torch_npu
      torch.npu.set_device(0)
 
-Importing torch_npu or torch_mlu makes the device known to torch. The import goes directly behind the file's
-first import of torch: torch itself has to come first, and whatever follows may need the device. Where only functions
-import torch, each that uses the card gets the import. A file without device code gets none, and neither does one that
-has it already, in whatever form.
+Importing torch_npu or torch_mlu makes the device known to torch. The import goes directly behind the file's first
+import of torch: torch itself has to come first, and whatever follows may need the device. Where only functions import
+torch, each that uses the card gets the import. A file without device code gets none, and neither does one that has it
+already, in whatever form.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.predicates import imported_modules
 from viaduct.migration.rule import Rule, Site, is_named
-from viaduct.migration.rules.torch._plugin_use import imported_elsewhere, signs, uses_the_card
+from viaduct.migration.rules.torch._plugin_use import card_uses, imported_elsewhere, uses_the_card
 from viaduct.migration.targets import card
 
 rule = Rule(
@@ -35,14 +35,14 @@ rule = Rule(
 
 Import = ast.Import | ast.ImportFrom
 ROOTS = ("torch", "torchvision", "torchaudio")
-IMPORTS = (ast.Import, ast.ImportFrom)
+IMPORT_NODES = (ast.Import, ast.ImportFrom)
 
 
 @rule.file(words=("npu", "NPU", "mlu", "MLU", *(card.backend for card in CARDS.values()), MLU.marks, ".to(", "device"))
 def add_import(site: Site) -> None:
     """Import the plug-in behind the imports of torch, in the functions that use the card or at top level."""
     target = card(site.options)
-    statements = [node for node in site.source.of_kinds(*IMPORTS) if isinstance(node, IMPORTS)]
+    statements = [node for node in site.source.of_kinds(*IMPORT_NODES) if isinstance(node, IMPORT_NODES)]
     anchors = find_anchors(site, statements)
     if not anchors or needs_no_import(site, target) or not uses_the_card(site, target):
         return
@@ -60,7 +60,7 @@ def is_plugin_imported(site: Site, target: Card, statements: list[Import], ancho
 
     False if the file uses the plug-in by its name and has not bound that.
     """
-    lines = [getattr(sign, "lineno", 1) for sign in signs(site, target) if is_covered(site, sign, anchor)]
+    lines = [getattr(sign, "lineno", 1) for sign in card_uses(site, target) if is_covered(site, sign, anchor)]
     first_use = min((line for line in lines if line > anchor.lineno), default=len(site.source.starts))
     imports = [item for item in statements if imports_any(item, (target.module,)) and item.lineno <= first_use]
     functions = {site.source.function(item) for item in imports}
@@ -75,11 +75,11 @@ def is_card_used(site: Site, target: Card, anchor: ast.stmt) -> bool:
     A rule that asks for the import does not say where: then it is needed wherever torch is imported.
     """
     is_requested = target.module in site.work.effects
-    return is_requested or any(is_covered(site, sign, anchor) for sign in signs(site, target))
+    return is_requested or any(is_covered(site, sign, anchor) for sign in card_uses(site, target))
 
 
 def is_covered(site: Site, node: ast.AST, statement: ast.stmt) -> bool:
-    """Return True in the function in which a statement imports something; for an import at top level, anywhere."""
+    """Return True if a node is in the function of an import statement; for an import at top level, always."""
     function = site.source.function(statement)
     return function is None or function in site.source.ancestors(node)
 

@@ -1,4 +1,4 @@
-"""Profile the card.
+"""Profile the card where the script profiles CUDA.
 
     -from torch.profiler import ProfilerActivity, profile
     +from torch_npu.profiler import ProfilerActivity, profile
@@ -8,9 +8,9 @@
 
 torch_npu has a profiler of its own with the same calls, except `record_function`, which stays torch's. Its results are
 files, not tables: `key_averages()` needs manual review. torch_mlu extends torch's own profiler by the activity MLU. A
-profile of the CPU alone is left as it is.
+profile of the CPU only stays as it is.
 
-With `--to any` the helper names the activity. On an NPU torch's own profiler, which stays, sees the host alone:
+With `--to any` the helper names the activity. On an NPU torch's own profiler, which stays, sees the host only:
 
      import torch
      from torch.profiler import ProfilerActivity, profile
@@ -27,19 +27,19 @@ import ast
 from viaduct.cards import NPU
 from viaduct.migration.lookups import dotted_name, keyword_value, named_node
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import swap
+from viaduct.migration.rules.torch._chains import replace_name
 from viaduct.migration.rules.torch._imports import move_names
 from viaduct.migration.targets import card, helper
 
 rule = Rule(__name__, rules_md_rows="P10 6", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_profiler",))
 
-HOME, OWN = "torch.profiler", f"{NPU.module}.profiler"
+TORCH_PROFILER, NPU_PROFILER = "torch.profiler", f"{NPU.module}.profiler"
 # Names of torch.profiler that torch_npu.profiler has too.
 IN_PLUGIN = {
     *("profile", "schedule", "tensorboard_trace_handler"),
     *("ProfilerActivity", "ProfilerAction", "supported_activities"),
 }
-ACTIVITY = f"{HOME}.ProfilerActivity.CUDA"
+ACTIVITY = f"{TORCH_PROFILER}.ProfilerActivity.CUDA"
 COLUMNS = {f"{prefix}cuda_{name}" for prefix in ("", "self_") for name in ("time_total", "memory_usage", "time")}
 """Columns of the tables of torch's profiler, by which scripts sort them."""
 
@@ -47,18 +47,18 @@ COLUMNS = {f"{prefix}cuda_{name}" for prefix in ("", "self_") for name in ("time
 @rule.node(ast.ImportFrom, words=("profiler",))
 def move_imports(site: Site) -> None:
     """Import from torch_npu.profiler what is imported from torch.profiler."""
-    if site.options.to == "npu" and site.node.module == HOME and profiles_a_card(site):
+    if site.options.to == "npu" and site.node.module == TORCH_PROFILER and profiles_a_card(site):
         move_names(site, name_in_plugin)
 
 
 def name_in_plugin(name: str) -> str | None:
     """Return the name in torch_npu.profiler for one of torch.profiler; None if it has none."""
-    last = name.removeprefix(f"{HOME}.")
-    return f"{OWN}.{last}" if last in IN_PLUGIN else None
+    last = name.removeprefix(f"{TORCH_PROFILER}.")
+    return f"{NPU_PROFILER}.{last}" if last in IN_PLUGIN else None
 
 
-@rule.call(f"{HOME}.*")
-@rule.reference(f"{HOME}.*")
+@rule.call(f"{TORCH_PROFILER}.*")
+@rule.reference(f"{TORCH_PROFILER}.*")
 def rename_profiler(site: Site) -> None:
     """Replace the activity CUDA, and on the NPU names of torch.profiler that are written in full."""
     if site.target.is_any:
@@ -68,7 +68,7 @@ def rename_profiler(site: Site) -> None:
     node = named_node(site)
     written = dotted_name(node)
     new = respell_profiler(site, written)
-    if new != written and swap(site, node, written, new):
+    if new != written and replace_name(site, node, written, new):
         site.changed(f"{written} becomes {new}", zh=f"{written} 替换为 {new}")
 
 
@@ -103,35 +103,39 @@ def respell_profiler(site: Site, written: str) -> str:
 
     The module stays in `ProfilerActivity.CUDA` if that was imported by name, since the import is changed.
     """
-    last = site.name.removeprefix(f"{HOME}.")
+    last = site.name.removeprefix(f"{TORCH_PROFILER}.")
     if site.name == ACTIVITY:
         activity = card(site.options).activity
         written, last = written.removesuffix("CUDA") + activity, last.removesuffix("CUDA") + activity
     is_in_plugin = site.options.to == "npu" and last.partition(".")[0] in IN_PLUGIN and profiles_a_card(site)
-    return f"{OWN}.{last}" if is_in_plugin and written.partition(".")[0] not in names_from_profiler(site) else written
+    return (
+        f"{NPU_PROFILER}.{last}"
+        if is_in_plugin and written.partition(".")[0] not in names_from_profiler(site)
+        else written
+    )
 
 
 def names_from_profiler(site: Site) -> set[str]:
     """Return the local names that the file imports from torch.profiler."""
-    statements = (statement for statement in site.source.of_kind(ast.ImportFrom) if statement.module == HOME)
+    statements = (statement for statement in site.source.of_kind(ast.ImportFrom) if statement.module == TORCH_PROFILER)
     return {alias.asname or alias.name for statement in statements for alias in statement.names}
 
 
 def profiles_a_card(site: Site) -> bool:
     """Return True if the file asks for CUDA's activity, or for no particular one, which means all."""
-    calls = site.work.index.calls.get(f"{HOME}.profile", [])
+    calls = site.work.index.calls.get(f"{TORCH_PROFILER}.profile", [])
     profiles_all = any(keyword_value(call, "activities") is None for call in calls)
     return profiles_all or ACTIVITY in site.work.index.references
 
 
-@rule.call(f"{HOME}.profile")
+@rule.call(f"{TORCH_PROFILER}.profile")
 def report_switch(site: Site) -> None:
     """Report use_cuda, which has no effect on the cards."""
     keyword = site.keyword("use_cuda")
     if keyword is not None and not site.target.is_any:
         title = card(site.options).title  # the activity's name as well
         site.manual(
-            f"use_cuda has no effect on the {title}: say activities=[…, ProfilerActivity.{title}]",
+            f"use_cuda has no effect on the {title}: write activities=[…, ProfilerActivity.{title}]",
             zh=f"use_cuda 在 {title} 上无效:请写明 activities=[…, ProfilerActivity.{title}]",
             node=keyword.value,
         )
@@ -151,28 +155,24 @@ def advise_column(site: Site) -> None:
 @rule.method("key_averages")
 def report_tables(site: Site) -> None:
     """Report key_averages() on the NPU, whose profiler writes files instead."""
-    if site.options.to != "npu" or not (profiles_a_card(site) or OWN in site.source.text):
+    if site.options.to != "npu" or not (profiles_a_card(site) or NPU_PROFILER in site.source.text):
         return
     if not comes_from_autograd(site, site.node.func.value):
         site.manual(
             f"{NPU.module}'s profiler writes files and has no key_averages(): give it on_trace_ready="
-            f"{OWN}.tensorboard_trace_handler(folder), and read op_statistic.csv there",
+            f"{NPU_PROFILER}.tensorboard_trace_handler(folder), and read op_statistic.csv there",
             zh=f"{NPU.module} 的性能分析结果写入文件,没有 key_averages():请设置 on_trace_ready="
-            f"{OWN}.tensorboard_trace_handler(目录),并查看其中的 op_statistic.csv",
+            f"{NPU_PROFILER}.tensorboard_trace_handler(目录),并查看其中的 op_statistic.csv",
         )
 
 
 def comes_from_autograd(site: Site, receiver: ast.expr) -> bool:
     """Return True if the receiver was last assigned, before this line, torch's older profiler, which has tables."""
-    written, assigned = (
-        ast.unparse(receiver),
-        [(node.targets[0], node.value) for node in site.source.of_kind(ast.Assign)],
-    )
+    assigned = [(node.targets[0], node.value) for node in site.source.of_kind(ast.Assign)]
     items = site.source.of_kind(ast.withitem)
     assigned += [(item.optional_vars, item.context_expr) for item in items if item.optional_vars is not None]
-    values = [
-        value for target, value in assigned if target.lineno <= receiver.lineno and ast.unparse(target) == written
-    ]
+    before = [(target, value) for target, value in assigned if target.lineno <= receiver.lineno]
+    values = [value for target, value in before if ast.unparse(target) == ast.unparse(receiver)]
     last = max(values, key=lambda value: value.lineno, default=None)
     function = last.func if isinstance(last, ast.Call) else last
     return function is not None and (site.qualified(function) or "").startswith("torch.autograd.profiler.")

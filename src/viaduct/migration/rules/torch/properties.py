@@ -1,7 +1,7 @@
 """Report device properties that the card does not have.
 
 Every card's properties have `name` and `total_memory`. The NPU's have no `major` and `minor`; the MLU's have them, and
-they count MLU generations. Numbers of processors and the like are CUDA's way of describing a card.
+they count MLU generations. Properties such as the number of multiprocessors describe NVIDIA's hardware.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from viaduct.migration.targets import cards
 rule = Rule(__name__, rules_md_rows="P4 6", kind="report", targets=("npu", "mlu", "any"), patch=True, last=True)
 
 GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
-GENERATION = {"major", "minor"}
-PROCESSORS = {
+GENERATION_NUMBERS = {"major", "minor"}
+PROCESSOR_PROPERTIES = {
     *("multi_processor_count", "max_threads_per_multi_processor", "warp_size", "regs_per_multiprocessor"),
     *("is_integrated", "is_multi_gpu_board", "gcnArchName", "shared_memory_per_block"),
     "shared_memory_per_multiprocessor",
@@ -26,14 +26,14 @@ PROCESSORS = {
 @rule.node(ast.Attribute, words=("get_device_properties",))
 def report(site: Site) -> None:
     """Report an attribute of device properties that the card lacks or means differently."""
-    if site.node.attr not in GENERATION | PROCESSORS or not is_properties(site, site.node.value):
+    if site.node.attr not in GENERATION_NUMBERS | PROCESSOR_PROPERTIES or not is_properties(site, site.node.value):
         return
     titles = [target.title for target in cards(site.options)]
-    if site.node.attr in GENERATION:
+    if site.node.attr in GENERATION_NUMBERS:
         english = "the NPU's properties have none" if "NPU" in titles else "the MLU's counts MLU generations"
         chinese = "NPU 的设备属性中没有" if "NPU" in titles else "MLU 的该值表示 MLU 代次"
     else:
-        english = "it describes NVIDIA's processors; older releases have none, and newer ones mean their own"
+        english = "it describes NVIDIA's hardware; older plug-ins lack it, in newer ones it means something else"
         chinese = "它描述 NVIDIA 的处理器;旧版插件没有该属性,新版含义不同"
     site.manual(f"{site.node.attr}: {english}", zh=f"{site.node.attr}:{chinese}", risk="high")
 

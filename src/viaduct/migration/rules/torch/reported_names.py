@@ -1,7 +1,5 @@
 """Names of PyTorch whose every use is reported in the same words: one row a rule (`migration/notices.py`)."""
 
-from __future__ import annotations
-
 from viaduct.cards.advice import CAPABILITY, SCRIPTING
 from viaduct.migration.notices import Notice, report_rule
 
@@ -9,11 +7,11 @@ rules = (
     report_rule(
         __name__,
         "capability",
-        """Point out what depends on the compute capability of an NVIDIA card.
+        """Report what depends on the compute capability of an NVIDIA card.
 
-        The call itself is renamed with the rest of torch.cuda. But `torch.npu.get_device_capability` gives None, so
-        that `capability[0] >= 8` fails; torch.mlu's gives the numbers of the MLU's own generation, which mean something
-        else. Both need manual review: ask for what was meant, such as `is_bf16_supported()`.
+        The call itself is renamed with the rest of torch.cuda. But `torch.npu.get_device_capability` returns None, so
+        that `capability[0] >= 8` fails; that of torch.mlu returns the numbers of the MLU's generation, which mean
+        something else. Both need manual review: ask for what was meant, such as `is_bf16_supported()`.
         """,
         Notice(
             tuple(f"torch.{module}.get_device_capability" for module in ("cuda", "npu", "mlu")),
@@ -29,10 +27,10 @@ rules = (
     report_rule(
         __name__,
         "channels_last",
-        """Point out channels_last.
+        """Advise on channels_last.
 
         The NPU chooses formats of its own for convolutions; a tensor that is held as channels_last is copied there and
-        back. Leave it out, or call `contiguous()`. The MLU's convolutions like the format, so there it stays.
+        back. Leave it out, or call `contiguous()`. The MLU's convolutions are fast with it, so there it stays.
         """,
         Notice(
             ("torch.channels_last", "torch.channels_last_3d"),
@@ -49,7 +47,7 @@ rules = (
     report_rule(
         __name__,
         "jit_script",
-        """Point out torch.jit.script.
+        """Advise on torch.jit.script.
 
         Scripting of device code is limited on the NPU, and the vendor's run-time patch for the MLU switches it off.
         What is scripted runs as plain Python otherwise, with the same results.

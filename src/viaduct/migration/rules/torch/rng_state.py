@@ -1,4 +1,4 @@
-"""Keep the accelerator's random numbers where CUDA's were kept.
+"""Save the accelerator's random state where the script saves CUDA's.
 
      import torch
      import torch_npu
@@ -6,9 +6,9 @@
     +with torch.random.fork_rng(device_type="npu"):
          x = torch.rand(3)
 
-torch.random.fork_rng saves CUDA's generators unless device_type is given. A state itself fits one kind of device: a
-checkpoint with CUDA's states cannot restore the accelerator's, so calls that set a state are reported. With `--to any`
-both are reported, and nothing changes.
+torch.random.fork_rng saves the states of CUDA's generators unless device_type is given. A state fits one kind of
+device: a checkpoint with CUDA's states cannot restore the accelerator's, so calls that set a state get advice. With
+`--to any` both get advice, and nothing changes.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ def fork_generators(site: Site) -> None:
         return
     device = card(site.options).device
     site.set_argument("device_type", f'"{device}"')
-    site.changed(f"the generators of {device} are kept", zh=f"保存并恢复 {device} 的随机数状态")
+    site.changed(f"the random states of {device} are saved and restored", zh=f"保存并恢复 {device} 的随机数状态")
 
 
 @rule.call(*SETTERS)
 def advise_state(site: Site) -> None:
-    """Advise on a call that sets the state of a generator."""
     for_card = (
         "a generator's state from a CUDA checkpoint does not fit the {title}: make sure that this sets only states "
         "that were saved there",

@@ -1,4 +1,4 @@
-"""Set the NPU up for training, before anything runs on it.
+"""Set the compile mode and tensor formats of the NPU before anything runs on it.
 
      import torch
     +import torch_npu
@@ -42,10 +42,14 @@ def set_up(site: Site) -> None:
     lines = [line.format(torch=root) for line in LINES]
     if site.options.start_up:
         site.edit.insert_before(location, lines)
-        site.changed("the NPU is set up before it is used", zh="在使用 NPU 之前设置编译模式与内部格式", node=location)
+        site.changed(
+            "compile mode and tensor formats of the NPU are set before it is used",
+            zh="在使用 NPU 之前设置编译模式与内部格式",
+            node=location,
+        )
     else:
         site.advice(
-            f"for speed, say here: {'; '.join(lines)} (--start-up writes it)",
+            f"for speed, write here: {'; '.join(lines)} (--start-up writes it)",
             zh=f"为提升性能,请在此加入:{';'.join(lines)}(--start-up 可自动写入)",
             node=location,
         )

@@ -1,4 +1,4 @@
-"""Name the accelerator in the text of a tensor type.
+"""Name the accelerator in a string that names a tensor type.
 
      import torch
      import torch_npu
@@ -31,18 +31,18 @@ from viaduct.migration.targets import card, helper
 
 rule = Rule(__name__, rules_md_rows="P2 P9", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_type_text",))
 
-TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char|Byte|Bool)Tensor")
+CUDA_TYPE = re.compile(r"torch\.cuda\.(?:Float|Half|BFloat16|Int|Long|Short|Char|Byte|Bool)Tensor")
 
 
 @rule.node(ast.Constant, words=("torch.cuda.",))
 def name_type(site: Site) -> None:
     """Write the card's module in the text of a type."""
-    if site.target.is_any or not TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
+    if site.target.is_any or not CUDA_TYPE.fullmatch(literal_text(site.node)) or not is_used_as_type(site):
         return
     text, root = site.text(site.node), card(site.options).root
     if site.editable and "torch.cuda." in text:
         site.edit.node(site.node, text.replace("torch.cuda.", f"{root}."))
-        site.changed(f"the type is one of {root}", zh=f"张量类型改为 {root} 的类型")
+        site.changed(f"the tensor type is one of {root}", zh=f"张量类型改为 {root} 的类型")
 
 
 def is_used_as_type(site: Site) -> bool:
@@ -63,7 +63,7 @@ def take_from_helper(site: Site) -> None:
     match = CUDA_NAME.fullmatch(literal_text(first))
     if first is not None and match and match[1][1:] in BOTH and site.editable:
         site.edit.node(first, f"{helper(site)}{match[1]}")
-        site.changed("the type is that of the available card", zh="张量类型取决于现有的加速卡")
+        site.changed("the tensor type is that of the available card", zh="张量类型取决于现有的加速卡")
 
 
 @rule.node(ast.Compare, words=("torch.cuda.",))

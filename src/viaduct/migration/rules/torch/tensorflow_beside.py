@@ -24,6 +24,6 @@ def advise(site: Site) -> None:
     """Report the first session of a file to which the rules of TensorFlow do not apply."""
     if not site.work.project.is_for(TENSORFLOW, site.work.path) and mark_once(site, "beside"):
         site.advice(
-            "TensorFlow beside PyTorch: this part is left as it is and runs on the host",
+            "TensorFlow in a PyTorch file: this part stays as it is and runs on the host",
             zh="PyTorch 文件中的 TensorFlow 代码:保持不变,在主机上运行",
         )

@@ -1,4 +1,4 @@
-"""Set the card's fast float32 where the script sets TF32.
+"""Set the card's reduced-precision float32 mode where the script sets TF32.
 
      import torch
     +import torch_npu
@@ -8,8 +8,8 @@
     +torch.npu.conv.allow_hf32 = False
 
 TF32 is NVIDIA's format; the NPU's is HF32, with a switch each for matrix products and convolutions; the MLU has TF32
-under names of its own. Without this the setting would have no effect, and the card's default hold: on the NPU
-convolutions are then fast and matrix products exact.
+under names of its own. Unchanged, the setting would have no effect and the card's default would hold: on the NPU HF32
+for convolutions and full precision for matrix products.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import ast
 from viaduct.cards.torch_api import TF32_SWITCHES
 from viaduct.migration.lookups import dotted_name
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._chains import require_torch, swap
+from viaduct.migration.rules.torch._chains import replace_name, require_torch
 from viaduct.migration.targets import card
 
 rule = Rule(__name__, rules_md_rows="P19 6", kind="advice", targets=("npu", "mlu"))
 
 
 @rule.node(ast.Attribute, words=("allow_tf32",))
-def switch(site: Site) -> None:
+def replace_switch(site: Site) -> None:
     """Replace the switch, set or read; a file with only `import torch.backends.cudnn as cudnn` gets `import torch`."""
     name = site.qualified(site.node) or ""
     new = TF32_SWITCHES[card(site.options).name].get(name)
@@ -34,5 +34,5 @@ def switch(site: Site) -> None:
         return
     root = site.work.names.local("torch") or require_torch(site)
     site.work.effects.add(card(site.options).module)
-    if swap(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
+    if replace_name(site, site.node, dotted_name(site.node), f"{root}.{new.partition('.')[2]}"):
         site.changed(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")

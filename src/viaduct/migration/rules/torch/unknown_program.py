@@ -1,7 +1,7 @@
-"""Report CUDA code in a file that is not seen to be PyTorch's.
+"""Report CUDA code in a file of a project without PyTorch.
 
 A file that imports no framework belongs to the programs that import it, and is migrated with them. Where none of the
-files that were given imports PyTorch, it is left as it is and named.
+files that were given imports PyTorch, it stays as it is and is reported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
-from viaduct.migration.rules.torch._devices import is_foreign, root_of
+from viaduct.migration.rules.torch._devices import is_of_other_library, qualified_root
 
 rule = Rule(__name__, rules_md_rows="P7 P8", kind="report", targets=("npu", "mlu", "any"), last=True)
 
@@ -39,5 +39,7 @@ def cuda_code(site: Site) -> Iterator[ast.AST]:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         devices = [keyword.value for keyword in call.keywords if keyword.arg and is_device_name(keyword.arg)]
         devices += call.args[:1] if method == "to" else []
-        if (method == "cuda" or any(map(device_literal, devices))) and not is_foreign(root_of(site, call.func)):
+        if (method == "cuda" or any(map(device_literal, devices))) and not is_of_other_library(
+            qualified_root(site, call.func)
+        ):
             yield call

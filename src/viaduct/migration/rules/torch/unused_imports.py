@@ -47,7 +47,7 @@ def remove_unused(site: Site) -> None:
     else:
         site.edit.remove_statement(site.node)
     names = ", ".join(alias.name for alias in unused)
-    site.changed(f"{names} of {module} is not used any more", zh=f"不再使用 {module} 的 {names}")
+    site.changed(f"nothing uses {names} of {module} any more", zh=f"不再使用 {module} 的 {names}")
 
 
 def is_unused(site: Site, alias: ast.alias) -> bool:
@@ -60,7 +60,7 @@ def is_unused(site: Site, alias: ast.alias) -> bool:
 
 
 def uses_helper(site: Site) -> bool:
-    """Return True if the file uses the helper; in others nothing was taken over."""
+    """Return True if the file uses the helper: only there has it replaced names."""
     work = site.work
     full = f"{work.project.helper_of(work.path)}.{HELPER_OBJECT}"
     return work.names.local(full) is not None or find_pasted_helper(site.source.tree) is not None

@@ -17,13 +17,13 @@ from viaduct.cards import CARDS
 from viaduct.migration.lookups import imported_names
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._imports import PATCHES
+from viaduct.migration.rules.torch._imports import RUN_TIME_PATCHES
 
 rule = Rule(__name__, rules_md_rows="P1 6", kind="report", targets=("any",), former=("any_vendor_code",), last=True)
 
 PLUGINS = tuple(card.module for card in CARDS.values())
-ROOTS = tuple(f"{card.root}.*" for card in CARDS.values())
-METHODS = tuple(card.method for card in CARDS.values())
+VENDOR_NAMES = tuple(f"{card.root}.*" for card in CARDS.values())
+VENDOR_METHODS = tuple(card.method for card in CARDS.values())
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=PLUGINS)
@@ -32,7 +32,7 @@ def report_import(site: Site) -> None:
     names = [name for name in imported_names(site.node) if name.partition(".")[0] in PLUGINS]
     if not names or is_conditional(site):
         return
-    if names[0] in PATCHES:
+    if names[0] in RUN_TIME_PATCHES:
         site.manual(
             f"{names[0]} redirects CUDA to one vendor's card: remove it, the source supports every card now",
             zh=f"{names[0]} 会把 CUDA 替换为某一厂商的设备:源码现已适用于各种加速卡,请去掉",
@@ -47,22 +47,20 @@ def report_import(site: Site) -> None:
     )
 
 
-@rule.call(*ROOTS)
-@rule.reference(*ROOTS)
+@rule.call(*VENDOR_NAMES)
+@rule.reference(*VENDOR_NAMES)
 def report_vendor_name(site: Site) -> None:
-    """Report a name of torch.npu or torch.mlu."""
     if not is_conditional(site):
         instead = f"accelerator.{site.name.split('.', 2)[2]}"  # without torch.npu
         site.manual(
-            f"{site.name} is one vendor's: write {instead}",
+            f"{site.name} is for one vendor's card: write {instead}",
             zh=f"{site.name} 仅适用于某一厂商的设备:请改为 {instead}",
             risk="high",
         )
 
 
-@rule.method(*METHODS)
+@rule.method(*VENDOR_METHODS)
 def report_move(site: Site) -> None:
-    """Report `.npu()` and `.mlu()`."""
     if is_in_torch_program(site) and not is_conditional(site):
         site.manual(
             f".{site.name}() moves to one vendor's card: write .to(accelerator.device())",

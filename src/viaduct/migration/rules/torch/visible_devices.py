@@ -8,7 +8,7 @@
 The variable is renamed where the environment is read or set, where a child process gets one, and in commands for a
 shell. The NPU's variable takes numbers in strictly ascending order, else no device is visible: a list such as `1,0`
 stays and is reported. A list that is composed at run time is kept, with an advice. Shell scripts of a project are
-treated in the same way.
+edited in the same way.
 
 With `--to any` each card's own variable is set; a variable of another card does no harm. Where the variable is only
 read, or set otherwise than by an assignment, the others are advised:
@@ -36,16 +36,16 @@ rule = Rule(
 )
 
 RUNNERS = ("os.system", "os.popen", "subprocess.")
-ASSIGNED = re.compile(rf"\b{VISIBLE}=([\w,-]*)")
+ASSIGNMENT = re.compile(rf"\b{VISIBLE}=([\w,-]*)")
 
 
 @rule.node(ast.Constant, words=(VISIBLE,))
-def name_variable(site: Site) -> None:
+def replace_variable(site: Site) -> None:
     """Rename the variable in Python code that reads or sets it; with `--to any` set those of all cards."""
     if site.node.value != VISIBLE or not is_in_torch_program(site):
         return
     if site.target.is_any:
-        name_every_variable(site)
+        replace_by_every_variable(site)
         return
     if not variables.is_variable(site, site.node) or not site.editable or VISIBLE not in site.text(site.node):
         return
@@ -57,13 +57,13 @@ def name_variable(site: Site) -> None:
     report_renamed(site)
     if target is NPU and value is not None and not isinstance(value, ast.Constant):
         site.advice(
-            "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
+            "make sure that the numbers ascend strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
             zh="请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
         )
 
 
 @rule.node(ast.keyword, words=(VISIBLE,))
-def name_keyword(site: Site) -> None:
+def replace_keyword(site: Site) -> None:
     """Rename the variable in `dict(os.environ, CUDA_VISIBLE_DEVICES="0")` and `os.environ.update(…)`."""
     if site.node.arg != VISIBLE or site.target.is_any or not is_in_torch_program(site):
         return
@@ -80,13 +80,13 @@ def name_keyword(site: Site) -> None:
 
 
 @rule.node(ast.Constant, ast.JoinedStr, words=(VISIBLE,))
-def name_in_command(site: Site) -> None:
+def replace_in_command(site: Site) -> None:
     """Rename the variable in `os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
     if site.target.is_any or not site.editable or not is_in_torch_program(site) or not is_command(site):
         return
     start, end = site.source.span(site.node)
     target = card(site.options)
-    for match in ASSIGNED.finditer(site.source.text, start, end):
+    for match in ASSIGNMENT.finditer(site.source.text, start, end):
         following = site.source.text[match.end() : match.end() + 1]
         is_composed = following in ("{", "%", "$")  # at run time; [1] is only a part of the value then
         if not is_composed and not can_be_kept(match[1], target):
@@ -96,7 +96,7 @@ def name_in_command(site: Site) -> None:
             report_renamed(site)
 
 
-def name_every_variable(site: Site) -> None:
+def replace_by_every_variable(site: Site) -> None:
     """Set the variables of all cards where the script sets CUDA's; advise where it only reads it."""
     target = site.source.parents.get(site.node)
     if isinstance(target, ast.Expr):  # a docstring
@@ -138,7 +138,6 @@ def is_command(site: Site) -> bool:
 
 
 def report_renamed(site: Site) -> None:
-    """Report that the variable was renamed."""
     new = card(site.options).visible
     site.changed(f"{VISIBLE} becomes {new}", zh=f"{VISIBLE} 改为 {new}")
 
