@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from command import be_viaduct, started
-from viaduct.rehearsal.overlay import SWITCH
+from viaduct.rehearsal.overlay import OVERLAY_VARIABLE
 
 
 def carry_with_forks(
@@ -46,7 +46,7 @@ def be_viaduct_with_forks(
     same flags and the same lines to be counted; no page is written then.
     """
     importlib.import_module(framework)  # once for all runs
-    environment = {**environment, SWITCH: "off"}  # a fork cannot enter an overlay
+    environment = {**environment, OVERLAY_VARIABLE: "off"}  # a fork cannot enter an overlay
     use_forks()
     if recorded is not None:
         page: Any = importlib.import_module("viaduct.carrying.report")

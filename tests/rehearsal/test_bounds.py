@@ -59,7 +59,7 @@ def test_a_group_that_is_left_while_the_rank_is_asked_for_is_no_error(monkeypatc
 
     monkeypatch.setitem(sys.modules, "torch.distributed", Leaving())
     monkeypatch.setenv("RANK", "5")
-    assert plans.rank() == 5
+    assert plans.current_rank() == 5
 
 
 def test_a_watch_that_fails_ends_the_process_and_says_so(
@@ -108,7 +108,7 @@ def test_ranks_that_do_not_keep_their_time_are_killed_from_outside(
 ) -> None:
     plan = make_plan(tmp_path, 2)
     sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
-    known = {**os.environ, plans.VARIABLE: str(tmp_path / plans.FILE)}
+    known = {**os.environ, plans.PLAN_VARIABLE: str(tmp_path / plans.PLAN_FILE)}
     with process.Overdue(plan) as overdue:
         rank = subprocess.Popen(sleeping, env=known)
         other = subprocess.Popen(sleeping)

@@ -11,7 +11,7 @@ import pytest
 
 from command import viaduct
 from rehearsal.rehearsing import TRAINS
-from viaduct.rehearsal.environment import ROOT
+from viaduct.rehearsal.environment import VIADUCT_ROOT
 from viaduct.rehearsal.guard import Guard
 
 WAYS = [
@@ -50,7 +50,7 @@ def run_guarded(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     (work / "link").symlink_to(data)
     (work / "file").symlink_to(data / "file")
     before = (
-        f"import os, pathlib, shutil, sqlite3, subprocess, sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        f"import os, pathlib, shutil, sqlite3, subprocess, sys\nsys.path.insert(0, {str(VIADUCT_ROOT)!r})\n"
         f"from viaduct.rehearsal.guard import Guard\ndata, given = {str(data)!r}, {str(given)!r}\n"
         f"sys.addaudithook(Guard({str(work.parent)!r}, [data], [given]).audit)\n"
     )

@@ -15,7 +15,7 @@ def written(folder: Path, **files: str) -> project.Project:
         path = folder / (name.replace("__", "/") + ".py")
         path.parent.mkdir(exist_ok=True)
         path.write_text(source)
-    return project.read(folder / "train.py")
+    return project.read_project(folder / "train.py")
 
 
 def test_an_import_that_may_not_happen_is_not_missing(tmp_path: Path) -> None:
@@ -89,4 +89,4 @@ def test_words_about_torchrun_are_no_launch(tmp_path: Path) -> None:
 def test_a_relative_import_above_the_root_is_left_to_python(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"import torch\nfrom {'.' * 60}x import y\n")
-    assert project.read(script).script == script
+    assert project.read_project(script).script == script

@@ -79,6 +79,6 @@ def test_a_tree_within_the_other_is_the_one_that_counts(roots: Path) -> None:
 def test_under_an_overlay_the_script_sees_its_files_at_the_originals_path(roots: Path) -> None:
     own, place = str(roots / "own"), str(roots / "other")
     trees = Trees(own, (place,), place=place)
-    assert trees.show(f"{own}/net.py") == f"{place}/net.py"
-    assert trees.show(f"{own}/written_later.py") == f"{own}/written_later.py"
+    assert trees.visible_path(f"{own}/net.py") == f"{place}/net.py"
+    assert trees.visible_path(f"{own}/written_later.py") == f"{own}/written_later.py"
     assert (trees.side(f"{place}/net.py"), trees.side(f"{place}/extra.py")) == ("own", "other")

@@ -21,7 +21,7 @@ from viaduct.rehearsal.files import choose_view, move_record
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.stage import refuse_old_torch
-from viaduct.rehearsal.step_at import FLAG, find_target, parse_target
+from viaduct.rehearsal.step_at import STEP_AT_FLAG, find_target, parse_target
 from viaduct.rehearsal.summary import Summary, describe_summary
 from viaduct.scripts.notebook_runs import is_notebook
 
@@ -93,7 +93,7 @@ def describe_side(side: Side) -> str:
 
 def choose_stage(request: Request, sides: Sides) -> StageName:
     """Return the framework whose stand-in runs the script; refuse missing packages and too old frameworks."""
-    script_project = project.read(sides.original_script)
+    script_project = project.read_project(sides.original_script)
     stage = request.framework or project.stage_of(script_project)
     project.refuse_missing(script_project, "original")
     if stage == "tf1":
@@ -109,7 +109,7 @@ def make_original_plan(request: Request, sides: Sides, stage: StageName, report:
     starts_ranks = (
         request.launch == "auto"
         and request.ranks > 1
-        and bool(project.launch_line(project.read(sides.original_script)))
+        and bool(project.launch_line(project.read_project(sides.original_script)))
     )
     plan = Plan(
         on="original",
@@ -141,7 +141,9 @@ def find_step_at(request: Request, sides: Sides) -> str:
     """Return where a step ends in the original (--step-at), empty if not given; raises BadValue if it is not found."""
     if not request.step_at:
         return ""
-    return str(find_target(request.step_at, project.relative_sources(project.read(sides.original_script), sides.root)))
+    return str(
+        find_target(request.step_at, project.relative_sources(project.read_project(sides.original_script), sides.root))
+    )
 
 
 def move_step_at(text: str, sides: Sides) -> str:
@@ -152,7 +154,7 @@ def move_step_at(text: str, sides: Sides) -> str:
     rows = [row for row in sides.files[target.file] if row.old is not None and row.new is not None]
     lines = [row.new for row in rows if row.new and row.old and target.first <= row.old <= target.last]
     if not lines:
-        raise BadValue(f"{FLAG} {text}: the migration removes this line.", "Name a line near it.")
+        raise BadValue(f"{STEP_AT_FLAG} {text}: the migration removes this line.", "Name a line near it.")
     return str(replace(target, first=min(lines), last=max(lines)))
 
 

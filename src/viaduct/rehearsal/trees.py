@@ -1,8 +1,9 @@
 """The two trees of a comparison: maps a path to the file of the process's own tree.
 
-A script that `carry` compares exists twice, as the original and as the migrated copy. Both runs have the same
-PYTHONPATH, the same editable installs and the same absolute paths in their text, so that one of them would import the
-other's modules. A path into the other tree, or into the mirror, is mapped to the same position in the own tree.
+`viaduct carry` runs a project twice, as the original and as the migrated copy, and compares the runs. Each process runs
+one of the trees, its own. Both runs have the same PYTHONPATH, the same editable installs and the same absolute paths in
+their text, so that one of them would import the other's modules. A path into the other tree, or into the mirror
+(`mirror.py`), is mapped to the same position in the own tree. A position is a file's path relative to its tree's root.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _OWN_FOLDERS = (  # of viaduct and of Python's standard library, under both of i
 class Trees:
     """`own` is the root of the side that this process runs, `others` the roots that it must not load from.
 
-    `place` is where the script sees the own tree: at the original's path under an overlay, or in a mirror. `mirror` is
-    the folder below which a mirror reproduces the file system's paths.
+    `place` is the path at which the script sees the own tree: the original's path under an overlay, or a path in a
+    mirror. `mirror` is the folder below which a mirror reproduces the file system's paths; without a mirror it is "".
     """
 
     own: str
@@ -42,7 +43,7 @@ class Trees:
     _counterparts: dict[str, str] = field(default_factory=dict, compare=False)
 
     def position(self, path: str) -> str | None:
-        """Return a file's path within the project, whichever tree it was named in; None if it is in none of them."""
+        """Return a path's position, whichever tree or mirror it leads into; None if it leads into none of them."""
         for spelling in (os.path.abspath(path), os.path.realpath(path)):
             if is_installed(spelling):
                 return None
@@ -65,16 +66,16 @@ class Trees:
             position = self.position(path) if path else None
             target = os.path.normpath(os.path.join(self.own, position)) if position is not None else path
             if not os.path.exists(target):
-                return path  # it may come later: a script may write it
+                return path  # not stored: the script may write the file later
             self._counterparts[path] = target
         return self._counterparts[path]
 
-    def show(self, path: str) -> str:
-        """Return the path under which the script sees a file of its own tree: what `__file__` says."""
+    def visible_path(self, path: str) -> str:
+        """Return the path under which the script sees a file of its own tree, for its `__file__`."""
         if not self.place or self.place == self.own or not is_within(path, self.own):
             return path
-        shown = self.place + path[len(self.own) :]
-        return shown if os.path.exists(shown) else path
+        visible = self.place + path[len(self.own) :]
+        return visible if os.path.exists(visible) else path
 
     def side(self, path: str) -> Side | None:
         """Return the side that a file belongs to; None for installed packages, Python's own library and viaduct."""

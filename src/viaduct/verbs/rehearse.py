@@ -96,9 +96,9 @@ def main(
     rights and can reach all your files.
     """
     switches = ",".join([limits_mode, *(limit or [])])
-    limits.parse(switches)
-    path = project.find_module(str(script)) if module else find_script(script)
-    sources = project.read(path)
+    limits.parse_switches(switches)
+    path = project.find_module_file(str(script)) if module else find_script(script)
+    sources = project.read_project(path)
     stage = framework or project.stage_of(sources)
     project.refuse_missing(sources, on)
     if stage == "torch":

@@ -11,9 +11,9 @@ from viaduct.rehearsal.torch_stage.cards import Meter, cards
 
 @pytest.fixture(autouse=True)
 def _eight_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ASCEND_RT_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CN_VISIBLE_DEVICES", limits.RECORD):
+    for name in ("ASCEND_RT_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CN_VISIBLE_DEVICES", limits.RECORD_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(limits.SWITCHES, "error")
+    monkeypatch.setenv(limits.LIMITS_VARIABLE, "error")
     monkeypatch.setattr(limits, "hits", [])
     monkeypatch.setattr(cards, "meters", [Meter() for _ in range(8)])
 

@@ -54,7 +54,7 @@ class PlainLoops(sessions.Observer):
 
     def count(self, run: Pass, limit: int) -> None:
         """Count a run of one loop, and end the loop at its limit."""
-        frames = (frame for frame in limits.frames() if limits.is_users(frame.f_code.co_filename))
+        frames = (frame for frame in limits.iterate_frames() if limits.is_users_file(frame.f_code.co_filename))
         stack = tuple((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
         loop = (id(run.opened), stack)  # the id stays unique: sessions.opened_sessions keeps every record
         self.counted[loop] += 1

@@ -181,6 +181,6 @@ def wide_type(op: Any) -> str:
 def users_line_of(op: Any) -> tuple[str, int] | None:
     """Return file and line of the script's innermost frame that created an operator; None if there is none."""
     for frame in reversed(list(op.traceback or [])):
-        if limits.is_users(frame.filename):
+        if limits.is_users_file(frame.filename):
             return frame.filename, frame.lineno
     return None

@@ -128,7 +128,7 @@ def record_exit_functions() -> None:
 
     @functools.wraps(plain)
     def register(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if limits.users_line() is not None:
+        if limits.find_users_line() is not None:
             exit_functions.append(function)
         return plain(function, *args, **kwargs)
 
@@ -152,7 +152,7 @@ def wrap_session_init(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        location = limits.users_line()
+        location = limits.find_users_line()
         at = (location.file, location.line) if location else None
         config = options.prepare_config(config, THREADS if state.size() > 1 else 0)
         npu_options = options.read_options(config, at)

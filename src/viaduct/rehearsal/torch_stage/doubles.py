@@ -23,7 +23,7 @@ _OWN = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "
 
 def report(what: str) -> None:
     """Report the limit, with what was done as a sentence without its full stop."""
-    if limits.mode("float64") == "off" or _is_pytorchs_own():
+    if limits.find_mode("float64") == "off" or _is_pytorchs_own():
         return
     limits.report_violation(
         "float64",

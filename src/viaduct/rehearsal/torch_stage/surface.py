@@ -94,7 +94,7 @@ def make_device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
 
 def _uses_name(frame: types.FrameType) -> bool:
     """Return True if a line of the script uses the name, and does not merely test for it."""
-    if not limits.is_users(frame.f_code.co_filename):
+    if not limits.is_users_file(frame.f_code.co_filename):
         return False
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
     return "hasattr(" not in line and "getattr(" not in line
