@@ -23,14 +23,14 @@ from viaduct.rehearsal.torch_stage.surface import (
 
 NAME = MLU.name
 PACKAGE = MLU.module
-CARD = "MLU590-M9"
+CARD_NAME = "MLU590-M9"
 MEMORY = 80 << 30
 
 
 class _Properties(Properties):
     """Result of get_device_properties."""
 
-    name = CARD
+    name = CARD_NAME
     major = 5
     minor = 0
     multi_processor_count = 48
@@ -38,7 +38,7 @@ class _Properties(Properties):
 
 def get_device_name(device: Any = None) -> str:
     index_of(device)
-    return CARD
+    return CARD_NAME
 
 
 def get_device_properties(device: Any) -> _Properties:
@@ -95,7 +95,7 @@ def build() -> types.ModuleType:
     make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
     device = make_device_module(f"{PACKAGE}.mlu", {**shared_names(), **defined_names(__name__)})
     make_submodules(f"{PACKAGE}.mlu")
-    make_module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
+    make_module(f"{PACKAGE}.profiler", profiling.module_contents(NAME), package=True)
     make_module(f"{PACKAGE}.utils", {}, package=True)
     _backends()
     return device

@@ -1,4 +1,4 @@
-"""Names that torch_npu has beyond those it shares with torch.cuda: settings, marks, properties, fused optimizers."""
+"""What torch_npu has beyond torch.cuda's functions: settings, profiler marks, properties, operators, optimizers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from viaduct.rehearsal.torch_stage.surface import (
 
 NAME = NPU.name
 PACKAGE = NPU.module
-CARD = "Ascend910B1"
+CARD_NAME = "Ascend910B1"
 MEMORY = 64 << 30
 _options: dict[str, Any] = {}  # what scripts set; nothing but their getters reads it
-_blocks: dict[int, torch.Tensor] = {}  # of caching_allocator_alloc, by address
+_blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, by address
 
 
 class _Properties(Properties):
     """Result of get_device_properties: name and memory, without major or minor."""
 
-    name = CARD
+    name = CARD_NAME
     cube_core_num = 24
     vector_core_num = 48
     L2_cache_size = 192 << 20
@@ -53,7 +53,7 @@ class _Properties(Properties):
 
 def get_device_name(device_name: Any = None) -> str:
     index_of(device_name)
-    return CARD
+    return CARD_NAME
 
 
 def get_device_properties(device_name: Any = None) -> _Properties:
@@ -286,11 +286,11 @@ def build() -> types.ModuleType:
     device = make_device_module(f"{PACKAGE}.npu", {**shared_names(), **_device_names()})
     make_submodules(f"{PACKAGE}.npu")
     make_module(f"{PACKAGE}.npu.utils", {**shared_names(), **_device_names()})
-    make_module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
+    make_module(f"{PACKAGE}.profiler", profiling.module_contents(NAME), package=True)
     make_module(f"{PACKAGE}.optim", _optimizers())
     make_module(f"{PACKAGE}.utils", {}, package=True)
-    make_module(f"{PACKAGE}.contrib", contributed.NAMES, package=True)
-    make_module(f"{PACKAGE}.contrib.module", contributed.NAMES)
+    make_module(f"{PACKAGE}.contrib", contributed.CONTRIBUTED, package=True)
+    make_module(f"{PACKAGE}.contrib.module", contributed.CONTRIBUTED)
     return device
 
 

@@ -1,4 +1,4 @@
-"""The module behind `torch.npu` and `torch.mlu`: what both share with torch.cuda, and what each has of its own."""
+"""Makes the modules `torch.npu` and `torch.mlu` and their submodules, from this folder's files."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def make_module(name: str, contents: dict[str, Any], package: bool = False) -> t
 def shared_names() -> dict[str, Any]:
     """Return the public names of the shared modules, and further names that scripts and PyTorch look for."""
     names: dict[str, Any] = {}
-    for part in _SHARED:
-        names |= defined_names(part.__name__) | {name: vars(part)[name] for name in _PRIVATE if name in vars(part)}
+    for module in _SHARED:
+        names |= defined_names(module.__name__)
+        names |= {name: vars(module)[name] for name in _PRIVATE if name in vars(module)}
     names.update(legacy.make_types())
     names[f"{cards.public_name.upper()}Graph"] = names.pop("Graph")
     names["default_generators"] = (torch.default_generator,) * cards.count
