@@ -10,7 +10,7 @@ import pytest
 
 import viaduct
 from rehearsal.plans import make_plan
-from viaduct.rehearsal.trees import Trees, is_within, trees_of_plan
+from viaduct.rehearsal.trees import Trees, trees_of_plan
 
 
 @pytest.fixture
@@ -30,12 +30,6 @@ def trees(roots: Path) -> Trees:
 
 def test_outside_of_a_comparison_there_are_no_trees(tmp_path: Path) -> None:
     assert trees_of_plan(make_plan(tmp_path)) is None
-
-
-def test_a_name_that_only_begins_alike_is_not_within() -> None:
-    assert not is_within("/a/bc", "/a/b")
-    assert is_within("/a/b", "/a/b")
-    assert is_within("/a/b/c", "/a/b")
 
 
 def test_installed_packages_and_viaduct_belong_to_no_side(trees: Trees, roots: Path) -> None:

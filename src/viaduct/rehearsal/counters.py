@@ -83,14 +83,15 @@ def find_edited(tree: ast.Module, text: str, spans: Iterable[Span]) -> Edited:
     for span in spans:
         wanted.setdefault(span.line, []).append(span)
     units: list[Unit] = []
+    numbers: dict[int, int] = {}  # by the id of a unit: its position in `units`
     lines: dict[int, list[int]] = {}
     for line, at in changed_tokens(text, wanted):
         unit = root.find(at)
         if unit is root or is_ignored(unit):
             continue
-        if not any(unit is known for known in units):
+        number = numbers.setdefault(id(unit), len(units))
+        if number == len(units):
             units.append(unit)
-        number = next(number for number, known in enumerate(units) if known is unit)
         if number not in lines.setdefault(line, []):
             lines[line].append(number)
     return Edited(units, lines)
@@ -188,8 +189,10 @@ def instrument(tree: ast.Module, edited: Edited, offset: int) -> ast.Module:
             body = getattr(unit.owner, unit.attribute)
             position = next(index for index, known in enumerate(body) if known is node)
             body.insert(skip_future_imports(body, position), count_statement(number, node))
+        elif unit.index is None:
+            setattr(unit.owner, unit.attribute, count_expression(number, node))
         else:
-            replace_expression(unit, count_expression(number, node))
+            getattr(unit.owner, unit.attribute)[unit.index] = count_expression(number, node)
     return ast.fix_missing_locations(tree)
 
 
@@ -198,13 +201,6 @@ def skip_future_imports(body: list[ast.stmt], index: int) -> int:
     while index < len(body) and isinstance(node := body[index], ast.ImportFrom) and node.module == "__future__":
         index += 1
     return index
-
-
-def replace_expression(unit: Unit, node: ast.expr) -> None:
-    if unit.index is None:
-        setattr(unit.owner, unit.attribute, node)
-    else:
-        getattr(unit.owner, unit.attribute)[unit.index] = node
 
 
 def count_statement(number: int, node: ast.stmt) -> ast.stmt:

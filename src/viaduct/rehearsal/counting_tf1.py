@@ -20,7 +20,7 @@ from viaduct.rehearsal.progress import Progress
 from viaduct.rehearsal.step_at import StepAt, parse_target
 
 if TYPE_CHECKING:
-    from viaduct.rehearsal.tf1_stage.watch import Watched
+    from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
 
 
 class GraphCounter:
@@ -38,7 +38,7 @@ class GraphCounter:
             sessions.observers += [self.inspection, self.evaluations]
         self.points = profiling_points.PointFinder()
         sessions.observers.append(self.points)
-        self.watched: Watched = watch.start(steps=plan.steps or None)
+        self.watched: ScriptWatch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
             self.watched.by_line = True  # `take_step` counts, not the session's updates
             StepAt(parse_target(plan.step_at), self.watched.take_step).start()

@@ -40,6 +40,10 @@ def make_environment(plan: Plan) -> dict[str, str]:
         if name not in LAUNCHER_VARIABLES and not name.startswith("TORCHELASTIC_")
     }
     paths = [os.path.abspath(path) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path]
+    single_rank: dict[str, str] = {}
+    if plan.processes == 1 and plan.on == "npu" and plan.stage == "tf1":  # as the vendor's start scripts set them
+        job = os.environ.get("JOB_ID", DEFAULT_JOB_ID)
+        single_rank = {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": job}
     temporary: dict[str, str] = {}
     if plan.view in ("overlay", "mirror"):
         # The script gets a temporary folder of its own. If the user's project lies in the common one, temporary files
@@ -56,7 +60,7 @@ def make_environment(plan: Plan) -> dict[str, str]:
         "TF_CPP_MIN_LOG_LEVEL": inherited.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         **({"PYTHONHASHSEED": str(plan.seed % 2**32)} if plan.seed is not None else {}),
         **own_variables(plan),
-        **(single_rank_variables(plan) if plan.processes == 1 and plan.on == "npu" else {}),
+        **single_rank,
     }
 
 
@@ -70,13 +74,6 @@ def own_variables(plan: Plan) -> dict[str, str]:
         limits.LIMITS_VARIABLE: plan.limits,
         limits.LANGUAGE_VARIABLE: plan.language,
     }
-
-
-def single_rank_variables(plan: Plan) -> dict[str, str]:
-    """Return the variables of a single NPU process of TensorFlow, as the vendor's start scripts set them."""
-    if plan.stage == "torch":
-        return {}
-    return {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": os.environ.get("JOB_ID", DEFAULT_JOB_ID)}
 
 
 def rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:

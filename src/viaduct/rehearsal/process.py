@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -113,9 +113,6 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
         from viaduct.cluster.agent import run_agent
         from viaduct.cluster.rendezvous import LocalRendezvous
 
-    def make_variables(torchrun: Mapping[str, str]) -> dict[str, str]:
-        return {**limit_threads(plan.ranks), **rank_variables(plan, torchrun)}
-
     logs = Path(plan.record) / "ranks"
     folder_before = os.getcwd()
     with replaced_environment(make_environment(plan)), RankTimeout(plan) as timeout:
@@ -128,7 +125,7 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
                 max_restarts=0,
                 log_dir=str(logs),
                 show_all=True,
-                get_variables=make_variables,
+                get_variables=lambda torchrun: {**limit_threads(plan.ranks), **rank_variables(plan, torchrun)},
                 report=tell,
             )
         finally:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Literal
 
 import viaduct
+from viaduct.rehearsal.guard import is_within
 from viaduct.rehearsal.plan import Plan
 
 Side = Literal["own", "other", "outside"]
@@ -57,7 +58,7 @@ class Trees:
 
     def _root(self, path: str) -> str:
         """Return the innermost of the folders that holds a path: one tree may lie within another."""
-        roots = [root for root in (self.own, self.mirror, *self.others) if root and is_within(path, root)]
+        roots = [root for root in (self.own, self.mirror, *self.others) if root and is_within(path, [root])]
         return max(roots, key=len, default="")
 
     def counterpart(self, path: str) -> str:
@@ -72,7 +73,7 @@ class Trees:
 
     def visible_path(self, path: str) -> str:
         """Return the path under which the script sees a file of its own tree, for its `__file__`."""
-        if not self.place or self.place == self.own or not is_within(path, self.own):
+        if not self.place or self.place == self.own or not is_within(path, [self.own]):
             return path
         visible = self.place + path[len(self.own) :]
         return visible if os.path.exists(visible) else path
@@ -85,14 +86,9 @@ class Trees:
         root = self._root(spelling) or self._root(os.path.realpath(path))
         if root == self.own:
             return "own"
-        if root == self.place and root and is_within(spelling, root):  # an overlay shows the own tree's files there
+        if root == self.place and root and is_within(spelling, [root]):  # an overlay shows the own tree's files there
             return "own" if os.path.exists(self.own + spelling[len(root) :]) else "other"
         return "other" if root in self.others else "outside"
-
-
-def is_within(path: str, root: str) -> bool:
-    """Return True if a path is a folder or lies in it."""
-    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
 @lru_cache(maxsize=4096)
@@ -100,7 +96,7 @@ def is_installed(path: str) -> bool:
     """Return True for files of installed packages, the standard library and viaduct itself."""
     if any(part in PACKAGES for part in path.split(os.sep)):
         return True
-    return any(is_within(path, folder) for folder in _OWN_FOLDERS)
+    return is_within(path, _OWN_FOLDERS)
 
 
 def trees_of_plan(plan: Plan) -> Trees | None:

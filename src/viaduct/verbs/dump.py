@@ -112,7 +112,7 @@ def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: 
     chosen = parse_steps(steps, "--steps")
     patterns = tuple(part.strip() for part in (only or "").split(",") if part.strip())
     dump = golden.Golden(out.resolve(), chosen.__contains__, chosen.last, run_on, patterns)
-    ended = golden.dump(dump, script)
+    ended = golden.dump_script(dump, script)
     if ended.failure:
         print_note(f"viaduct dump: the script failed: {ended.failure}")
     if not any(dump.written.values()):

@@ -91,7 +91,7 @@ def install(folder: Path) -> MissingFiles:
     class Writer(sessions.Observer):
         """Writes the files before a session runs."""
 
-        def before_run(self, run: sessions.Pass) -> None:
+        def before_run(self, run: sessions.GraphRun) -> None:
             missing.write()
 
     sessions.observers.append(Writer())

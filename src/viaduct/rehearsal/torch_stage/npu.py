@@ -12,17 +12,9 @@ import torch
 
 from viaduct.cards import NPU
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.torch_stage import contributed, profiling, streams
+from viaduct.rehearsal.torch_stage import contributed, profiling, streams, surface
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
-from viaduct.rehearsal.torch_stage.surface import (
-    Properties,
-    defined_names,
-    make_device_module,
-    make_module,
-    make_submodules,
-    shared_names,
-)
 
 NAME = NPU.name
 PACKAGE = NPU.module
@@ -32,7 +24,7 @@ _options: dict[str, Any] = {}  # what scripts set; nothing but their getters rea
 _blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, by address
 
 
-class _Properties(Properties):
+class _Properties(surface.Properties):
     """Result of get_device_properties: name and memory, without major or minor."""
 
     name = CARD_NAME
@@ -274,7 +266,7 @@ _OPERATORS = (
 
 def _device_names() -> dict[str, Any]:
     """Return the names of torch.npu that torch.cuda has not."""
-    names = {name: value for name, value in defined_names(__name__).items() if value not in _OPERATORS}
+    names = {name: value for name, value in surface.defined_names(__name__).items() if value not in _OPERATORS}
     return {**names, **_settings(), "npu_config": types.SimpleNamespace(**_settings())}
 
 
@@ -282,15 +274,15 @@ def build() -> types.ModuleType:
     """Make torch_npu with its submodules, and return the module that becomes torch.npu."""
     operators = {function.__name__: function for function in _OPERATORS}
     streams.Stream.npu_stream = property(streams._handle)  # type: ignore[attr-defined]
-    make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0], **operators}, package=True)
-    device = make_device_module(f"{PACKAGE}.npu", {**shared_names(), **_device_names()})
-    make_submodules(f"{PACKAGE}.npu")
-    make_module(f"{PACKAGE}.npu.utils", {**shared_names(), **_device_names()})
-    make_module(f"{PACKAGE}.profiler", profiling.module_contents(NAME), package=True)
-    make_module(f"{PACKAGE}.optim", _optimizers())
-    make_module(f"{PACKAGE}.utils", {}, package=True)
-    make_module(f"{PACKAGE}.contrib", contributed.CONTRIBUTED, package=True)
-    make_module(f"{PACKAGE}.contrib.module", contributed.CONTRIBUTED)
+    surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0], **operators}, package=True)
+    device = surface.make_device_module(f"{PACKAGE}.npu", {**surface.shared_names(), **_device_names()})
+    surface.make_submodules(f"{PACKAGE}.npu")
+    surface.make_module(f"{PACKAGE}.npu.utils", {**surface.shared_names(), **_device_names()})
+    surface.make_module(f"{PACKAGE}.profiler", profiling.module_contents(NAME), package=True)
+    surface.make_module(f"{PACKAGE}.optim", _optimizers())
+    surface.make_module(f"{PACKAGE}.utils", {}, package=True)
+    surface.make_module(f"{PACKAGE}.contrib", contributed.CONTRIBUTED, package=True)
+    surface.make_module(f"{PACKAGE}.contrib.module", contributed.CONTRIBUTED)
     return device
 
 

@@ -36,7 +36,8 @@ from .._ranks import (
 from .compression import Compression as Compression
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
-_NAMES = {Sum: "sum", Min: "min", Max: "max", Product: "prod"}  # of reductions; the others are sums, divided here
+# Names of gloo's reductions; Average and Adasum are sums, which are divided here.
+_NAMES = {Sum: "sum", Min: "min", Max: "max", Product: "prod"}
 
 
 def allreduce(
