@@ -29,7 +29,7 @@ def main() -> int:
     """Run the script of the current plan; return its exit code."""
     plan = plans.current_plan()
     if plan is None:
-        print(f"{plans.VARIABLE} is not set: this process is started by `viaduct rehearse`.", file=sys.stderr)
+        print(f"{plans.PLAN_VARIABLE} is not set: this process is started by `viaduct rehearse`.", file=sys.stderr)
         return 2
     bounds = Bounds(plan.timeout, plan.memory)
     try:
@@ -69,7 +69,8 @@ def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
     )
 
     def write_last_note() -> None:
-        write_note(plan, Ended(1 if bounds.met else 0, not bounds.met, bounds.failure), bounds, counter)
+        ended = Ended(code=1 if bounds.met else 0, stopped=not bounds.met, failure=bounds.failure)
+        write_note(plan, ended, bounds, counter)
         if not bounds.met:
             counter.keep()
 

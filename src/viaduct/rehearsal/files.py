@@ -20,17 +20,9 @@ from itertools import islice
 from pathlib import Path
 
 from viaduct.errors import BadRun
-from viaduct.rehearsal import guard, project
+from viaduct.rehearsal import guard, overlay, project
 from viaduct.rehearsal.mirror import Mirror
-from viaduct.rehearsal.overlay import (
-    OVERLAY_VARIABLE,
-    Layout,
-    NoOverlay,
-    allow_removal,
-    choose_folders,
-    find_obstacle,
-    open_view,
-)
+from viaduct.rehearsal.overlay import Layout, NoOverlay, allow_removal, choose_folders, find_obstacle, open_view
 from viaduct.rehearsal.plan import Plan
 
 WORK_FOLDER, ELSEWHERE_FOLDER = "work", "elsewhere"
@@ -107,7 +99,8 @@ class OverlayFiles(Files):
             self.view = open_view(make_layout(plan))
         except NoOverlay as error:
             raise BadRun(
-                f"the overlay of your files cannot be mounted: {error}.", f"{OVERLAY_VARIABLE}=off runs without."
+                f"the overlay of your files cannot be mounted: {error}.",
+                f"{overlay.OVERLAY_VARIABLE}=off runs without.",
             ) from None
 
     def command(self, command: list[str]) -> list[str]:
@@ -158,16 +151,12 @@ def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
     names = []
     for name, path in list(written):
         inside = os.path.relpath(name, plan.origin)
-        is_outside = inside.startswith("..")
-        target = (
-            Path(plan.record, ELSEWHERE_FOLDER, name.lstrip("/"))
-            if is_outside
-            else Path(plan.record, WORK_FOLDER, inside)
-        )
+        kept_name = name if inside.startswith("..") else inside
+        target = find_file(plan.record, kept_name)
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
             os.rename(path, target)
-            names.append(name if is_outside else inside)
+            names.append(kept_name)
     return sorted(names)
 
 

@@ -23,19 +23,8 @@ EXCLUDED = {".git", ".hg", "__pycache__", "node_modules", ".venv", "venv", ".myp
 SMALL_FILE = 1 << 18  # bytes up to which any file is copied
 LARGE_FILE = 16 << 20  # bytes up to which a file that looks like a result or a database is copied
 RESULT_SUFFIXES = (
-    ".pth",
-    ".pt",
-    ".ckpt",
-    ".tar",
-    ".h5",
-    ".hdf5",
-    ".pkl",
-    ".npz",
-    ".npy",
-    ".safetensors",
-    ".index",
-    ".meta",
-)
+    ".pth", ".pt", ".ckpt", ".tar", ".h5", ".hdf5", ".pkl", ".npz", ".npy", ".safetensors", ".index", ".meta",
+)  # fmt: skip
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3", ".mdb", ".log", ".csv", ".json")
 RESULT_WORDS = ("checkpoint", "ckpt", "events.out", ".data-0")
 MAX_ENTRIES = 3000  # entries mirrored one by one; what comes after them is linked

@@ -82,18 +82,18 @@ class Observation:
 
     def _on_call(self, module: nn.Module, args: Any) -> None:
         """Remember a network that trains, when it is first called."""
-        holder = unwrap_module(module)  # the network inside DDP or torch.compile
-        is_trained = any(parameter.requires_grad for parameter in holder.parameters())
-        if is_trained and not any(holder is known for known in self.networks):
-            self.networks = [known for known in self.networks if not contains(holder, known)]
-            if not any(contains(known, holder) for known in self.networks):
-                self.networks.append(holder)
+        network = unwrap_module(module)  # the network inside DDP or torch.compile
+        is_trained = any(parameter.requires_grad for parameter in network.parameters())
+        if is_trained and not any(network is known for known in self.networks):
+            self.networks = [known for known in self.networks if not contains(network, known)]
+            if not any(contains(known, network) for known in self.networks):
+                self.networks.append(network)
                 if self.plan.shake and not self._steps:
-                    perturb_network(holder)
+                    perturb_network(network)
         if self._inspection:
-            self._inspection.record_inputs(holder, args)
+            self._inspection.record_inputs(network, args)
             if is_trained:
-                self._inspection.record_network(type(holder).__name__, holder, module)
+                self._inspection.record_network(type(network).__name__, network, module)
 
     def _on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Record the fingerprint of a network's inputs, or of its output where gradients are off: an evaluation."""

@@ -46,13 +46,11 @@ class Plan:
     look: bool = False  # record facts and outputs of modules too (`inspection.py`)
     shake: bool = False  # perturb every weight by about one unit in the last place, before the first step
     step_at: str = ""  # where a step ends, if not at an update (`step_at.Target`)
-    joined: bool = (
-        False  # exchange gradients among the ranks of a TensorFlow script that does not (`tf1_stage/joining.py`)
-    )
-    tree: str = (
-        ""  # where the original and the migrated project are compared: the root of the one that this run executes
-    )
-    other_trees: tuple[str, ...] = ()  # roots from which this run must not import
+    joined: bool = False  # train the ranks of a one-device TensorFlow script together (`tf1_stage/joining.py`)
+    # Where the original and the migrated project are compared: the root of the one that this run executes, and the
+    # roots from which it must not import.
+    tree: str = ""
+    other_trees: tuple[str, ...] = ()
     origin: str = ""  # the folder in which the command was given
     replaces: str = ""  # the original's root, at whose path the script sees the files of `tree`
     view: ViewName = "here"  # how the script sees the user's files

@@ -25,16 +25,7 @@ MAX_EVALUATIONS = 10_000  # runs without training that are recorded
 MAX_ELEMENTS = 16  # of a constant that is recorded as numbers; a checksum stands for a larger one
 MAX_TEXT = 200  # characters of an attribute that is recorded as text; a checksum stands for a longer one
 # Attributes that follow from others, or are names that TensorFlow generates.
-OMITTED_ATTRIBUTES = {
-    "container",
-    "shared_name",
-    "output_shapes",
-    "output_types",
-    "metadata",
-    "Toutput_types",
-    "f",
-    "func",
-}
+OMITTED = {"container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func"}
 
 
 class GraphInspection(sessions.Observer):
@@ -112,9 +103,7 @@ def list_function_nodes(graph: Any) -> Iterator[Fact]:
 
 def describe_node(node: Any) -> dict[str, Any]:
     """Return the type of a node, and its attributes but for those of LEFT_OUT and private ones."""
-    kept = {
-        name: value for name, value in node.attr.items() if name not in OMITTED_ATTRIBUTES and not name.startswith("_")
-    }
+    kept = {name: value for name, value in node.attr.items() if name not in OMITTED and not name.startswith("_")}
     return {"type": node.op, **{name: describe_attribute(value) for name, value in sorted(kept.items())}}
 
 

@@ -74,12 +74,7 @@ class Observer:
         """Called before a session is closed."""
 
 
-CLOSING_FUNCTIONS = {
-    "close",
-    "close_session",
-    "shutdown_resource",
-    "closing",
-}  # names of functions that may close a session
+CLOSING_FUNCTIONS = {"close", "close_session", "shutdown_resource", "closing"}  # may close a session
 COMMUNICATION = ("NPUInit", "NPUShutdown")  # prefixes of operators that start and end communication (npu_ops.py)
 exit_functions: list[Any] = []  # functions that the script registered with atexit
 observers: list[Observer] = []

@@ -50,7 +50,8 @@ class Stream(torch.Stream):
     def wait_event(self, event: Any) -> None:
         """Do nothing: work is done when its call returns."""
 
-    wait_stream = wait_event
+    def wait_stream(self, stream: Any) -> None:
+        """Do nothing: work is done when its call returns."""
 
     def record_event(self, event: Any = None) -> Any:
         event = Event() if event is None else event
