@@ -25,7 +25,7 @@ def test_an_import_that_may_not_happen_is_not_missing(tmp_path: Path) -> None:
         "def later():\n    import not_there_either\n"
         "import beside\n"
     )
-    project.refuse_missing(written(tmp_path, train=source, beside=""), "npu")
+    project.refuse_missing(written(tmp_path, train=source, beside=""))
 
 
 def test_what_a_file_beside_the_script_needs_is_missing_too(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_what_a_file_beside_the_script_needs_is_missing_too(tmp_path: Path) -> N
         tmp_path, train="import torch\nfrom nets import small\n", nets__small="import not_there\n", nets__x=""
     )
     with pytest.raises(BadValue, match=r"not_there \(small.py:1\)"):
-        project.refuse_missing(known, "npu")
+        project.refuse_missing(known)
 
 
 EXPORT = "def export(net):\n    import tensorflow as tf\n    tf.Session()\n"

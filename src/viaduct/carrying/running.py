@@ -95,7 +95,7 @@ def choose_stage(request: Request, sides: Sides) -> StageName:
     """Return the framework whose stand-in runs the script; refuse missing packages and too old frameworks."""
     script_project = project.read_project(sides.original_script)
     stage = request.framework or project.stage_of(script_project)
-    project.refuse_missing(script_project, "original")
+    project.refuse_missing(script_project)
     if stage == "tf1":
         tf1_stage.need_tensorflow()
     else:

@@ -132,11 +132,9 @@ class Inspection:
                 name = f"optimizer {number} group {group_number}"
                 self.facts.append(Fact("optimizer", name, what, creation_line(optimizer)))
 
-    def record_network(self, name: str, module: nn.Module, wrapper: nn.Module) -> None:
-        """Record a network once for each name, and the class of the wrapper (DDP, …) through which it was called.
-
-        `name` is the network's class, and `module` the network itself.
-        """
+    def record_network(self, network: nn.Module, wrapper: nn.Module) -> None:
+        """Record the class of a network, once for each, and of the wrapper (DDP, …) through which it was called."""
+        name = type(network).__name__
         if not any((fact.kind, fact.name) == ("network", name) for fact in self.facts):
             self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, creation_line(wrapper)))
 

@@ -93,7 +93,7 @@ class Observation:
         if self._inspection:
             self._inspection.record_inputs(network, args)
             if is_trained:
-                self._inspection.record_network(type(network).__name__, network, module)
+                self._inspection.record_network(network, module)
 
     def _on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Record the fingerprint of a network's inputs, or of its output where gradients are off: an evaluation."""

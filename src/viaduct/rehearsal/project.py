@@ -18,7 +18,7 @@ from viaduct.cards import NPU, PLUGINS
 from viaduct.errors import BadValue
 from viaduct.extras import EXTRAS, NO_TENSORFLOW
 from viaduct.path_errors import refuse_special_file
-from viaduct.rehearsal.plan import On, StageName
+from viaduct.rehearsal.plan import StageName
 from viaduct.scripts import notebook_runs
 
 # By package that a script imports: the stage of the script, which is the folder of stand-ins for one framework
@@ -313,7 +313,7 @@ def sure_imports(sources: list[Source]) -> set[StageName]:
 # Missing packages
 
 
-def refuse_missing(project: Project, on: On) -> None:
+def refuse_missing(project: Project) -> None:
     """Raise BadValue with packages that the project surely imports and that are not installed, and the pip command."""
     missing: dict[str, str] = {}
     for source in project.sources:

@@ -100,7 +100,7 @@ def main(
     path = project.find_module_file(str(script)) if module else find_script(script)
     sources = project.read_project(path)
     stage = framework or project.stage_of(sources)
-    project.refuse_missing(sources, on)
+    project.refuse_missing(sources)
     if stage == "torch":
         refuse_old_torch()
     record_folder = prepare_record(record)
