@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from command import be_viaduct, started
-from viaduct.rehearsal.overlay import SWITCH
+from viaduct.rehearsal.overlay import OVERLAY_VARIABLE
 
 
 def carry_with_forks(
@@ -46,7 +46,7 @@ def be_viaduct_with_forks(
     same flags and the same lines to be counted; no page is written then.
     """
     importlib.import_module(framework)  # once for all runs
-    environment = {**environment, SWITCH: "off"}  # a fork cannot enter an overlay
+    environment = {**environment, OVERLAY_VARIABLE: "off"}  # a fork cannot enter an overlay
     use_forks()
     if recorded is not None:
         page: Any = importlib.import_module("viaduct.carrying.report")
@@ -97,12 +97,12 @@ def use_forks() -> None:
 
 def run_alone(plan: Any, command: list[str]) -> Any:
     from viaduct.rehearsal.environment import make_environment
-    from viaduct.rehearsal.process import end_group
+    from viaduct.rehearsal.process import kill_group
     from viaduct.rehearsal.summary import End
 
     pid = fork_child(plan, make_environment(plan))
     _, status = os.waitpid(pid, 0)
-    end_group(pid)
+    kill_group(pid)
     code = os.waitstatus_to_exitcode(status)
     return End(code if code >= 0 else 128 - code)
 
@@ -111,7 +111,7 @@ def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any
     """Start the ranks with the variables that torchrun gives them."""
     from viaduct.cluster.launch import limit_threads
     from viaduct.rehearsal.environment import make_environment, rank_variables
-    from viaduct.rehearsal.process import end_group
+    from viaduct.rehearsal.process import kill_group
     from viaduct.rehearsal.summary import End
 
     port = find_free_port()
@@ -128,7 +128,7 @@ def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any
         if code and failed is None:
             failed = pids.index(pid), code if code >= 0 else 128 - code
             for other in pids:
-                end_group(other)
+                kill_group(other)
     return End(0) if failed is None else End(failed[1], rank=failed[0])
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from viaduct.carrying.observed import Observed, Rank, are_joined, read
-from viaduct.rehearsal.inspection import FACTS, RANKS, Fact
-from viaduct.rehearsal.observe import EVALUATED
+from viaduct.rehearsal.inspection import FACTS_FILE, RANKS_KIND, Fact
+from viaduct.rehearsal.observe import EVALUATIONS_FILE
 from viaduct.rehearsal.plan import Plan
 
 
@@ -40,10 +40,10 @@ def test_a_rank_without_further_files_has_losses_alone(tmp_path: Path) -> None:
 def test_ranks_come_in_the_order_of_their_numbers_with_all_that_they_left(tmp_path: Path) -> None:
     for number in (10, 2):
         folder = write_rank(tmp_path, number, [{"losses": [1.0], "lr": [], "inputs": [3.5], "at": [7.0, 6.5]}])
-    (folder / EVALUATED).write_text("[1.5]\n[2.5, 3.5]\n")
+    (folder / EVALUATIONS_FILE).write_text("[1.5]\n[2.5, 3.5]\n")
     facts = [{"kind": "optimizer", "name": "SGD", "what": {"lr": 0.1}, "at": ["train.py", 5]}]
     facts.append({"kind": "network", "name": "Net", "what": {}, "at": None})
-    (folder / FACTS).write_text(json.dumps(facts))
+    (folder / FACTS_FILE).write_text(json.dumps(facts))
     np.savez(folder / "gradients.npz", w=np.ones(2))
     observed = read(plan_of(tmp_path))
     assert [rank.number for rank in observed.ranks] == [2, 10]
@@ -58,7 +58,7 @@ def test_ranks_come_in_the_order_of_their_numbers_with_all_that_they_left(tmp_pa
 
 def test_ranks_are_joined_only_if_they_were_seen_to_train_together() -> None:
     def observed(together: bool) -> Observed:
-        return Observed([Rank(0), Rank(1, facts=[Fact(RANKS, "", {"together": together})])])
+        return Observed([Rank(0), Rank(1, facts=[Fact(RANKS_KIND, "", {"together": together})])])
 
     assert not are_joined(Observed([Rank(0)]))
     assert not are_joined(observed(False))

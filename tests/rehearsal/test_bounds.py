@@ -23,7 +23,7 @@ import threading
 answers = []
 def ask():
     from viaduct.rehearsal import plan
-    answers.append(plan.rank())
+    answers.append(plan.current_rank())
 thread = threading.Thread(target=ask)
 thread.start()
 thread.join(10)
@@ -42,8 +42,8 @@ def test_a_thread_that_asks_for_the_rank_while_torch_distributed_is_imported_get
     source = str(Path(plans.__file__).parents[2])
     monkeypatch.setenv("RANK", "1")
     code = (
-        f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {source!r}]; from viaduct.rehearsal.plan import rank\n"
-        "import torch.distributed as group; print(group.answers, rank())"
+        f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {source!r}]; from viaduct.rehearsal.plan import current_rank\n"
+        "import torch.distributed as group; print(group.answers, current_rank())"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert answer.stdout.split() == ["[1]", "3"], answer.stderr
@@ -59,7 +59,7 @@ def test_a_group_that_is_left_while_the_rank_is_asked_for_is_no_error(monkeypatc
 
     monkeypatch.setitem(sys.modules, "torch.distributed", Leaving())
     monkeypatch.setenv("RANK", "5")
-    assert plans.rank() == 5
+    assert plans.current_rank() == 5
 
 
 def test_a_watch_that_fails_ends_the_process_and_says_so(
@@ -108,8 +108,8 @@ def test_ranks_that_do_not_keep_their_time_are_killed_from_outside(
 ) -> None:
     plan = make_plan(tmp_path, 2)
     sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
-    known = {**os.environ, plans.VARIABLE: str(tmp_path / plans.FILE)}
-    with process.Overdue(plan) as overdue:
+    known = {**os.environ, plans.PLAN_VARIABLE: str(tmp_path / plans.PLAN_FILE)}
+    with process.RankTimeout(plan) as overdue:
         rank = subprocess.Popen(sleeping, env=known)
         other = subprocess.Popen(sleeping)
         try:

@@ -13,7 +13,7 @@ from torch import nn
 from rehearsal.plans import make_plan
 from viaduct.rehearsal.bounds import GRACE_S
 from viaduct.rehearsal.counting import Counter, limit_loaders
-from viaduct.rehearsal.progress import read
+from viaduct.rehearsal.progress import read_notes
 from viaduct.scripts.runner import StopScript
 
 
@@ -29,7 +29,7 @@ def test_a_script_that_catches_its_stop_is_stopped_again_at_the_next_step(counte
         with pytest.raises(StopScript):
             counter.count_step()
     assert counter.step_count == 2
-    assert read(tmp_path, "steps")[str(os.getpid())]["steps"] == 2
+    assert read_notes(tmp_path, "steps")[str(os.getpid())]["steps"] == 2
 
 
 def test_an_update_is_no_step_where_the_user_says_where_steps_end(tmp_path: Path) -> None:

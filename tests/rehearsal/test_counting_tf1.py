@@ -14,8 +14,8 @@ import pytest
 from rehearsal.plans import make_plan
 from viaduct.rehearsal import tf1_stage
 from viaduct.rehearsal.counting_tf1 import GraphCounter
-from viaduct.rehearsal.observe import EVALUATED, folder_of
-from viaduct.rehearsal.progress import read
+from viaduct.rehearsal.observe import EVALUATIONS_FILE, folder_of
+from viaduct.rehearsal.progress import read_notes
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def test_losses_gradients_and_weights_are_written_as_for_pytorch(counter: GraphC
     assert [(step["step"], step["losses"]) for step in steps] == [(0, [2.5]), (1, [])]
     assert numpy.load(folder / "gradients.npz")["w"].tolist() == [1, 1]
     assert numpy.load(folder / "weights.npz")["w"].tolist() == [0, 0]
-    assert not (folder / EVALUATED).exists()
-    assert [note["steps"] for note in read(tmp_path / "record", "steps").values()] == [2]
+    assert not (folder / EVALUATIONS_FILE).exists()
+    assert [note["steps"] for note in read_notes(tmp_path / "record", "steps").values()] == [2]
     assert (tmp_path / "record" / "points").exists()
 
 
@@ -76,7 +76,7 @@ def test_facts_say_if_the_ranks_exchange_values(counter: GraphCounter, tmp_path:
     counter.write()
     folder = folder_of(tmp_path / "record", 0)
     assert json.loads((folder / "facts.json").read_text())[0]["what"] == {"together": True}
-    assert (folder / EVALUATED).read_text() == "[1.0, 2.0]\n"
+    assert (folder / EVALUATIONS_FILE).read_text() == "[1.0, 2.0]\n"
 
 
 def test_without_observations_only_the_number_of_steps_is_written(counter: GraphCounter, tmp_path: Path) -> None:

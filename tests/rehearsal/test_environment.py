@@ -11,8 +11,14 @@ import pytest
 
 from rehearsal.plans import make_plan
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.environment import HOOK, make_environment, rank_variables, replaced_environment, write_table
-from viaduct.rehearsal.plan import VARIABLE, load
+from viaduct.rehearsal.environment import (
+    HOOK_FOLDER,
+    make_environment,
+    rank_variables,
+    replaced_environment,
+    write_rank_table,
+)
+from viaduct.rehearsal.plan import PLAN_VARIABLE, load_plan
 
 
 def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +44,7 @@ def test_relative_entries_of_pythonpath_are_those_of_the_command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["lib", "", "/opt/lib"]))
     variables = make_environment(make_plan(tmp_path))
-    assert variables["PYTHONPATH"].split(os.pathsep) == [str(HOOK), str(tmp_path / "lib"), "/opt/lib"]
+    assert variables["PYTHONPATH"].split(os.pathsep) == [str(HOOK_FOLDER), str(tmp_path / "lib"), "/opt/lib"]
 
 
 def test_a_script_that_sees_the_files_themselves_keeps_the_temporary_folder(
@@ -62,10 +68,10 @@ def test_a_process_of_the_rehearsal_finds_its_plan_and_its_limits(tmp_path: Path
     plan = make_plan(tmp_path, limits="warn", tree="/copy")
     plan.save()
     variables = make_environment(plan)
-    assert load(variables[VARIABLE]) == plan
+    assert load_plan(variables[PLAN_VARIABLE]) == plan
     assert variables["VIADUCT_REHEARSAL_PYTHON"] == sys.executable
-    assert variables[limits.SWITCHES] == "warn"
-    assert variables[limits.PROJECT].split(os.pathsep) == ["/copy", str(tmp_path / "project")]
+    assert variables[limits.LIMITS_VARIABLE] == "warn"
+    assert variables[limits.PROJECT_VARIABLE].split(os.pathsep) == ["/copy", str(tmp_path / "project")]
 
 
 def test_one_process_of_an_npu_is_a_job_of_one_rank_for_tensorflow_alone(tmp_path: Path) -> None:
@@ -78,7 +84,7 @@ def test_one_process_of_an_npu_is_a_job_of_one_rank_for_tensorflow_alone(tmp_pat
 def test_a_rank_of_several_has_the_variables_of_hccl_on_the_npu_alone(tmp_path: Path) -> None:
     assert rank_variables(make_plan(tmp_path, on="mlu", ranks=2), {"RANK": "1"}) == {}
     plan = make_plan(tmp_path, ranks=2)
-    write_table(plan)
+    write_rank_table(plan)
     variables = rank_variables(plan, {"RANK": "1"})
     assert (variables["RANK_ID"], variables["RANK_SIZE"], variables["DEVICE_ID"]) == ("1", "2", "1")
     assert variables["RANK_TABLE_FILE"] == str(tmp_path / "record" / "rank_table.json")

@@ -11,7 +11,8 @@ import pytest
 
 from command import viaduct
 from rehearsal.rehearsing import TRAINS
-from viaduct.rehearsal.environment import ROOT
+from viaduct.rehearsal import guard
+from viaduct.rehearsal.environment import VIADUCT_ROOT
 from viaduct.rehearsal.guard import Guard
 
 WAYS = [
@@ -50,7 +51,7 @@ def run_guarded(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     (work / "link").symlink_to(data)
     (work / "file").symlink_to(data / "file")
     before = (
-        f"import os, pathlib, shutil, sqlite3, subprocess, sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        f"import os, pathlib, shutil, sqlite3, subprocess, sys\nsys.path.insert(0, {str(VIADUCT_ROOT)!r})\n"
         f"from viaduct.rehearsal.guard import Guard\ndata, given = {str(data)!r}, {str(given)!r}\n"
         f"sys.addaudithook(Guard({str(work.parent)!r}, [data], [given]).audit)\n"
     )
@@ -115,3 +116,9 @@ def test_a_mirror_keeps_what_python_writes_and_says_what_another_program_changed
     words = ("rehearse", "train.py", "--on", "original", "--", "copies")
     answer = viaduct(*words, cwd=here, VIADUCT_OVERLAY="off")
     assert f"ATTENTION: your own {here / 'large.bin'} was changed" in answer.stderr
+
+
+def test_a_name_that_only_begins_alike_is_not_within() -> None:
+    assert not guard.is_within("/a/bc", ["/x", "/a/b"])
+    assert guard.is_within("/a/b", ["/x", "/a/b"])
+    assert guard.is_within("/a/b/c", ["/x", "/a/b"])

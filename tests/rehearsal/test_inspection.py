@@ -12,17 +12,17 @@ import torch
 from torch import nn
 
 from viaduct.rehearsal.inspection import (
-    ELEMENTS,
-    FACTS,
-    FORWARD,
-    IDLE,
-    LAST_RATE,
-    RANKS,
+    FACTS_FILE,
+    FORWARD_FILE,
+    IDLE_OPTIMIZER_KIND,
+    LAST_LEARNING_RATE_KIND,
+    MAX_ELEMENTS,
+    RANKS_KIND,
     Inspection,
     creation_line,
     iterate_tensors,
     plain_values,
-    remember,
+    remember_line,
     thin_tensor,
 )
 
@@ -39,8 +39,8 @@ def test_the_line_that_made_a_schedule_is_not_in_its_state() -> None:
     network = nn.Linear(4, 2)
     schedule = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(network.parameters(), 0.1), 2)
     before = schedule.state_dict()
-    remember(schedule, ("train.py", 3))
-    remember(network, ("train.py", 1))
+    remember_line(schedule, ("train.py", 3))
+    remember_line(network, ("train.py", 1))
     assert (creation_line(schedule), creation_line(copy.deepcopy(network))) == (("train.py", 3), ("train.py", 1))
     assert schedule.state_dict() == before
 
@@ -51,10 +51,10 @@ def test_what_changes_or_is_private_or_long_is_no_fact() -> None:
 
 
 def test_a_large_output_is_thinned_and_a_small_one_is_whole() -> None:
-    small, large = torch.arange(6.0).reshape(2, 3), torch.arange(2.0 * ELEMENTS + 1)
+    small, large = torch.arange(6.0).reshape(2, 3), torch.arange(2.0 * MAX_ELEMENTS + 1)
     assert thin_tensor(small).tolist() == [0, 1, 2, 3, 4, 5]
     thinned = thin_tensor(large)
-    assert len(thinned) <= ELEMENTS
+    assert len(thinned) <= MAX_ELEMENTS
     assert thinned[:3].tolist() == [0, 3, 6]
 
 
@@ -90,10 +90,10 @@ def test_only_the_first_step_is_recorded_and_an_optimizer_without_a_step_is_name
         train(inspection, network, optimizer)
     optimizer.param_groups[0]["lr"] = 0.25
     inspection.write(tmp_path, {"": network}, [optimizer])
-    assert list(numpy.load(tmp_path / FORWARD)) == ["00000 input 0", "00001 0", "00002 1"]
-    facts = {(fact["kind"], fact["name"]): fact["what"] for fact in json.loads((tmp_path / FACTS).read_text())}
+    assert list(numpy.load(tmp_path / FORWARD_FILE)) == ["00000 input 0", "00001 0", "00002 1"]
+    facts = {(fact["kind"], fact["name"]): fact["what"] for fact in json.loads((tmp_path / FACTS_FILE).read_text())}
     assert facts["module", "0"]["in_features"] == 4
     assert facts["optimizer", "optimizer 0 group 0"]["lr"] == 0.5
-    assert facts[LAST_RATE, "optimizer 0 group 0 at the end"] == {"lr": 0.25}
-    assert facts[IDLE, "optimizer 2 of 2"] == {"class": type(idle).__name__}
-    assert facts[RANKS, "ranks"] == {"together": False}
+    assert facts[LAST_LEARNING_RATE_KIND, "optimizer 0 group 0 at the end"] == {"lr": 0.25}
+    assert facts[IDLE_OPTIMIZER_KIND, "optimizer 2 of 2"] == {"class": type(idle).__name__}
+    assert facts[RANKS_KIND, "ranks"] == {"together": False}

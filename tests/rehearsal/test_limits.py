@@ -18,9 +18,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     (tmp_path / "record").mkdir()
-    monkeypatch.setenv(limits.PROJECT, str(folder))
-    monkeypatch.setenv(limits.RECORD, str(tmp_path / "record"))
-    monkeypatch.setenv(limits.SWITCHES, "error")
+    monkeypatch.setenv(limits.PROJECT_VARIABLE, str(folder))
+    monkeypatch.setenv(limits.RECORD_VARIABLE, str(tmp_path / "record"))
+    monkeypatch.setenv(limits.LIMITS_VARIABLE, "error")
     monkeypatch.setattr(limits, "hits", [])
     return folder
 
@@ -39,7 +39,7 @@ def kept(folder: Path) -> list[dict[str, object]]:
 def test_a_limit_that_is_off_does_nothing(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(limits.SWITCHES, "error,float64=off")
+    monkeypatch.setenv(limits.LIMITS_VARIABLE, "error,float64=off")
     run(project, "violated()\n")
     assert limits.hits == []
     assert capsys.readouterr().err == ""
@@ -58,7 +58,7 @@ def test_a_package_installed_inside_the_project_is_not_the_users_line(project: P
             compile(source, str(project / "train.py"), "exec"),
             {"call": library["call"], "violated": lambda: limits.report_violation("float64", *SAID)},
         )
-    assert limits.hits[0].place == limits.Place(str(project / "train.py"), 3)
+    assert limits.hits[0].place == limits.Line(str(project / "train.py"), 3)
 
 
 def test_the_card_refuses_with_the_line_of_the_script(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_the_card_refuses_with_the_line_of_the_script(project: Path, capsys: pyt
 def test_a_file_of_the_project_in_another_folder_is_the_users_too(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(limits.PROJECT, f"{tmp_path / 'nowhere'}:{project}")
+    monkeypatch.setenv(limits.PROJECT_VARIABLE, f"{tmp_path / 'nowhere'}:{project}")
     with pytest.raises(limits.CardRefuses):
         run(project, "violated()\n", "deep/net.py")
     assert "viaduct rehearse: deep/net.py:1: limit float64" in capsys.readouterr().err
@@ -85,7 +85,7 @@ def test_a_file_of_the_project_in_another_folder_is_the_users_too(
 def test_a_warning_goes_on_and_is_told_once(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(limits.SWITCHES, "warn")
+    monkeypatch.setenv(limits.LIMITS_VARIABLE, "warn")
     run(project, "for _ in range(3):\n    violated()\nviolated()\n")
     assert capsys.readouterr().err.count("limit float64") == 2
     assert len(kept(project)) == 2
@@ -99,7 +99,7 @@ def test_what_is_found_at_the_end_is_kept_and_raises_nothing(project: Path) -> N
 def test_the_reason_is_told_in_chinese_too(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(limits.LANGUAGE, "zh")
+    monkeypatch.setenv(limits.LANGUAGE_VARIABLE, "zh")
     with pytest.raises(limits.CardRefuses):
         run(project, "violated()\n")
     assert limits.LIMITS["float64"].zh in capsys.readouterr().err
@@ -116,9 +116,9 @@ def test_every_limit_has_its_reason_in_both_languages_and_its_row_in_the_documen
 @pytest.mark.parametrize("switches", ["strict", "float64=maybe"])
 def test_a_mode_that_does_not_exist_is_refused(switches: str) -> None:
     with pytest.raises(BadValue, match="off, warn or error"):
-        limits.parse(switches)
+        limits.parse_switches(switches)
 
 
 def test_a_limit_that_does_not_exist_is_answered_with_the_closest() -> None:
     with pytest.raises(UnknownName, match="drop-remainder"):
-        limits.parse("error,drop_remaindr=off")
+        limits.parse_switches("error,drop_remaindr=off")

@@ -17,8 +17,8 @@ def origin(tmp_path: Path) -> Path:
     folder = tmp_path / "around" / "mine"
     (folder / "data" / "deep").mkdir(parents=True)
     (folder / ".git").mkdir()
-    (folder / "data" / "deep" / "large.bin").write_bytes(b"0" * (mirrors.SMALL + 1))
-    (folder / "model.pth").write_bytes(b"1" * (mirrors.SMALL + 1))
+    (folder / "data" / "deep" / "large.bin").write_bytes(b"0" * (mirrors.SMALL_FILE + 1))
+    (folder / "model.pth").write_bytes(b"1" * (mirrors.SMALL_FILE + 1))
     (folder / "small.cfg").write_text("mine")
     return folder
 
@@ -99,7 +99,7 @@ def test_a_folder_with_very_many_entries_is_a_link(
 ) -> None:
     for number in range(5):
         (origin / "data" / "deep" / f"{number}.txt").touch()
-    monkeypatch.setattr(mirrors, "FULL", 4)
+    monkeypatch.setattr(mirrors, "FULL_FOLDER", 4)
     mirror = set_up(origin, tmp_path)
     assert (mirror.work / "data" / "deep").is_symlink()
     assert mirror.linked == ["deep"]

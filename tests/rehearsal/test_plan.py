@@ -18,20 +18,20 @@ def test_a_plan_that_cannot_be_read_is_named(content: str | None, tmp_path: Path
     if content is not None:
         path.write_text(content)
     with pytest.raises(BadRun, match=r"plan.json"):
-        plans.load(path)
+        plans.load_plan(path)
 
 
 def test_outside_of_a_rehearsal_there_is_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(plans.VARIABLE, raising=False)
-    assert plans.current() is None
+    monkeypatch.delenv(plans.PLAN_VARIABLE, raising=False)
+    assert plans.current_plan() is None
 
 
 def test_a_process_of_the_rehearsal_reads_the_plan_that_was_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan(tmp_path, arguments=("--lr", "0.1"), other_trees=("/a", "/b"), steps=3, view="mirror")
-    monkeypatch.setenv(plans.VARIABLE, str(plan.save()))
-    assert plans.current() == plan
+    monkeypatch.setenv(plans.PLAN_VARIABLE, str(plan.save()))
+    assert plans.current_plan() == plan
 
 
 def test_the_project_as_the_user_knows_it_is_the_tree_that_the_copy_replaces(tmp_path: Path) -> None:
@@ -57,4 +57,4 @@ def test_the_rank_is_that_of_the_environment(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert plans.rank() == number
+    assert plans.current_rank() == number

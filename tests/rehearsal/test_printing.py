@@ -11,16 +11,16 @@ import pytest
 
 from rehearsal.plans import make_plan
 from viaduct.rehearsal import limits, printing
-from viaduct.rehearsal.printing import Printed, read_lines
+from viaduct.rehearsal.printing import OutputRecorder, read_lines
 
 
 @pytest.fixture
-def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Printed:
+def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutputRecorder:
     monkeypatch.setattr(logging.Logger, "handle", logging.Logger.handle)
-    monkeypatch.setenv(limits.PROJECT, str(tmp_path / "project"))
+    monkeypatch.setenv(limits.PROJECT_VARIABLE, str(tmp_path / "project"))
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("RANK_ID", raising=False)
-    return Printed(str(tmp_path))
+    return OutputRecorder(str(tmp_path))
 
 
 def log(file: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_plain_rehearsal_records_nothing(tmp_path: Path, capsys: pytest.Captur
     assert read_lines(str(tmp_path / "record")) == {}
 
 
-def test_log_messages_of_libraries_are_not_recorded(printed: Printed, tmp_path: Path) -> None:
+def test_log_messages_of_libraries_are_not_recorded(printed: OutputRecorder, tmp_path: Path) -> None:
     printed.watch_logging()
     log(tmp_path / "elsewhere.py")
     assert read_lines(str(tmp_path)) == {}
@@ -44,7 +44,7 @@ def test_log_messages_of_libraries_are_not_recorded(printed: Printed, tmp_path: 
 
 
 def test_what_is_printed_is_recorded_and_still_printed(
-    printed: Printed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    printed: OutputRecorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed.watch_stdout()
     print("step 1\n\nloss", 2)
@@ -53,7 +53,7 @@ def test_what_is_printed_is_recorded_and_still_printed(
 
 
 def test_a_script_that_prints_without_end_does_not_fill_the_disk(
-    printed: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    printed: OutputRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(printing, "MAX_CHARACTERS", 10)
     for _ in range(100):

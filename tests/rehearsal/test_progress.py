@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from viaduct.rehearsal.progress import Progress, gather_notes, last_activity, read
+from viaduct.rehearsal.progress import Progress, gather_notes, last_activity, read_notes
 
 PID = str(os.getpid())
 
@@ -14,21 +14,21 @@ PID = str(os.getpid())
 def test_a_process_without_a_note_leaves_no_file(tmp_path: Path) -> None:
     Progress(str(tmp_path), "steps")
     assert list(tmp_path.iterdir()) == []
-    assert read(tmp_path, "steps") == {}
+    assert read_notes(tmp_path, "steps") == {}
     assert gather_notes(tmp_path) == []
 
 
 def test_a_note_that_is_not_written_yet_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "alive").mkdir()
     (tmp_path / "alive" / "7.json").touch()
-    assert read(tmp_path, "alive") == {}
+    assert read_notes(tmp_path, "alive") == {}
 
 
 def test_a_shorter_note_replaces_a_longer_one_completely(tmp_path: Path) -> None:
     progress = Progress(str(tmp_path), "steps")
     progress.note(rank=0, steps=1000000)
     progress.note(rank=0, steps=1)
-    assert read(tmp_path, "steps") == {PID: {"rank": 0, "steps": 1}}
+    assert read_notes(tmp_path, "steps") == {PID: {"rank": 0, "steps": 1}}
 
 
 def test_how_a_process_ended_counts_more_than_that_it_was_alive(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def written(folder: Path, **files: str) -> project.Project:
         path = folder / (name.replace("__", "/") + ".py")
         path.parent.mkdir(exist_ok=True)
         path.write_text(source)
-    return project.read(folder / "train.py")
+    return project.read_project(folder / "train.py")
 
 
 def test_an_import_that_may_not_happen_is_not_missing(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_an_import_that_may_not_happen_is_not_missing(tmp_path: Path) -> None:
         "def later():\n    import not_there_either\n"
         "import beside\n"
     )
-    project.refuse_missing(written(tmp_path, train=source, beside=""), "npu")
+    project.refuse_missing(written(tmp_path, train=source, beside=""))
 
 
 def test_what_a_file_beside_the_script_needs_is_missing_too(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_what_a_file_beside_the_script_needs_is_missing_too(tmp_path: Path) -> N
         tmp_path, train="import torch\nfrom nets import small\n", nets__small="import not_there\n", nets__x=""
     )
     with pytest.raises(BadValue, match=r"not_there \(small.py:1\)"):
-        project.refuse_missing(known, "npu")
+        project.refuse_missing(known)
 
 
 EXPORT = "def export(net):\n    import tensorflow as tf\n    tf.Session()\n"
@@ -62,4 +62,4 @@ def test_the_framework_may_be_imported_by_a_package_of_the_project(tmp_path: Pat
 def test_a_relative_import_above_the_root_is_left_to_python(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"import torch\nfrom {'.' * 60}x import y\n")
-    assert project.read(script).script == script
+    assert project.read_project(script).script == script

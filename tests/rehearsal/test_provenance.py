@@ -32,7 +32,7 @@ def recorder(tmp_path: Path) -> Recorder:
 
 
 def entries(tmp_path: Path) -> list[dict[str, Any]]:
-    path = tmp_path / "record" / provenance.FILE
+    path = tmp_path / "record" / provenance.MODULES_FILE
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 

@@ -80,7 +80,7 @@ def test_what_is_not_there_is_refused(tmp_path: Path, text: str, said: str, advi
 )
 def test_each_execution_is_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, steps: int) -> None:
     files = write(tmp_path)
-    monkeypatch.setenv(limits.PROJECT, str(tmp_path))
+    monkeypatch.setenv(limits.PROJECT_VARIABLE, str(tmp_path))
     found: list[None] = []
     counter = StepAt(find_target(text, files), lambda: found.append(None))
     counter.start()

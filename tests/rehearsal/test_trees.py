@@ -10,7 +10,7 @@ import pytest
 
 import viaduct
 from rehearsal.plans import make_plan
-from viaduct.rehearsal.trees import Trees, is_within, trees_of_plan
+from viaduct.rehearsal.trees import Trees, trees_of_plan
 
 
 @pytest.fixture
@@ -30,12 +30,6 @@ def trees(roots: Path) -> Trees:
 
 def test_outside_of_a_comparison_there_are_no_trees(tmp_path: Path) -> None:
     assert trees_of_plan(make_plan(tmp_path)) is None
-
-
-def test_a_name_that_only_begins_alike_is_not_within() -> None:
-    assert not is_within("/a/bc", "/a/b")
-    assert is_within("/a/b", "/a/b")
-    assert is_within("/a/b/c", "/a/b")
 
 
 def test_installed_packages_and_viaduct_belong_to_no_side(trees: Trees, roots: Path) -> None:
@@ -79,6 +73,6 @@ def test_a_tree_within_the_other_is_the_one_that_counts(roots: Path) -> None:
 def test_under_an_overlay_the_script_sees_its_files_at_the_originals_path(roots: Path) -> None:
     own, place = str(roots / "own"), str(roots / "other")
     trees = Trees(own, (place,), place=place)
-    assert trees.show(f"{own}/net.py") == f"{place}/net.py"
-    assert trees.show(f"{own}/written_later.py") == f"{own}/written_later.py"
+    assert trees.visible_path(f"{own}/net.py") == f"{place}/net.py"
+    assert trees.visible_path(f"{own}/written_later.py") == f"{own}/written_later.py"
     assert (trees.side(f"{place}/net.py"), trees.side(f"{place}/extra.py")) == ("own", "other")

@@ -70,7 +70,7 @@ def perform(on: Any, steps: int | None, seed: int | None, answer: str, script: s
     from viaduct.rehearsal.tf1_stage import watch
     from viaduct.scripts.runner import load_script, run_script
 
-    watched = watch.start(steps)
+    watched = watch.start_watching(steps)
     ended = run_script(load_script(script, list(arguments)))
     watched.finish()
     if not watched.stopped:

@@ -18,7 +18,7 @@ from viaduct.carrying.drift import find_first_call, kind_key
 from viaduct.carrying.observed import Observed, Rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.rows import Row
-from viaduct.rehearsal.inspection import IDLE, LAST_RATE, RANKS, Fact
+from viaduct.rehearsal.inspection import IDLE_OPTIMIZER_KIND, LAST_LEARNING_RATE_KIND, RANKS_KIND, Fact
 
 RATIO = 1e-3  # relative spread within which gradients are said to have one common factor
 ABSENT = "(not there)"
@@ -69,7 +69,7 @@ def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift,
     explanation = Explanation(make_headline(first, to))
     others = find_other_settings(left.first.facts, right.first.facts)
     # The last learning rate is only a consequence of other settings.
-    explanation.others = [other for other in others if other.kind != LAST_RATE]
+    explanation.others = [other for other in others if other.kind != LAST_LEARNING_RATE_KIND]
     explain_steps(explanation, left, right)
     explain_calls(explanation, first, right, drift)
     explain_ranks(explanation, agreement, left, right)
@@ -110,7 +110,7 @@ def find_other_settings(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
     """
     theirs = {(fact.kind, fact.name): fact for fact in right}
     for fact in left:
-        if fact.kind == RANKS:
+        if fact.kind == RANKS_KIND:
             continue
         if fact.kind == "op" and fact.what.get("type") == "Const" and IN_GRADIENTS.search(fact.name):
             continue
@@ -140,7 +140,9 @@ def find_ineffective(left: Observed, right: Observed, deviating: set[At]) -> lis
 
 def find_idle_optimizers(*sides: Observed) -> list[Fact]:
     """Return the optimizers that took no step on at least one side, by name."""
-    return list({fact.name: fact for side in sides for fact in side.first.facts if fact.kind == IDLE}.values())
+    return list(
+        {fact.name: fact for side in sides for fact in side.first.facts if fact.kind == IDLE_OPTIMIZER_KIND}.values()
+    )
 
 
 def is_number(*values: Any) -> bool:

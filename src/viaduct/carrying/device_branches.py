@@ -40,7 +40,7 @@ class Branch:
 def find_branches(script: Path, root: Path) -> list[Branch]:
     """Return the device tests of the script and of the project files that it imports."""
     found = []
-    for source in project.read(script).sources:
+    for source in project.read_project(script).sources:
         lines = source.path.read_text(encoding="utf-8", errors="replace").splitlines()
         name = str(source.path.relative_to(root)) if source.path.is_relative_to(root) else source.path.name
         found += [Branch(name, line, lines[line - 1].strip()) for line in sorted(set(find_device_tests(source.tree)))]

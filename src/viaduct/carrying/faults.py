@@ -14,8 +14,8 @@ from viaduct.carrying.output_folder import REPRODUCER
 from viaduct.carrying.running import FRAME, Run
 from viaduct.extras import is_installed
 from viaduct.rehearsal.limits import StandInFails
-from viaduct.rehearsal.project import FRAMEWORKS, PROVIDED, pip_line
-from viaduct.rehearsal.summary import MISSING, SILENT, has_empty_input
+from viaduct.rehearsal.project import STAGE_OF_PACKAGE, STAND_IN_PACKAGES, pip_line
+from viaduct.rehearsal.summary import MISSING_PACKAGE, SILENT_ADVICE, has_empty_input
 from viaduct.signals import name_signal
 
 Whose = Literal[
@@ -77,7 +77,7 @@ def find_fault(run: Run) -> Fault:
     if summary.bound == "watch":
         return blame_stand_in(run)
     if summary.silent:
-        return Fault("script", f"of {who}, {summary.silent}", f"{who_zh}的进程没有留下报告", SILENT, SILENT_ZH)
+        return Fault("script", f"of {who}, {summary.silent}", f"{who_zh}的进程没有留下报告", SILENT_ADVICE, SILENT_ZH)
     if summary.bound:
         flag = "--timeout" if summary.bound == "time" else "--memory"
         return Fault(
@@ -87,7 +87,7 @@ def find_fault(run: Run) -> Fault:
             f"Raise it with {flag}, or give fewer --steps or smaller data.",
             f"用 {flag} 提高限制,或减少 --steps 和数据量。",
         )
-    if match := MISSING.search(summary.failure):
+    if match := MISSING_PACKAGE.search(summary.failure):
         return explain_missing_module(run, match[1])
     if match := NOT_IMPORTED.search(summary.failure):
         return explain_failed_import(run)
@@ -151,7 +151,7 @@ def explain_missing_module(run: Run, name: str) -> Fault:
             "Change the lines that the page lists for manual review in the migrated copy, and give it with --migrated.",
             "请在迁移后的副本中修改页面列出的需人工检查的行,然后用 --migrated 指定该副本。",
         )
-    if top in PROVIDED:
+    if top in STAND_IN_PACKAGES:
         text = f"the stand-in has no module {name!r}, which {who} imports"
         return blame_viaduct(run, text, f"替身没有 {who_zh}导入的模块 {name!r}")
     install = pip_line([top])
@@ -199,7 +199,7 @@ def find_other_release(run: Run) -> str:
     match = NO_ATTRIBUTE.match(failure) or NO_NAME.match(failure)
     top = match[1].partition(".")[0] if match else ""
     by_message = next((package for message, package in KNOWN_RELEASES.items() if message in failure), "")
-    if not match or top in FRAMEWORKS or top in PROVIDED or top in sys.stdlib_module_names:
+    if not match or top in STAGE_OF_PACKAGE or top in STAND_IN_PACKAGES or top in sys.stdlib_module_names:
         return by_message
     tree = Path(run.plan.tree or run.plan.project)
     is_own = (tree / f"{top}.py").exists() or (tree / top).is_dir()

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.rehearsal.inspection import FACTS, RANKS, Fact
-from viaduct.rehearsal.observe import EVALUATED, folder_of
+from viaduct.rehearsal.inspection import FACTS_FILE, RANKS_KIND, Fact
+from viaduct.rehearsal.observe import EVALUATIONS_FILE, folder_of
 from viaduct.rehearsal.plan import Plan
 
 Arrays = dict[str, NDArray[Any]]
@@ -49,7 +49,7 @@ class Observed:
 
 def are_joined(observed: Observed) -> bool:
     """Return True if ranks were seen to train together."""
-    return any(fact.kind == RANKS and fact.what["together"] for rank in observed.ranks for fact in rank.facts)
+    return any(fact.kind == RANKS_KIND and fact.what["together"] for rank in observed.ranks for fact in rank.facts)
 
 
 def read(plan: Plan) -> Observed:
@@ -59,9 +59,9 @@ def read(plan: Plan) -> Observed:
 
 def read_rank(folder: Path, number: int) -> Rank:
     lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
-    evaluated = folder / EVALUATED
+    evaluated = folder / EVALUATIONS_FILE
     evaluations = evaluated.read_text().splitlines() if evaluated.exists() else []
-    facts = json.loads((folder / FACTS).read_text()) if (folder / FACTS).exists() else []
+    facts = json.loads((folder / FACTS_FILE).read_text()) if (folder / FACTS_FILE).exists() else []
     return Rank(
         number,
         [line["losses"] for line in lines],

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.provenance import FILE
+from viaduct.rehearsal.provenance import MODULES_FILE
 
 Problem = Literal["wrong tree", "not the file", ""]
 
@@ -54,7 +54,7 @@ class Provenance:
 
 def read(plan: Plan) -> Provenance:
     """Judge the record of a run against the files on disk."""
-    path = Path(plan.record) / FILE
+    path = Path(plan.record) / MODULES_FILE
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     grouped: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
     for line in lines:

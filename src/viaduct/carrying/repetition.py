@@ -26,7 +26,7 @@ from viaduct.carrying.running import OUTPUT, Run
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import project
 from viaduct.rehearsal.bounds import GRACE_S
-from viaduct.rehearsal.environment import ROOT
+from viaduct.rehearsal.environment import VIADUCT_ROOT
 from viaduct.rehearsal.files import move_record
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.process import rehearse
@@ -80,7 +80,7 @@ class SecondRun:
         Path(self.plan.record).mkdir(parents=True)
         self.plan.save()
         with open(Path(self.plan.record) / OUTPUT, "wb") as output:
-            command = [sys.executable, "-c", CODE.format(root=str(ROOT)), self.plan.record]
+            command = [sys.executable, "-c", CODE.format(root=str(VIADUCT_ROOT)), self.plan.record]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
@@ -125,13 +125,13 @@ def can_run_beside(plan: Plan) -> bool:
         return False
     if any(os.path.isabs(argument.partition("=")[2] or argument) for argument in plan.arguments):
         return False
-    texts = (source.path.read_bytes() for source in project.read(Path(plan.script)).sources)
+    texts = (source.path.read_bytes() for source in project.read_project(Path(plan.script)).sources)
     return not any(sign.encode() in text for text in texts for sign in NETWORK_USE)
 
 
 def main(record: str) -> int:
     """Rehearse the plan in a record's folder, in the process of a second run; return its exit code."""
-    plan = plans.load(Path(record) / plans.FILE)
+    plan = plans.load_plan(Path(record) / plans.PLAN_FILE)
     summary: Summary = rehearse(plan, lambda line: print(f"viaduct carry: {line}", flush=True))
     return 128 + summary.interrupted if summary.interrupted else 0
 

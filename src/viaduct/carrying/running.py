@@ -22,7 +22,7 @@ from viaduct.rehearsal.own_launch import find_launch_line
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.stage import refuse_old_torch
-from viaduct.rehearsal.step_at import FLAG, find_target, parse_target
+from viaduct.rehearsal.step_at import STEP_AT_FLAG, find_target, parse_target
 from viaduct.rehearsal.summary import Summary, describe_summary
 from viaduct.scripts.notebook_runs import is_notebook
 
@@ -94,9 +94,9 @@ def describe_side(side: Side) -> str:
 
 def choose_stage(request: Request, sides: Sides) -> StageName:
     """Return the framework whose stand-in runs the script; refuse missing packages and too old frameworks."""
-    script_project = project.read(sides.original_script)
+    script_project = project.read_project(sides.original_script)
     stage = request.framework or project.stage_of(script_project)
-    project.refuse_missing(script_project, "original")
+    project.refuse_missing(script_project)
     if stage == "tf1":
         tf1_stage.need_tensorflow()
     else:
@@ -108,7 +108,9 @@ def make_original_plan(request: Request, sides: Sides, stage: StageName, report:
     """Return the plan of the original; the plans of the other runs are derived from it."""
     record = request.out.resolve() / RUNS / "original"
     starts_ranks = (
-        request.launch == "auto" and request.ranks > 1 and bool(find_launch_line(project.read(sides.original_script)))
+        request.launch == "auto"
+        and request.ranks > 1
+        and bool(find_launch_line(project.read_project(sides.original_script)))
     )
     plan = Plan(
         on="original",
@@ -140,7 +142,9 @@ def find_step_at(request: Request, sides: Sides) -> str:
     """Return where a step ends in the original (--step-at), empty if not given; raises BadValue if it is not found."""
     if not request.step_at:
         return ""
-    return str(find_target(request.step_at, project.relative_sources(project.read(sides.original_script), sides.root)))
+    return str(
+        find_target(request.step_at, project.relative_sources(project.read_project(sides.original_script), sides.root))
+    )
 
 
 def move_step_at(text: str, sides: Sides) -> str:
@@ -151,7 +155,7 @@ def move_step_at(text: str, sides: Sides) -> str:
     rows = [row for row in sides.files[target.file] if row.old is not None and row.new is not None]
     lines = [row.new for row in rows if row.new and row.old and target.first <= row.old <= target.last]
     if not lines:
-        raise BadValue(f"{FLAG} {text}: the migration removes this line.", "Name a line near it.")
+        raise BadValue(f"{STEP_AT_FLAG} {text}: the migration removes this line.", "Name a line near it.")
     return str(replace(target, first=min(lines), last=max(lines)))
 
 

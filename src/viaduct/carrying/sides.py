@@ -82,7 +82,7 @@ def find_project(request: Request) -> tuple[Path, str]:
         raise BadValue(f"there is no {request.source}.", "Give a script, or the folder of a project with --entry.")
     if request.options.entry and request.options.entry != request.source.name:
         raise BadValue(f"--entry {request.options.entry}: {request.source} is a script already.", "Leave --entry out.")
-    script_project = project.read(request.source.resolve())
+    script_project = project.read_project(request.source.resolve())
     if request.module:
         return find_module_project(request, script_project)
     if len(script_project.sources) == 1:

@@ -3,8 +3,8 @@
 A thread polls the clock and the memory of this process and its descendants. At a bound it prints the main thread's
 stack and sends a signal, whose handler raises `StopScript` in the main thread, so that `finally` blocks and `atexit`
 functions still run. If the script has not ended `GRACE_S` later (it computes in C, it waits for another rank), the
-process is ended with exit code 1; where it was stopped after its last step, with 0. If polling fails, the process is
-ended at once with 1.
+process is ended with exit code 1. A script that `counting.py` has stopped after its last step, and that does not end
+within `GRACE_S`, is ended with 0. If polling fails, the process is ended at once with 1.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from viaduct.rehearsal import limits
 from viaduct.scripts.runner import StopScript
 
 GRACE_S = 10.0
-EVERY_S = 0.1  # between two polls
-SHOWN = 12  # frames of the stack that are printed
-SIGNAL = signal.SIGUSR2  # schedulers send SIGUSR1
+POLL_S = 0.1  # between two polls
+MAX_FRAMES_SHOWN = 12  # frames of the stack that are printed
+STOP_SIGNAL = signal.SIGUSR2  # schedulers send SIGUSR1
 Bound = Literal["", "time", "memory", "watch"]  # "watch": polling the other two has failed
 
 
 class Bounds:
-    """Watches this process from `start` on; `met` says which bound has stopped it."""
+    """Watches this process from `start` on; `met` says which bound has stopped it, "" while none has."""
 
     def __init__(self, timeout: float | None, memory: int | None) -> None:
         self.timeout, self.memory = timeout, memory
-        self.on_poll: Callable[[], None] = lambda: None  # called every EVERY_S
+        self.on_poll: Callable[[], None] = lambda: None  # called at every poll
         self.on_exit: Callable[[], None] = lambda: None  # called before the process is ended by os._exit
-        self.stop_requested_at: Callable[[], float | None] = lambda: None  # when it was stopped after its last step
+        self.stop_requested_at: Callable[[], float | None] = lambda: (
+            None
+        )  # when the step counter asked the script to stop
         self.met: Bound = ""
-        self.failure = ""  # of the watch itself
-        self.peak = 0  # bytes, of all processes together
+        self.failure = ""  # the error with which polling failed
+        self.peak = 0  # bytes of memory, of this process and its descendants together
         self._began = time.monotonic()
         self._ended_at = 0.0  # 0: the script is running
         self._ended = threading.Event()
@@ -51,7 +53,7 @@ class Bounds:
     def start(self) -> None:
         """Start the thread that watches."""
         self._began = time.monotonic()
-        signal.signal(SIGNAL, self._stop)
+        signal.signal(STOP_SIGNAL, self._stop)
         self._thread.start()
 
     def close(self) -> None:
@@ -71,7 +73,7 @@ class Bounds:
 
     def _poll(self) -> None:
         """Compare time and memory with the bounds until the script has ended."""
-        while not self._ended.wait(EVERY_S):
+        while not self._ended.wait(POLL_S):
             self.peak = max(self.peak, now := tree_memory())
             self.on_poll()
             stopped_at = self.stop_requested_at()
@@ -83,16 +85,17 @@ class Bounds:
                 self._stop_at_bound("memory", f"it took {now / 2**20:,.0f} MiB of {self.memory / 2**20:,.0f} allowed")
 
     def _stop_at_bound(self, bound: Bound, why: str) -> None:
-        """Print where the script stands and raise StopScript in it; end the process if it goes on."""
+        """Print the script's stack and raise StopScript in its main thread; end the process if it goes on."""
         self.met = bound
-        print(f"viaduct rehearse: the script is stopped: {why}. It stands here:", file=sys.stderr)
+        print(f"viaduct rehearse: the script is stopped: {why}. Its stack:", file=sys.stderr)
         print(format_stack(), end="", file=sys.stderr, flush=True)
-        os.kill(os.getpid(), SIGNAL)
+        os.kill(os.getpid(), STOP_SIGNAL)
         if not self._ended.wait(GRACE_S):
             faulthandler.dump_traceback(all_threads=True)
             self._exit("it does not stop", 1)
 
     def _exit(self, why: str, code: int, then: str = f"it is ended after {GRACE_S:g} s") -> NoReturn:
+        """Print why and how the process ends, call `on_exit` and end it without `finally` blocks."""
         print(f"viaduct rehearse: {why}; {then}.", file=sys.stderr, flush=True)
         try:
             self.on_exit()
@@ -114,8 +117,8 @@ def format_stack() -> str:
     if main is None:
         return "  (it cannot be seen)\n"
     stack = traceback.extract_stack(main)
-    first = next((at for at, frame in enumerate(stack) if limits.is_users(frame.filename)), 0)
-    return "".join(traceback.StackSummary.from_list(stack[first:][:SHOWN]).format())
+    first = next((at for at, frame in enumerate(stack) if limits.is_users_file(frame.filename)), 0)
+    return "".join(traceback.StackSummary.from_list(stack[first:][:MAX_FRAMES_SHOWN]).format())
 
 
 def tree_memory() -> int:
@@ -143,4 +146,4 @@ def resident_bytes(pid: int) -> int:
         if pid != os.getpid():
             return 0
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024  # KiB but on macOS
+        return peak if sys.platform == "darwin" else peak * 1024  # bytes on macOS, elsewhere KiB

@@ -1,7 +1,8 @@
 """The process that runs the user's script, started by `process.py`.
 
 It installs the stand-in, runs the script as Python itself would, and writes how it ended to RECORD/ended/PID.json. The
-exit code is the script's; 1 where a bound has stopped it; 2 where viaduct could not run it.
+exit code is the script's; 1 where a bound (the limit on time or memory) has stopped it; 2 where viaduct could not run
+it.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from viaduct.scripts.runner import Ended, import_packages, load_file, load_modul
 
 def main() -> int:
     """Run the script of the current plan; return its exit code."""
-    plan = plans.current()
+    plan = plans.current_plan()
     if plan is None:
-        print(f"{plans.VARIABLE} is not set: this process is started by `viaduct rehearse`.", file=sys.stderr)
+        print(f"{plans.PLAN_VARIABLE} is not set: this process is started by `viaduct rehearse`.", file=sys.stderr)
         return 2
     bounds = Bounds(plan.timeout, plan.memory)
     try:
@@ -61,14 +62,15 @@ def run_module(plan: Plan) -> Ended:
 
 def install_progress(plan: Plan, bounds: Bounds, counter: StepCounter) -> None:
     """Write the progress of this process at every poll of the bounds, and how it ended before the bounds end it."""
-    alive = Progress(plan.record, "alive")
+    progress = Progress(plan.record, "alive")
     bounds.stop_requested_at = lambda: counter.stop_requested_at
-    bounds.on_poll = lambda: alive.note(
-        rank=plans.rank(), steps=counter.step_count, seconds=bounds.seconds, peak_bytes=bounds.peak
+    bounds.on_poll = lambda: progress.note(
+        rank=plans.current_rank(), steps=counter.step_count, seconds=bounds.seconds, peak_bytes=bounds.peak
     )
 
     def write_last_note() -> None:
-        write_note(plan, Ended(1 if bounds.met else 0, not bounds.met, bounds.failure), bounds, counter)
+        ended = Ended(code=1 if bounds.met else 0, stopped=not bounds.met, failure=bounds.failure)
+        write_note(plan, ended, bounds, counter)
         if not bounds.met:
             counter.keep()
 
@@ -80,7 +82,7 @@ def write_note(plan: Plan, ended: Ended, bounds: Bounds, counter: StepCounter) -
     folder = Path(plan.record) / "ended"
     folder.mkdir(exist_ok=True)
     note = {
-        "rank": plans.rank(),
+        "rank": plans.current_rank(),
         "code": ended.code,
         "stopped": (ended.stopped or counter.stop_requested_at is not None) and not bounds.met,
         "bound": bounds.met,
@@ -96,6 +98,6 @@ def terminate_children() -> None:
     """Terminate the processes that the script started, which would otherwise be waited for."""
     for process in multiprocessing.active_children():
         process.terminate()
-    for pid in list(iterate_processes(os.getpid()))[1:]:
+    for pid in list(iterate_processes(os.getpid()))[1:]:  # without this process
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGTERM)

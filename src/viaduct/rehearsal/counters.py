@@ -1,10 +1,9 @@
-"""Execution counts of changed lines, by counters that are compiled into those files alone.
+"""Execution counts of the lines that a migration changed, by counters compiled into the files that hold such lines.
 
 A counter counts the executions of a unit: a statement, an `except` clause, a `case`, or a part of an expression that
-Python may skip.
-Such parts are a branch of `a if b else c`, the operands of `and`, `or` and chained comparisons after the first, the
-body of a lambda, the element and conditions of a comprehension, the guard of a `case`. A change within a line belongs
-to the innermost unit around it: a number in a branch that was not taken does not count as executed.
+Python may skip. Such parts are a branch of `a if b else c`, the operands of `and`, `or` and chained comparisons after
+the first, the body of a lambda, the element and conditions of a comprehension, the guard of a `case`. A change within a
+line belongs to the innermost unit around it: a number in a branch that was not taken does not count as executed.
 
 The counters of a process lie in RECORD/counts/PID.bin, mapped into memory: a process that is killed leaves them too.
 Nothing else of the process becomes slower: no trace function is set.
@@ -26,17 +25,18 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-FILE, FOLDER = "edits.json", "counts"
+EDITS_FILE, COUNTS_FOLDER = "edits.json", "counts"
+# Names in `builtins` that the instrumented code uses: the array of counters, and a function that increments one.
 HITS, HIT = "__viaduct_hits__", "__viaduct_hit__"
 COUNTER_BYTES = 8
-SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-Position = tuple[int, int]
+IGNORED_TOKENS = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+Position = tuple[int, int]  # line, from 1, and column in bytes of UTF-8, from 0
 decode = importlib.util.decode_source  # returns the text of a file's bytes
 
 
 @dataclass(frozen=True)
 class Span:
-    """A changed part of a line: lines count from 1, columns from 0; without an end, to the end of the line."""
+    """A changed part of a line: lines count from 1, columns in characters from 0; `end` None is the end of the line."""
 
     line: int
     start: int = 0
@@ -45,16 +45,19 @@ class Span:
 
 @dataclass
 class Unit:
-    """Code with one counter of how often its execution begins; `owner`, `attribute` and `index` locate it."""
+    """Code with one counter of how often its execution begins.
+
+    The syntax tree holds it at `owner.attribute`, or at `owner.attribute[index]`.
+    """
 
     node: ast.AST
     start: Position
     end: Position
-    owner: Any = None  # the node that holds it
+    owner: Any = None
     attribute: str = ""
     index: int | None = None
     inner: list[Unit] = field(default_factory=list)
-    is_for_checkers: bool = False  # within `if TYPE_CHECKING:`, which no run executes
+    is_for_type_checkers: bool = False  # within `if TYPE_CHECKING:`, which no run executes
 
     def find(self, at: Position) -> Unit:
         """Return the innermost unit at a position."""
@@ -66,7 +69,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Edited:
-    """The units of a file that hold its changes, and for each changed line the numbers of its units."""
+    """The units of a file that hold its changes, and for each changed line the positions of its units in `units`."""
 
     units: list[Unit]
     lines: dict[int, list[int]]
@@ -74,38 +77,39 @@ class Edited:
 
 def find_edited(tree: ast.Module, text: str, spans: Iterable[Span]) -> Edited:
     """Find the units that changes belong to; comments, blank lines, docstrings and code for type checkers have none."""
-    root = Unit(tree, (0, 0), (1 << 30, 0))
+    root = Unit(tree, (0, 0), (1 << 30, 0))  # from the file's first line to beyond its last
     root.inner = list(iterate_units(tree))
     wanted: dict[int, list[Span]] = {}
     for span in spans:
         wanted.setdefault(span.line, []).append(span)
     units: list[Unit] = []
+    numbers: dict[int, int] = {}  # by the id of a unit: its position in `units`
     lines: dict[int, list[int]] = {}
     for line, at in changed_tokens(text, wanted):
         unit = root.find(at)
         if unit is root or is_ignored(unit):
             continue
-        if not any(unit is known for known in units):
+        number = numbers.setdefault(id(unit), len(units))
+        if number == len(units):
             units.append(unit)
-        number = next(number for number, known in enumerate(units) if known is unit)
         if number not in lines.setdefault(line, []):
             lines[line].append(number)
     return Edited(units, lines)
 
 
 def changed_tokens(text: str, wanted: dict[int, list[Span]]) -> Iterator[tuple[int, Position]]:
-    """Yield changed tokens as (changed line, the position in UTF-8 columns at which the change begins in the token)."""
+    """Yield for each changed line of a token: that line, and the position at which the token begins."""
     rows = text.splitlines(keepends=True)
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, IndentationError, SyntaxError):
         return
     for token in tokens:
-        if token.type in SKIPPED:
+        if token.type in IGNORED_TOKENS:
             continue
         for line in range(token.start[0], token.end[0] + 1):
             first = token.start[1] if line == token.start[0] else 0
-            last = token.end[1] if line == token.end[0] else 1 << 30
+            last = token.end[1] if line == token.end[0] else 1 << 30  # beyond any column
             for span in wanted.get(line, ()):
                 if span.start < last and (span.end is None or span.end > first):
                     row = rows[token.start[0] - 1]
@@ -116,17 +120,17 @@ def changed_tokens(text: str, wanted: dict[int, list[Span]]) -> Iterator[tuple[i
 def is_ignored(unit: Unit) -> bool:
     """Return True for strings that are statements, such as docstrings, and for code that only type checkers read."""
     value = unit.node.value if isinstance(unit.node, ast.Expr) else None
-    return unit.is_for_checkers or (isinstance(value, ast.Constant) and isinstance(value.value, str))
+    return unit.is_for_type_checkers or (isinstance(value, ast.Constant) and isinstance(value.value, str))
 
 
 # ---- finding units
 
 
-def iterate_units(node: ast.AST, is_for_checkers: bool = False) -> Iterator[Unit]:
+def iterate_units(node: ast.AST, is_for_type_checkers: bool = False) -> Iterator[Unit]:
     """Yield the outermost units below a node, each with those within it."""
-    if isinstance(node, ast.JoinedStr):  # whose columns are not those of the file before Python 3.12
+    if isinstance(node, ast.JoinedStr):  # an f-string: before Python 3.12 its parts have other columns than in the file
         return
-    is_for_checkers |= isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    is_for_type_checkers |= isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
     for attribute, value in ast.iter_fields(node):
         children = enumerate(value) if isinstance(value, list) else [(None, value)]
         for index, child in children:
@@ -134,10 +138,10 @@ def iterate_units(node: ast.AST, is_for_checkers: bool = False) -> Iterator[Unit
                 continue
             if is_unit(node, attribute, index, child):
                 start, end = node_extent(child)
-                inner = list(iterate_units(child, is_for_checkers))
-                yield Unit(child, start, end, node, attribute, index, inner, is_for_checkers)
+                inner = list(iterate_units(child, is_for_type_checkers))
+                yield Unit(child, start, end, node, attribute, index, inner, is_for_type_checkers)
             else:
-                yield from iterate_units(child, is_for_checkers)
+                yield from iterate_units(child, is_for_type_checkers)
 
 
 def is_unit(parent: ast.AST, attribute: str, index: int | None, child: ast.AST) -> bool:
@@ -162,7 +166,7 @@ def is_unit(parent: ast.AST, attribute: str, index: int | None, child: ast.AST) 
 
 
 def node_extent(node: Any) -> tuple[Position, Position]:
-    """Return where a node begins and ends; decorators belong to what they decorate."""
+    """Return the positions at which a node begins and ends; decorators belong to what they decorate."""
     if isinstance(node, ast.match_case):
         return node_extent(node.pattern)[0], node_extent(node.body[-1])[1]
     line, column = node.lineno, node.col_offset
@@ -172,26 +176,23 @@ def node_extent(node: Any) -> tuple[Position, Position]:
     return (line, column), (node.end_lineno, node.end_col_offset)
 
 
-# ---- putting counters in
+# ---- inserting counters
 
 
 def instrument(tree: ast.Module, edited: Edited, offset: int) -> ast.Module:
-    """Put a counter into each unit; the tree is changed. Line numbers stay what they are."""
-    added: dict[tuple[int, str], list[tuple[int, ast.stmt]]] = {}
+    """Insert a counter into each unit, in place; line numbers do not change. `offset`: the first counter's number."""
     for number, unit in enumerate(edited.units, offset):
         node = unit.node
         if isinstance(node, (ast.ExceptHandler, ast.match_case)):
             node.body.insert(0, count_statement(number, node.body[0]))
         elif isinstance(node, ast.stmt):
             body = getattr(unit.owner, unit.attribute)
-            added.setdefault((id(body), unit.attribute), []).append((number, node))
-        else:
-            put_expression(unit, count_expression(number, node))
-    for unit in edited.units:
-        body = getattr(unit.owner, unit.attribute)
-        for number, node in added.pop((id(body), unit.attribute), []) if isinstance(body, list) else ():
             position = next(index for index, known in enumerate(body) if known is node)
             body.insert(skip_future_imports(body, position), count_statement(number, node))
+        elif unit.index is None:
+            setattr(unit.owner, unit.attribute, count_expression(number, node))
+        else:
+            getattr(unit.owner, unit.attribute)[unit.index] = count_expression(number, node)
     return ast.fix_missing_locations(tree)
 
 
@@ -202,37 +203,30 @@ def skip_future_imports(body: list[ast.stmt], index: int) -> int:
     return index
 
 
-def put_expression(unit: Unit, node: ast.expr) -> None:
-    if unit.index is None:
-        setattr(unit.owner, unit.attribute, node)
-    else:
-        getattr(unit.owner, unit.attribute)[unit.index] = node
-
-
 def count_statement(number: int, node: ast.stmt) -> ast.stmt:
     target = ast.Subscript(ast.Name(HITS, ast.Load()), ast.Constant(number), ast.Store())
     return ast.copy_location(ast.AugAssign(target, ast.Add(), ast.Constant(1)), node)
 
 
 def count_expression(number: int, node: Any) -> ast.expr:
-    """Return the expression `count(n) or value`; counting returns None, so that its value is that of `value`."""
+    """Return the expression `hit(number) or node`; `hit` returns None, so that the value is that of `node`."""
     call = ast.Call(ast.Name(HIT, ast.Load()), [ast.Constant(number)], [])
     return ast.copy_location(ast.BoolOp(ast.Or(), [call, node]), node)
 
 
-# ---- in a process that is rehearsed
+# ---- called in a rehearsed process
 
 
 class Counters:
     """The counters of this process; a process that it forks gets counters in a file of its own."""
 
     def __init__(self, record: str) -> None:
-        entries = json.loads((Path(record) / FILE).read_text(encoding="utf-8"))
+        entries = json.loads((Path(record) / EDITS_FILE).read_text(encoding="utf-8"))
         self.files: dict[str, tuple[int, list[Span]]] = {
             name: (file["offset"], [Span(*span) for span in file["spans"]]) for name, file in entries["files"].items()
         }
         self.count: int = entries["count"]
-        self._folder = Path(record) / FOLDER
+        self._folder = Path(record) / COUNTS_FOLDER
         self.open()
         os.register_at_fork(after_in_child=self.open)
 
@@ -252,7 +246,7 @@ class Counters:
         setattr(builtins, HIT, hit)
 
     def compile(self, data: bytes, path: str, position: str | None) -> CodeType:
-        """Compile a file, with counters where it has changes."""
+        """Compile a file, with counters where it has changes; `position` is its path within the project."""
         if position not in self.files:
             return compile_plain(data, path)
         offset, spans = self.files[position]
@@ -267,25 +261,25 @@ def compile_plain(source: bytes | ast.Module, path: str) -> CodeType:
     return code
 
 
-# ---- outside
+# ---- called by the process that starts a rehearsal
 
 
 def save(record: str, files: Mapping[str, Sequence[Span]], units: Mapping[str, int]) -> None:
     """Write edits.json, from which every process of a rehearsal learns what to count.
 
-    `files` maps a position in the project to its changed spans, `units` to its number of counters.
+    `files` and `units` map a file's path within the project to its changed spans and its number of counters.
     """
     entries, offset = {}, 0
     for name, spans in files.items():
         entries[name] = {"offset": offset, "spans": [[span.line, span.start, span.end] for span in spans]}
         offset += units[name]
-    Path(record, FILE).write_text(json.dumps({"files": entries, "count": offset}), encoding="utf-8")
+    Path(record, EDITS_FILE).write_text(json.dumps({"files": entries, "count": offset}), encoding="utf-8")
 
 
 def read_counts(record: str) -> list[int]:
     """Return the sum of each counter over all processes; an empty list if no process counted."""
     sums: list[int] = []
-    for path in sorted((Path(record) / FOLDER).glob("*.bin")):
+    for path in sorted((Path(record) / COUNTS_FOLDER).glob("*.bin")):
         counts = memoryview(path.read_bytes()).cast("Q")
         sums = [a + b for a, b in zip(sums, counts, strict=True)] if sums else list(counts)
     return sums

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from viaduct.rehearsal.bounds import GRACE_S
 from viaduct.rehearsal.hand_updates import UpdatesByHand
 from viaduct.rehearsal.observe import Observation
-from viaduct.rehearsal.plan import Plan, rank
+from viaduct.rehearsal.plan import Plan, current_rank
 from viaduct.rehearsal.progress import Progress
 from viaduct.rehearsal.step_at import StepAt, parse_target
 from viaduct.scripts.runner import StopScript
@@ -39,7 +39,7 @@ class Counter(Watcher):
         self.step_count = 0
         self.stop_requested_at: float | None = None
         self._progress = Progress(plan.record, "steps")
-        self.rank = 0  # at the last step: at the script's end the process group may be gone
+        self.rank = 0  # as it was at the last step: at the script's end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
         self._by_hand = UpdatesByHand(
@@ -58,8 +58,8 @@ class Counter(Watcher):
         if self._step_at:
             self._step_at.start()
         if not self.ours:
-            register_end(self.finish)
-        util.register_after_fork(self, Counter.start_again)
+            register_at_exit(self.finish)
+        util.register_after_fork(self, Counter.reset_after_fork)
 
     def close(self) -> None:
         """Remove the hooks; functions that were wrapped stay wrapped."""
@@ -70,10 +70,10 @@ class Counter(Watcher):
         if self.observation:
             self.observation.close()
 
-    def start_again(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset the counter in a process that multiprocessing has forked."""
         self.ours, self.step_count, self.stop_requested_at = False, 0, None
-        register_end(self.finish)
+        register_at_exit(self.finish)
 
     def on_backward_by_hand(self, trained: list[torch.Tensor]) -> None:
         """Record gradients of a script that updates its weights without an optimizer."""
@@ -106,16 +106,16 @@ class Counter(Watcher):
 
     def count_step(self) -> None:
         """Count one step; stop the script after the last one."""
-        if self.stop_requested_at is not None:  # the script caught the stop and trains on, outside of the rehearsal
+        if self.stop_requested_at is not None:  # the script caught the stop's exception and trains on
             self.stop()
-        self.step_count, self.rank = self.step_count + 1, rank()
+        self.step_count, self.rank = self.step_count + 1, current_rank()
         self._progress.note(rank=self.rank, steps=self.step_count)
         if self.observation:
             self.observation.end_step(self.step_count - 1, self._optimizer)
         if self.plan.steps and self.step_count >= self.plan.steps:
             self.keep()
             self.stop_requested_at = time.monotonic()
-            if not self.ours:  # a process that ignores the stop is ended
+            if not self.ours:  # no `Bounds` ends this process if it ignores the stop
                 timer = threading.Timer(GRACE_S, os._exit, (0,))
                 timer.daemon = True
                 timer.start()
@@ -126,9 +126,9 @@ class Counter(Watcher):
         raise StopScript if self.ours else SystemExit(0)
 
     def keep(self) -> None:
-        """Write the observations, unless the script was stopped.
+        """Write the observations, unless a stop was requested.
 
-        At a stop they are written before it is requested: a script may catch it and train on.
+        `count_step` calls this before it requests the stop: what a script trains after that does not count.
         """
         if self.observation and self.stop_requested_at is None:
             self.observation.write(self.rank)
@@ -148,7 +148,7 @@ class Counter(Watcher):
                 distributed.destroy_process_group()  # gloo's threads would abort a process that is stopped
 
 
-def register_end(finish: Any) -> None:
+def register_at_exit(finish: Any) -> None:
     """Register a function for the end of the process; multiprocessing does not run `atexit`."""
     if process.parent_process() is None:
         atexit.register(finish)

@@ -1,7 +1,7 @@
 """Step counter of a TensorFlow 1 script, through the stand-in's session observers.
 
 RECORD/observed/rank-0/ holds steps.jsonl, losses.npz, gradients.npz and weights.npz as `observe.py` describes them, and
-with `plan.look` evaluations.jsonl and facts.json. Variables have their names in the graph.
+with `plan.look` evaluations.jsonl and facts.json. Arrays are named after the graph's variables.
 RECORD/profiling_points.json names the operators with which the forward pass begins and the backward pass ends.
 """
 
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 from viaduct.rehearsal import tf1_stage
 from viaduct.rehearsal.inspection import describe_ranks, write_facts
-from viaduct.rehearsal.observe import EVALUATED, folder_of, save_arrays, write_steps
-from viaduct.rehearsal.plan import Plan, rank
+from viaduct.rehearsal.observe import EVALUATIONS_FILE, folder_of, save_arrays, write_steps
+from viaduct.rehearsal.plan import Plan, current_rank
 from viaduct.rehearsal.progress import Progress
 from viaduct.rehearsal.step_at import StepAt, parse_target
 
 if TYPE_CHECKING:
-    from viaduct.rehearsal.tf1_stage.watch import Watched
+    from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
 
 
 class GraphCounter:
-    """Step counter of a graph, the counterpart of `counting.Counter`."""
+    """Step counter of a graph, the counterpart of `counting.Counter`. `ours`: viaduct started this process."""
 
     def __init__(self, plan: Plan, ours: bool) -> None:
         from viaduct.rehearsal.tf1_stage import inspection, profiling_points, sessions, watch
@@ -38,9 +38,9 @@ class GraphCounter:
             sessions.observers += [self.inspection, self.evaluations]
         self.points = profiling_points.PointFinder()
         sessions.observers.append(self.points)
-        self.watched: Watched = watch.start(steps=plan.steps or None)
+        self.watched: ScriptWatch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
-            self.watched.by_line = True
+            self.watched.by_line = True  # `take_step` counts, not the session's updates
             StepAt(parse_target(plan.step_at), self.watched.take_step).start()
         if not ours:
             atexit.register(self.finish, False)
@@ -66,8 +66,8 @@ class GraphCounter:
             tf1_stage.finish()
         if not self.step_count:
             return
-        Progress(self.plan.record, "steps").note(rank=rank(), steps=self.step_count)
-        if rank() == 0:
+        Progress(self.plan.record, "steps").note(rank=current_rank(), steps=self.step_count)
+        if current_rank() == 0:
             self.points.write(Path(self.plan.record))
         self.keep()
 
@@ -75,7 +75,7 @@ class GraphCounter:
         """Write losses, gradients, weights and facts of this rank."""
         from viaduct.rehearsal.tf1_stage import collectives
 
-        folder = folder_of(self.plan.record, rank())
+        folder = folder_of(self.plan.record, current_rank())
         folder.mkdir(parents=True, exist_ok=True)
         losses = [[] if loss is None else [loss] for loss in self.watched.losses]
         times = self.watched.times
@@ -87,5 +87,5 @@ class GraphCounter:
         save_arrays(folder / "weights.npz", self.watched.last_variables)
         if self.inspection is not None:
             lines = [json.dumps(sums) + "\n" for sums in self.evaluations.sums]
-            (folder / EVALUATED).write_text("".join(lines), encoding="utf-8")
+            (folder / EVALUATIONS_FILE).write_text("".join(lines), encoding="utf-8")
             write_facts(folder, [*self.inspection.facts, describe_ranks(collectives.has_exchanged())])

@@ -16,18 +16,20 @@ from viaduct.cluster.generate import make_table
 from viaduct.cluster.ranktable import parse_table
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.files import scratch_folder
-from viaduct.rehearsal.plan import VARIABLE, Plan
+from viaduct.rehearsal.plan import PLAN_VARIABLE, Plan
 
-HOOK = Path(__file__).parents[1] / "scripts" / "hook"
-ROOT = Path(viaduct.__file__).parents[1]
-OTHER_JOBS = {  # variables of a launcher or job around this process, which the script does not inherit
+HOOK_FOLDER = Path(__file__).parents[1] / "scripts" / "hook"
+VIADUCT_ROOT = Path(viaduct.__file__).parents[1]
+LAUNCHER_VARIABLES = {  # variables of a launcher or job around this process, which the script does not inherit
     "TF_CONFIG", "RANK", "RANK_ID", "RANK_SIZE", NPU.rank_table, "DEVICE_ID",
     NPU.device_choice, "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
     "MASTER_PORT", "NODE_RANK", "CM_WORKER_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE",
 }  # fmt: skip
-HOST = "192.0.2.1"  # an address reserved for documentation (RFC 5737): a rank table may not have a loopback address
-TABLE = "rank_table.json"
-JOB = "10087"  # the number that vendors' start scripts use
+TABLE_HOST = (
+    "192.0.2.1"  # an address reserved for documentation (RFC 5737): a rank table may not have a loopback address
+)
+RANK_TABLE_FILE = "rank_table.json"
+DEFAULT_JOB_ID = "10087"  # the JOB_ID in the vendor's start scripts
 
 
 def make_environment(plan: Plan) -> dict[str, str]:
@@ -35,58 +37,63 @@ def make_environment(plan: Plan) -> dict[str, str]:
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if name not in OTHER_JOBS and not name.startswith("TORCHELASTIC_")
+        if name not in LAUNCHER_VARIABLES and not name.startswith("TORCHELASTIC_")
     }
     paths = [os.path.abspath(path) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path]
-    # In the common temporary folder, random names beside a project that lies there would count as the user's files.
-    scratch = scratch_folder(plan)
+    single_rank: dict[str, str] = {}
+    if plan.processes == 1 and plan.on == "npu" and plan.stage == "tf1":  # as the vendor's start scripts set them
+        job = os.environ.get("JOB_ID", DEFAULT_JOB_ID)
+        single_rank = {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": job}
+    temporary: dict[str, str] = {}
     if plan.view in ("overlay", "mirror"):
+        # The script gets a temporary folder of its own. If the user's project lies in the common one, temporary files
+        # beside it would count as files that the script wrote for the user.
+        scratch = scratch_folder(plan)
         scratch.mkdir(exist_ok=True)
+        temporary["TMPDIR"] = str(scratch)
     return {
         **inherited,
-        **({"TMPDIR": str(scratch)} if plan.view in ("overlay", "mirror") else {}),
-        "PYTHONPATH": os.pathsep.join([str(HOOK), *paths]),
+        **temporary,
+        "PYTHONPATH": os.pathsep.join([str(HOOK_FOLDER), *paths]),
         "PYTHONUNBUFFERED": "1",  # so that the output of a rank that is killed is complete
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # a real plug-in would take the stand-in's place
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # no installed plug-in may register its device before the stand-in's
         "TF_CPP_MIN_LOG_LEVEL": inherited.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         **({"PYTHONHASHSEED": str(plan.seed % 2**32)} if plan.seed is not None else {}),
         **own_variables(plan),
-        **(single_rank_variables(plan) if plan.processes == 1 and plan.on == "npu" else {}),
+        **single_rank,
     }
 
 
 def own_variables(plan: Plan) -> dict[str, str]:
     """Return the variables that viaduct itself reads."""
     return {
-        VARIABLE: str(Path(plan.record) / "plan.json"),
+        PLAN_VARIABLE: str(Path(plan.record) / "plan.json"),
         "VIADUCT_REHEARSAL_PYTHON": plan.python,
-        limits.RECORD: plan.record,
-        limits.PROJECT: os.pathsep.join(dict.fromkeys([plan.tree or plan.project, plan.project, plan.work])),
-        limits.SWITCHES: plan.limits,
-        limits.LANGUAGE: plan.language,
+        limits.RECORD_VARIABLE: plan.record,
+        limits.PROJECT_VARIABLE: os.pathsep.join(dict.fromkeys([plan.tree or plan.project, plan.project, plan.work])),
+        limits.LIMITS_VARIABLE: plan.limits,
+        limits.LANGUAGE_VARIABLE: plan.language,
     }
 
 
-def single_rank_variables(plan: Plan) -> dict[str, str]:
-    """Return the variables of a single NPU process, as the vendors' scripts set them."""
-    if plan.stage == "torch":
-        return {}
-    return {"RANK_ID": "0", "RANK_SIZE": "1", "DEVICE_ID": "0", "JOB_ID": os.environ.get("JOB_ID", JOB)}
-
-
 def rank_variables(plan: Plan, torchrun: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a rank that HCCL reads, from a rank table of this machine; `torchrun` names the rank."""
+    """Return the variables of an NPU rank that HCCL (its collective library) reads, from the rank table.
+
+    `torchrun` holds the variables that torch's agent sets; its RANK names the row of the table.
+    """
     if plan.on != "npu":
         return {}
-    path = Path(plan.record) / TABLE
+    path = Path(plan.record) / RANK_TABLE_FILE
     table = parse_table(path.read_bytes(), path=path)
-    variables = table.environment(int(torchrun["RANK"]), job=os.environ.get("JOB_ID", JOB))
+    variables = table.environment(int(torchrun["RANK"]), job=os.environ.get("JOB_ID", DEFAULT_JOB_ID))
     return {name: variables[name] for name in ("RANK_ID", "RANK_SIZE", "DEVICE_ID", NPU.rank_table, "JOB_ID")}
 
 
-def write_table(plan: Plan) -> None:
-    """Write the rank table; raise where no server may have so many devices."""
-    (Path(plan.record) / TABLE).write_text(make_table([HOST], list(range(plan.ranks)), ["auto"]), encoding="utf-8")
+def write_rank_table(plan: Plan) -> None:
+    """Write the rank table of one server with `plan.ranks` devices; raise where no server may have so many."""
+    (Path(plan.record) / RANK_TABLE_FILE).write_text(
+        make_table([TABLE_HOST], list(range(plan.ranks)), ["auto"]), encoding="utf-8"
+    )
 
 
 @contextmanager

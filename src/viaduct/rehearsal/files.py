@@ -20,38 +20,40 @@ from itertools import islice
 from pathlib import Path
 
 from viaduct.errors import BadRun
-from viaduct.rehearsal import guard, project
+from viaduct.rehearsal import guard, overlay, project
 from viaduct.rehearsal.mirror import Mirror
-from viaduct.rehearsal.overlay import SWITCH, Layout, NoOverlay, allow_removal, choose_folders, find_obstacle, open_view
+from viaduct.rehearsal.overlay import Layout, NoOverlay, allow_removal, choose_folders, find_obstacle, open_view
 from viaduct.rehearsal.plan import Plan
 
-Tell = Callable[[str], None]  # prints a note to the user
-WORK, ELSEWHERE = "work", "elsewhere"
-UPPERS = "overlay"  # folder of the record with the layers that overlays write to
-MAX_ENTRIES = 2000  # of a folder, among which links are looked for
+WORK_FOLDER, ELSEWHERE_FOLDER = "work", "elsewhere"
+UPPERS_FOLDER = "overlay"  # in the record: the layers that overlays write to
+MAX_ENTRIES = 2000  # entries of a folder that are searched for links
 MAX_PATH_LENGTH = 1000  # characters of a string that is taken for a path
-SYSTEM = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}
+SYSTEM_FOLDERS = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}
 
 
 class Files:
-    """The user's files during one rehearsal; this class is for --here, where the script sees the files themselves."""
+    """View of the user's files; this base class is for --here, where the script sees the files themselves."""
 
     def command(self, command: list[str]) -> list[str]:
-        """Return the command with which `command` runs in this view."""
+        """Return the command that runs `command` in this view."""
         return command
 
     def close(self) -> tuple[list[str], list[str]]:
-        """End the view; return the files that the script wrote, and the user's own that changed nevertheless.
+        """End the view; return the files that the script wrote, and the user's own files that changed.
 
         With --here both lists are empty: files that the script wrote are where it wrote them, and are not listed.
         """
         return [], []
 
 
-def choose_view(plan: Plan, tell: Tell) -> Plan:
-    """Return the plan with an overlay if one can be mounted and covers the project, else with a mirror; tell why."""
+def choose_view(plan: Plan, tell: Callable[[str], None]) -> Plan:
+    """Return the plan with an overlay if one can be mounted and covers the project, else with a mirror.
+
+    `tell` prints a note to the user: why there is no overlay.
+    """
     record = Path(plan.record)
-    # The innermost folder that exists: mounting is tried with the overlay's layers there.
+    # The innermost folder that exists: a trial mount puts the overlay's layers there.
     existing = next(folder for folder in (record, *record.parents) if folder.is_dir())
     obstacle = find_obstacle(make_layout(plan), existing) or find_uncovered(plan)
     if obstacle:
@@ -60,7 +62,7 @@ def choose_view(plan: Plan, tell: Tell) -> Plan:
 
 
 def find_uncovered(plan: Plan) -> str:
-    """Return why an overlay would not catch what the script writes beside itself; "" if it would."""
+    """Return why an overlay would not catch what the script writes into its own folders; "" if it would."""
     covered = make_layout(plan).folders
     for path in (plan.origin, plan.root):
         if not any(Path(path).is_relative_to(folder) for folder in covered):
@@ -71,9 +73,8 @@ def find_uncovered(plan: Plan) -> str:
 
 
 def move_record(plan: Plan, record: Path) -> Plan:
-    """Return the plan with its record in a folder, and with the paths that follow from it: `work` and `place`.
-
-    `work` is where the script runs, `place` where it sees its project (fields of `Plan`).
+    """Return the plan with `record` as its record, and with the folder `work` where the script then runs and the folder
+    `place` where it sees its project.
     """
     plan = replace(plan, record=str(record))
     if plan.view == "mirror":
@@ -98,14 +99,15 @@ class OverlayFiles(Files):
             self.view = open_view(make_layout(plan))
         except NoOverlay as error:
             raise BadRun(
-                f"the overlay of your files cannot be mounted: {error}.", f"{SWITCH}=off runs without."
+                f"the overlay of your files cannot be mounted: {error}.",
+                f"{overlay.OVERLAY_VARIABLE}=off runs without.",
             ) from None
 
     def command(self, command: list[str]) -> list[str]:
         return self.view.command(self.plan.work, command)
 
     def close(self) -> tuple[list[str], list[str]]:
-        """Unmount the overlay; return the files that the script wrote. An overlay keeps the user's own from changes."""
+        """Unmount the overlay; return the files that the script wrote. The user's own cannot have changed."""
         self.view.close()
         written = [(name, path) for name, path in self.view.find_written() if is_of_interest(name, self.plan)]
         names = keep_written(self.plan, written)
@@ -122,9 +124,9 @@ class MirrorFiles(Files):
         self.plan = plan
         self.mirror = make_mirror(plan)
         self.mirror.set_up()
-        # The user's folders that the mirror reproduces, and targets of its links: the guard refuses writes there.
-        near = [str(path) for path in self.mirror.near if path != Path("/")]
-        guard.save(plan.record, [*near, *self.mirror.originals])
+        # `guard.py` refuses writes to the user's folders that the mirror reproduces and to the targets of its links.
+        folders = [str(path) for path in self.mirror.mirrored_folders if path != Path("/")]
+        guard.save(plan.record, [*folders, *self.mirror.originals])
 
     def close(self) -> tuple[list[str], list[str]]:
         """Remove the mirror; return the files that the script wrote in it, and the originals that changed."""
@@ -149,22 +151,22 @@ def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
     names = []
     for name, path in list(written):
         inside = os.path.relpath(name, plan.origin)
-        is_outside = inside.startswith("..")
-        target = Path(plan.record, ELSEWHERE, name.lstrip("/")) if is_outside else Path(plan.record, WORK, inside)
+        kept_name = name if inside.startswith("..") else inside
+        target = find_file(plan.record, kept_name)
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
             os.rename(path, target)
-            names.append(name if is_outside else inside)
+            names.append(kept_name)
     return sorted(names)
 
 
 def find_file(record: str, name: str) -> Path:
-    """Return where a file of `Summary.wrote` lies in the record."""
-    return Path(record, ELSEWHERE, name.lstrip("/")) if os.path.isabs(name) else Path(record, WORK, name)
+    """Return the path in the record of a file that the script wrote; `name` is from `keep_written`."""
+    return Path(record, ELSEWHERE_FOLDER, name.lstrip("/")) if os.path.isabs(name) else Path(record, WORK_FOLDER, name)
 
 
 def scratch_folder(plan: Plan) -> Path:
-    """Return the path of a rehearsal's temporary folder; it is short, because paths of sockets may not be long."""
+    """Return the path of a rehearsal's temporary folder; it is short, since paths of Unix sockets may not be long."""
     number = hashlib.sha256(plan.record.encode()).hexdigest()[:8]
     return Path(tempfile.gettempdir(), f"viaduct_{number}")
 
@@ -172,7 +174,8 @@ def scratch_folder(plan: Plan) -> Path:
 def is_of_interest(name: str, plan: Plan) -> bool:
     """Return False for bytecode, temporary files, the record, and hidden entries of the home folder.
 
-    Files below the folder of the command, or below its parent, are of interest wherever that lies.
+    Other files below the folder of the command, or below its parent, are of interest even if that is a temporary folder
+    or the home folder.
     """
     path = Path(name)
     if "__pycache__" in path.parts or path.is_relative_to(scratch_folder(plan)):
@@ -191,23 +194,23 @@ def is_of_interest(name: str, plan: Plan) -> bool:
 def make_layout(plan: Plan) -> Layout:
     """Return the overlay's layout: folders around all paths that the script may write to.
 
-    The cache folder and the record are shared with the outside.
+    The cache folder and the record are not overlaid: writes there reach the real files.
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     needed = choose_folders([plan.origin, plan.root])
     folders = choose_folders([*needed, *find_paths(plan)])
     shared = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
     front, tree = (plan.replaces, plan.tree) if plan.replaces else ("", "")
-    return Layout(folders, str(Path(plan.record) / UPPERS), needed, (*shared, plan.record), front, tree)
+    return Layout(folders, str(Path(plan.record) / UPPERS_FOLDER), needed, (*shared, plan.record), front, tree)
 
 
 def find_paths(plan: Plan) -> Iterator[str]:
-    """Yield paths that the script may write to, as far as they are visible in arguments, links and constants."""
+    """Yield paths that the script may write to: its folders, and those in arguments, links and string constants."""
     yield from (plan.origin, plan.root, plan.project)
     yield from filter(is_users_path, (argument.partition("=")[2] or argument for argument in plan.arguments))
     for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaces or plan.tree)):
         yield from filter(is_users_path, find_links(folder))
-    for source in project.read(Path(plan.script)).sources:
+    for source in project.read_project(Path(plan.script)).sources:
         yield from filter(is_users_path, find_path_constants(source.tree))
 
 
@@ -217,7 +220,7 @@ def is_users_path(text: str) -> bool:
         return False
     parts = os.path.normpath(os.path.expanduser(text)).split("/")
     top = f"/{parts[1]}" if len(parts) > 1 else "/"
-    return len(parts) > 2 and top not in SYSTEM and os.path.isdir(top)
+    return len(parts) > 2 and top not in SYSTEM_FOLDERS and os.path.isdir(top)
 
 
 def find_links(folder: str) -> list[str]:

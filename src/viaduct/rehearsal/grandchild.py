@@ -1,7 +1,8 @@
 """Processes that the script starts itself: the stand-in is installed when they first import the framework.
 
 Most such processes (a data loader's workers, a resource tracker, a shell's helpers) never train, and importing torch
-would take longer than their own work. `scripts/hook/sitecustomize.py` calls `join`.
+would take longer than their own work. `scripts/hook/sitecustomize.py`, which every such process imports at its start,
+calls `join`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.runner import load_file, run_script
 
 # Argument of `python -c`; like `python script.py` it leaves the current folder, "", off sys.path.
-RUN = (
+RUN_MAIN = (
     "import sys; sys.path[:] = filter(None, sys.path); "
     "from viaduct.rehearsal.grandchild import run_main; sys.exit(run_main())"
 )
@@ -32,7 +33,7 @@ FRAMEWORK_MODULES = {"torch": ("torch",), "tf1": ("tensorflow", *NPU.tensorflow_
 
 def join() -> None:
     """Join the rehearsal before the process's first line; outside a rehearsal do nothing."""
-    plan = plans.current() if os.environ.get(plans.VARIABLE) else None
+    plan = plans.current_plan() if os.environ.get(plans.PLAN_VARIABLE) else None
     # `child.py`, the process that runs the script, installs the stand-in itself.
     if plan is not None and not any("viaduct.rehearsal.child" in argument for argument in sys.orig_argv):
         start_own_script(plan)
@@ -46,15 +47,15 @@ def join() -> None:
 def start_own_script(plan: Plan) -> None:
     """Replace a process started as `python other.py` by one that runs the own tree's file through `run_main`.
 
-    So that file is recorded like the first script. Where no two trees are compared, do nothing.
+    So that file is recorded (`provenance.py`) like the rehearsed script. Where no two trees are compared, do nothing.
     """
-    known = trees.trees_of_plan(plan)
+    compared = trees.trees_of_plan(plan)
     name = sys.argv[0] if sys.argv else ""
-    if known is None or name in ("", "-", "-c", "-m") or not os.path.isfile(name) or known.position(name) is None:
+    if compared is None or name in ("", "-", "-c", "-m") or not os.path.isfile(name) or compared.position(name) is None:
         return
     options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
-    path = known.counterpart(os.path.abspath(name))
-    os.execv(sys.executable, [sys.executable, *options, "-c", RUN, path, *sys.argv[1:]])
+    path = compared.counterpart(os.path.abspath(name))
+    os.execv(sys.executable, [sys.executable, *options, "-c", RUN_MAIN, path, *sys.argv[1:]])
 
 
 def run_main() -> int:

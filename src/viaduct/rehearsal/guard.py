@@ -1,7 +1,8 @@
 """Guard: keeps a rehearsed script from writing through the mirror's links into the user's files.
 
-Python calls an audit hook before it opens, removes or renames a file. If a link of the mirror is in the path, it is
-first replaced by a copy of the file, or by a folder of links. Writes without Python (C++, another program) do not call
+The mirror (`mirror.py`) is a folder of copies and links that the script sees in place of the user's folders. Python
+calls an audit hook before it opens, removes or renames a file. If a link of the mirror is in the path, it is first
+replaced by a copy of the file, or by a folder of links. Writes without Python (C++, another program) do not call
 the hook: `mirror.py` compares afterwards. Writing to a full path in the user's own folders is refused, unless the user
 has given that path to the script as an argument.
 """
@@ -22,32 +23,34 @@ from typing import Any, Literal
 
 from viaduct.rehearsal.plan import Plan
 
-FILE = "links.json"
+LINKS_FILE = "links.json"
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
-# Audit events by what their first argument is: a file that changes,
-CHANGED = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "sqlite3.connect"}
-FOLDERS = {"os.rmdir", "os.chdir", "shutil.rmtree"}  # a folder that is removed or entered,
-LISTED = {"os.scandir", "os.listdir"}  # a folder whose entries are listed.
-# Audit events that create or remove names, and do not follow the last link: the arguments that are such names.
-ENTRIES = {
+# Audit events whose first argument is a file that changes.
+CHANGES_FILE = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "sqlite3.connect"}
+# Audit events whose first argument is a folder that is removed or entered, or whose entries are listed.
+USES_FOLDER = {"os.rmdir", "os.chdir", "shutil.rmtree"}
+LISTS_FOLDER = {"os.scandir", "os.listdir"}
+# Audit events that create or remove directory entries and do not follow a link in a path's last part; the value selects
+# the arguments that are such paths.
+CHANGES_ENTRIES = {
     **dict.fromkeys(("os.remove", "os.mkdir"), slice(0, 1)),
     **dict.fromkeys(("os.link", "os.symlink"), slice(1, 2)),
     "os.rename": slice(0, 2),
 }
 TEMPORARY = ".viaduct-copy"  # suffix of a copy that is not complete
-LINKS = 40  # followed in one path, as the kernel does
+MAX_LINKS = 40  # followed in one path, the kernel's limit
 # Use of the last name of a path: it is created or removed, its content changes, it is emptied, or it is a folder.
 Use = Literal["entry", "content", "empty", "folder"]
 
 
 def save(record: str, owned: Iterable[str]) -> None:
-    """Write the list of the user's files and folders for all processes of the rehearsal."""
-    (Path(record) / FILE).write_text(json.dumps(sorted({path for path in owned if path})), encoding="utf-8")
+    """Write the list of the user's files and folders, which every process of the rehearsal reads."""
+    (Path(record) / LINKS_FILE).write_text(json.dumps(sorted({path for path in owned if path})), encoding="utf-8")
 
 
 def install(plan: Plan) -> None:
     """Install the audit hook in this process and its forks, where the script runs in a mirror."""
-    path = Path(plan.record) / FILE
+    path = Path(plan.record) / LINKS_FILE
     if plan.view != "mirror" or not path.exists():
         return
     values = [argument.partition("=")[2] or argument for argument in plan.arguments]  # of `--flag=value` the value
@@ -56,7 +59,7 @@ def install(plan: Plan) -> None:
 
 
 def move_arguments(plan: Plan) -> tuple[str, ...]:
-    """Return the script's arguments; in a mirror, full paths into the project or the working folder lead there."""
+    """Return the script's arguments; in a mirror, full paths into the project or working folder become its paths."""
     if plan.view != "mirror":
         return plan.arguments
     moved = []
@@ -82,35 +85,36 @@ class Guard:
         """Handle an audit event of Python."""
         if getattr(self._state, "busy", False):
             return
-        self._state.busy = True
+        self._state.busy = True  # the guard's own file operations call the hook again
         try:
             self.prepare(event, args)
         finally:
             self._state.busy = False
 
     def prepare(self, event: str, args: tuple[Any, ...]) -> None:
-        """Replace links or refuse, according to the event."""
+        """Replace the links that an event would write through, or refuse the write."""
         if event == "open":
             if isinstance(args[2], int) and args[2] & WRITES:
                 self.replace_links(args[0], "empty" if args[2] & os.O_TRUNC else "content")
-        elif event in CHANGED:
+        elif event in CHANGES_FILE:
             self.replace_links(args[0], "content")
-        elif event in ENTRIES:
-            for path in args[ENTRIES[event]]:
-                if not (event == "os.mkdir" and os.path.lexists(path)):  # that raises FileExistsError anyway
+        elif event in CHANGES_ENTRIES:
+            for path in args[CHANGES_ENTRIES[event]]:
+                if not (event == "os.mkdir" and os.path.lexists(path)):  # such a mkdir raises FileExistsError itself
                     self.replace_links(path, "entry")
-        elif event in FOLDERS:
+        elif event in USES_FOLDER:
             self.replace_links(args[0], "folder", refuse=event != "os.chdir")
-        elif event in LISTED:
+        elif event in LISTS_FOLDER:
             self.list_folder(args[0])
-        elif event == "subprocess.Popen" and args[2] is not None:
+        elif event == "subprocess.Popen" and args[2] is not None:  # `cwd`
             self.replace_links(args[2], "folder", refuse=False)
 
     def replace_links(self, path: Any, use: Use, refuse: bool = True) -> None:
-        """Replace links along a path by copies in the mirror; with `refuse` raise PermissionError for the user's own
-        files.
+        """Replace links along a path by copies in the mirror.
+
+        With `refuse` raise PermissionError for a path that leads to the user's own files all the same.
         """
-        if not isinstance(path, (str, bytes, os.PathLike)):  # a descriptor: it was opened before
+        if not isinstance(path, (str, bytes, os.PathLike)):  # a descriptor: the guard saw its path when it was opened
             return
         name = os.fsdecode(path)
         real = self.walk(os.path.join(os.getcwd(), name), use)
@@ -139,7 +143,7 @@ class Guard:
                 here = step
                 continue
             links += 1
-            if links > LINKS:
+            if links > MAX_LINKS:
                 return step
             waiting, here = [*target.split(os.sep), *waiting], os.sep
         return here
@@ -147,21 +151,21 @@ class Guard:
     def replace_link(self, link: str, target: str, is_empty: bool = False) -> None:
         """Replace one link by a copy of its target, under a lock across all processes of the run.
 
-        With `is_empty` the copy of a file has no content: it is about to be emptied.
+        With `is_empty` a file's copy has no content: the script is about to truncate it.
         """
         lock = os.open(os.path.join(os.path.dirname(self.mirror), "links.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if os.path.islink(link):
                 if os.path.isdir(target):
-                    open_folder(link, target)
+                    make_link_folder(link, target)
                 else:
                     copy_file(link, target, is_empty)
         finally:
             os.close(lock)
 
     def list_folder(self, path: Any) -> None:
-        """Replace links to folders before a folder is listed: `os.walk` does not follow links."""
+        """Replace the links to folders in a folder before it is listed: `os.walk` would not descend into links."""
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
         folder = os.path.join(os.getcwd(), os.fsdecode(path or "."))
@@ -175,7 +179,7 @@ class Guard:
                 self.replace_link(link, os.readlink(link))
 
 
-def open_folder(link: str, target: str) -> None:
+def make_link_folder(link: str, target: str) -> None:
     """Replace a link by a folder of links to the entries of its target."""
     folder = link + TEMPORARY
     shutil.rmtree(folder, ignore_errors=True)

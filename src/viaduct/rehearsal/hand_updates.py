@@ -20,7 +20,7 @@ from viaduct.scripts.roots import Roots
 if TYPE_CHECKING:
     import torch
 
-NODES = 200_000  # of an autograd graph that are visited
+MAX_NODES = 200_000  # of an autograd graph, that are visited
 Checksums = list[tuple["torch.Tensor", int]]
 
 
@@ -103,7 +103,8 @@ class UpdatesByHand:
         @functools.wraps(plain)
         def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
             losses = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
-            is_update = grad_outputs is None and not kwargs.get("create_graph") and not (len(args) > 1 and args[1])
+            create_graph = kwargs.get("create_graph") or (len(args) > 1 and args[1])  # the fifth parameter
+            is_update = grad_outputs is None and not create_graph
             if self._inside or self.has_optimizer or not is_update or len(losses) != 1:
                 return plain(outputs, inputs, grad_outputs, *args, **kwargs)
             trained = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
@@ -120,7 +121,7 @@ class UpdatesByHand:
 
         plain = owner.grad_and_value
 
-        def both(func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
+        def grad_and_value(func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
             transformed = plain(func, argnums, has_aux)
 
             @functools.wraps(func)
@@ -140,7 +141,7 @@ class UpdatesByHand:
 
         @functools.wraps(owner.grad)
         def grad(func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
-            transformed = both(func, argnums, has_aux)
+            transformed = grad_and_value(func, argnums, has_aux)
 
             @functools.wraps(func)
             def call(*args: Any, **kwargs: Any) -> Any:
@@ -149,12 +150,12 @@ class UpdatesByHand:
 
             return call
 
-        owner.grad_and_value = functools.wraps(plain)(both)
+        owner.grad_and_value = functools.wraps(plain)(grad_and_value)
         owner.grad = grad
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
-    """Return the tensors of nested containers."""
+    """Return the tensors in nested containers."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -162,11 +163,11 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the leaf tensors that collect gradients in a backward pass of these losses, in the order of a walk."""
+    """Return the leaf tensors that get gradients in a backward pass of these losses, in the order of a graph walk."""
     waiting = [loss.grad_fn for loss in losses if getattr(loss, "grad_fn", None) is not None]
     visited = set(waiting)
     leaves: list[torch.Tensor] = []
-    while waiting and len(visited) < NODES:
+    while waiting and len(visited) < MAX_NODES:
         node = waiting.pop()
         if (leaf := getattr(node, "variable", None)) is not None:
             leaves.append(leaf)

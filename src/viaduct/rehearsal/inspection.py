@@ -3,8 +3,8 @@
     RECORD/observed/rank-0/facts.json     modules, optimizers, loaders …: their settings and the lines that created them
     RECORD/observed/rank-0/forward.npz    networks' inputs in the first step, outputs of modules without submodules
 
-A fact is {"kind": "module", "name": "bn1", "what": {"eps": 1e-05, …}, "at": ["train.py", 12]}. Large inputs and outputs
-are thinned: every nth element is enough to see a difference.
+A fact is {"kind": "module", "name": "bn1", "what": {"eps": 1e-05, …}, "at": ["train.py", 12]}. Of large inputs and
+outputs every nth element is recorded.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-FACTS, FORWARD = "facts.json", "forward.npz"
-ELEMENTS = 1 << 16  # of a tensor that are recorded, at most
-CALLS = 4096  # inputs and outputs beyond which no others are recorded
-LOADERS = 64  # that are recorded
-RANKS = "ranks"  # kind of the fact that says if ranks train together
-IDLE = "idle"  # kind of the fact about an optimizer that took no step
-LAST_RATE = "last rate"  # kind of the fact about the learning rate with which the next step would begin
+FACTS_FILE, FORWARD_FILE = "facts.json", "forward.npz"
+MAX_ELEMENTS = 1 << 16  # of one tensor, that are recorded
+MAX_CALLS = 4096  # recorded inputs and outputs after which no further ones are recorded
+MAX_LOADERS = 64  # DataLoaders that are recorded
+RANKS_KIND = "ranks"  # kind of the fact that says if ranks train together
+IDLE_OPTIMIZER_KIND = "idle"  # kind of the fact about an optimizer that took no step
+LAST_LEARNING_RATE_KIND = "last rate"  # kind of the fact about the learning rate with which the next step would begin
 _CREATED_AT = "_viaduct_created_at"  # attribute of a module: the line that created it
 _locations: dict[int, tuple[str, int]] = {}  # the line that created an object other than a module, by its id
 _PLAIN = (bool, int, float, str, type(None))
@@ -38,7 +38,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 @dataclass(frozen=True)
 class Fact:
-    """One object of a script: its kind, its settings, and the line that created it."""
+    """One object of a script, or a property of the run: its kind, its settings, and the line that created it."""
 
     kind: str
     name: str
@@ -57,8 +57,8 @@ class Inspection:
     facts: list[Fact] = field(default_factory=list)
     # Module, "input N" for an input or "" for an output, and the thinned array.
     _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)
-    _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # all that were made
-    _schedules: list[Any] = field(default_factory=list)
+    _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # all that were created
+    _schedules: list[Any] = field(default_factory=list)  # all learning rate schedulers that were created
     together: bool = False  # this rank has a process group with others
     _over: bool = False  # the first step has ended
     _handle: Any = None  # of the forward hook
@@ -69,17 +69,17 @@ class Inspection:
         from torch.nn.modules.module import register_module_forward_hook
         from torch.utils.data import DataLoader
 
-        remember_line(torch.nn.Module)
-        remember_line(torch.optim.Optimizer, lambda optimizer: self._optimizers.append(weakref.ref(optimizer)))
-        remember_line(torch.optim.lr_scheduler.LRScheduler, self._schedules.append)
-        remember_line(torch.optim.lr_scheduler.ReduceLROnPlateau, self._schedules.append)
-        remember_line(torch.amp.GradScaler, self._record_scaler)
-        remember_line(DataLoader, self._record_loader)
+        wrap_constructor(torch.nn.Module)
+        wrap_constructor(torch.optim.Optimizer, lambda optimizer: self._optimizers.append(weakref.ref(optimizer)))
+        wrap_constructor(torch.optim.lr_scheduler.LRScheduler, self._schedules.append)
+        wrap_constructor(torch.optim.lr_scheduler.ReduceLROnPlateau, self._schedules.append)
+        wrap_constructor(torch.amp.GradScaler, self._record_scaler)
+        wrap_constructor(DataLoader, self._record_loader)
         self._handle = register_module_forward_hook(self._on_forward)
 
     def _record_loader(self, loader: Any) -> None:
         number = sum(fact.kind == "loader" for fact in self.facts)
-        if number < LOADERS:
+        if number < MAX_LOADERS:
             what = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
             what |= {"sampler": type(loader.sampler).__name__, "workers": loader.num_workers}
             self.facts.append(Fact("loader", f"DataLoader {number}", what, creation_line(loader)))
@@ -104,20 +104,23 @@ class Inspection:
     def record_loss(self) -> None:
         """Record the line of the first backward call."""
         if not self._over and not any(fact.kind == "loss" for fact in self.facts):
-            location = limits.users_line()
+            location = limits.find_users_line()
             self.facts.append(Fact("loss", "loss", {}, (location.file, location.line) if location else None))
 
     def _is_active(self) -> bool:
         import torch
 
-        return not self._over and torch.is_grad_enabled() and len(self._calls) < CALLS
+        return not self._over and torch.is_grad_enabled() and len(self._calls) < MAX_CALLS
 
     def _alive(self) -> list[torch.optim.Optimizer]:
         return [optimizer for reference in self._optimizers if (optimizer := reference()) is not None]
 
     def finish_step(self, optimizers: list[torch.optim.Optimizer]) -> None:
-        """At the end of the first step record the optimizers, first those that stepped, and stop recording outputs."""
-        self.together = self.together or has_others()
+        """At the end of the first step, record all optimizers and stop recording outputs.
+
+        `optimizers` are those that have stepped; they come first.
+        """
+        self.together = self.together or is_in_group()
         if self._over:
             return
         self._over = True
@@ -129,11 +132,9 @@ class Inspection:
                 name = f"optimizer {number} group {group_number}"
                 self.facts.append(Fact("optimizer", name, what, creation_line(optimizer)))
 
-    def record_network(self, name: str, module: nn.Module, wrapper: nn.Module) -> None:
-        """Record a network once for each name, and the class of the wrapper (DDP, …) through which it was called.
-
-        `name` is the network's class, and `module` the network itself.
-        """
+    def record_network(self, network: nn.Module, wrapper: nn.Module) -> None:
+        """Record the class of a network, once for each, and of the wrapper (DDP, …) through which it was called."""
+        name = type(network).__name__
         if not any((fact.kind, fact.name) == ("network", name) for fact in self.facts):
             self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, creation_line(wrapper)))
 
@@ -149,15 +150,19 @@ class Inspection:
                 if "lr" in group:
                     what = {"lr": float(f"{float(group['lr']):.9g}")}
                     name = f"optimizer {number} group {group_number} at the end"
-                    yield Fact(LAST_RATE, name, what, creation_line(optimizer))
+                    yield Fact(LAST_LEARNING_RATE_KIND, name, what, creation_line(optimizer))
         alive = self._alive()
         for number, optimizer in enumerate(alive, 1):
             if not any(optimizer is other for other in stepped):
                 name = f"optimizer {number} of {len(alive)}"
-                yield Fact(IDLE, name, {"class": type(optimizer).__name__}, creation_line(optimizer))
+                yield Fact(IDLE_OPTIMIZER_KIND, name, {"class": type(optimizer).__name__}, creation_line(optimizer))
 
     def write(self, folder: Path, networks: Mapping[str, nn.Module], stepped: list[torch.optim.Optimizer]) -> None:
-        """Write facts.json and forward.npz; `networks` by the prefix of their modules' names, which may be empty."""
+        """Write facts.json and forward.npz.
+
+        `networks` are keyed by the prefix of their modules' names ("1.", or "" for a single one), `stepped` are the
+        optimizers that took a step.
+        """
         from viaduct.rehearsal.observe import save_arrays
 
         names = {
@@ -177,30 +182,30 @@ class Inspection:
             (f"{number:05d} {' '.join(filter(None, (names[id(module)], name)))}", array)
             for number, (module, name, array) in enumerate(self._calls)
         )
-        save_arrays(folder / FORWARD, dict(arrays))
+        save_arrays(folder / FORWARD_FILE, dict(arrays))
 
 
 def describe_ranks(together: bool) -> Fact:
     """Return the fact that ranks train together or alone."""
-    return Fact(RANKS, "ranks", {"together": together})
+    return Fact(RANKS_KIND, "ranks", {"together": together})
 
 
 def write_facts(folder: Path, facts: list[Fact]) -> None:
     """Write facts.json."""
     text = json.dumps([asdict(fact) for fact in facts], ensure_ascii=False)
-    (folder / FACTS).write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+    (folder / FACTS_FILE).write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
-def remember_line(kind: Any, then: Callable[[Any], None] = lambda thing: None) -> None:
-    """Wrap a constructor, so that the user's line that creates an object is stored and `then` gets the object."""
+def wrap_constructor(kind: Any, on_created: Callable[[Any], None] = lambda created: None) -> None:
+    """Wrap a constructor, so that the user's line that creates an object is stored and `on_created` gets the object."""
     plain = kind.__init__
 
     @functools.wraps(plain)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        if creation_line(self) is None and (location := limits.users_line()) is not None:
-            remember(self, (location.file, location.line))
+        if creation_line(self) is None and (location := limits.find_users_line()) is not None:
+            remember_line(self, (location.file, location.line))
         plain(self, *args, **kwargs)
-        then(self)
+        on_created(self)
 
     kind.__init__ = init
 
@@ -210,11 +215,11 @@ def creation_line(created: Any) -> tuple[str, int] | None:
     return vars(created).get(_CREATED_AT) or _locations.get(id(created))
 
 
-def remember(created: Any, location: tuple[str, int]) -> None:
+def remember_line(created: Any, location: tuple[str, int]) -> None:
     """Store the line that created an object.
 
-    A module gets it as an attribute, which its copies inherit. The lines of other objects are stored beside them, so
-    that they do not get into a saved state.
+    A module gets it as an attribute, which its copies inherit. The lines of other objects are stored in `_locations`,
+    so that they do not become part of a saved state.
     """
     import torch
 
@@ -231,13 +236,13 @@ def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_plain(name: str, value: Any) -> bool:
-    """Return True for a value that is compared as a fact; the flag `training` is not, since it changes."""
+    """Return True for a value that is compared as a fact; `training` is none, since it changes during the run."""
     if isinstance(value, (tuple, list)):
         return len(value) <= 8 and all(isinstance(element, _PLAIN) for element in value)
     return isinstance(value, _PLAIN) and name != "training"
 
 
-def has_others() -> bool:
+def is_in_group() -> bool:
     """Return True inside a process group of several ranks."""
     from torch import distributed
 
@@ -262,4 +267,4 @@ def thin_tensor(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
     from viaduct.rehearsal.observe import as_array
 
     array = as_array(tensor).reshape(-1)
-    return array[:: -(-array.size // ELEMENTS)].copy()
+    return array[:: -(-array.size // MAX_ELEMENTS)].copy()

@@ -1,10 +1,10 @@
 """Limits of the accelerator: what it would refuse although the CPU of a rehearsal does it.
 
-A stand-in calls `report_violation(name, what, card, change)` where a script goes beyond a documented limit. The line of
-the script is printed once, with what the card would do and what to change, and recorded for the summary. Unless the
-limit is switched to `warn` or `off`, `CardRefuses` is raised there, as the card would stop the script.
-`VIADUCT_LIMITS` holds the switches (`error`, or `warn,float64=off`), so that processes which the script starts have
-them too.
+A stand-in calls `report_violation(name, what, card, change)` where a script goes beyond a documented limit of the card
+(the accelerator). The line of the script is printed once, with what the card would do and what to change, and recorded
+for the summary. Unless the limit is switched to `warn` or `off`, `CardRefuses` is raised there, as the card would stop
+the script. `VIADUCT_LIMITS` holds the switches (`error`, or `warn,float64=off`), so that processes which the script
+starts have them too.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from viaduct.errors import BadValue, UnknownName
 Mode = Literal["off", "warn", "error"]
 
 # Environment variables; `environment.py` sets them.
-SWITCHES = "VIADUCT_LIMITS"
-RECORD = "VIADUCT_REHEARSAL_RECORD"  # the folder of the rehearsal's record
-PROJECT = "VIADUCT_REHEARSAL_PROJECT"  # the folder of the user's script and others of the project, joined as in PATH
-LANGUAGE = "VIADUCT_REHEARSAL_LANG"
+LIMITS_VARIABLE = "VIADUCT_LIMITS"
+RECORD_VARIABLE = "VIADUCT_REHEARSAL_RECORD"  # the folder of the rehearsal's record
+PROJECT_VARIABLE = "VIADUCT_REHEARSAL_PROJECT"  # the script's folder and others of the project, joined as in PATH
+LANGUAGE_VARIABLE = "VIADUCT_REHEARSAL_LANG"
 _VIADUCT = str(Path(__file__).parents[1]) + os.sep
 
 
@@ -42,7 +42,7 @@ class CardRefuses(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Place:
+class Line:
     """A line of the user's script."""
 
     file: str
@@ -64,33 +64,35 @@ class Hit:
 
     name: str
     mode: Mode
-    place: Place | None
-    what: str
+    place: Line | None  # the script's line; None where the stack has none
+    what: str  # the three sentences of `report_violation`
     card: str
     change: str
 
 
-hits: list[Hit] = []  # of this process; each limit once for each line
+hits: list[Hit] = []  # limits met in this process; each once for each line of the script
 
 
-def parse(switches: str) -> tuple[Mode, dict[str, Mode]]:
+def parse_switches(switches: str) -> tuple[Mode, dict[str, Mode]]:
     """Parse `error` or `warn,float64=off`: return the mode of all limits, and the modes of those that are named.
 
     Raise BadValue for an unknown mode and UnknownName for an unknown limit.
     """
-    everything: Mode = "error"
-    single: dict[str, Mode] = {}
+    default: Mode = "error"
+    by_name: dict[str, Mode] = {}
     for switch in filter(None, (part.strip() for part in switches.split(","))):
         name, equals, value = switch.rpartition("=")
         if value not in get_args(Mode):
-            raise BadValue(f"limits are off, warn or error, not {value!r}.", "One of them: --limit float64=warn.")
+            raise BadValue(
+                f"the mode of a limit is off, warn or error, not {value!r}.", "For example: --limit float64=warn."
+            )
         if not equals:
-            everything = cast(Mode, value)
+            default = cast(Mode, value)
         elif normalise_name(name) not in LIMITS:
             raise UnknownName("limit", name, LIMITS)
         else:
-            single[normalise_name(name)] = cast(Mode, value)
-    return everything, single
+            by_name[normalise_name(name)] = cast(Mode, value)
+    return default, by_name
 
 
 def normalise_name(name: str) -> str:
@@ -98,10 +100,10 @@ def normalise_name(name: str) -> str:
     return name.strip().replace("_", "-")
 
 
-def mode(name: str = "") -> Mode:
+def find_mode(name: str = "") -> Mode:
     """Return the mode of a limit; without a name, the mode of limits that VIADUCT_LIMITS does not name."""
-    everything, single = parse(os.environ.get(SWITCHES, ""))
-    return single.get(normalise_name(name), everything)
+    default, by_name = parse_switches(os.environ.get(LIMITS_VARIABLE, ""))
+    return by_name.get(normalise_name(name), default)
 
 
 def report_violation(
@@ -116,43 +118,44 @@ def report_violation(
 ) -> None:
     """Report that the script goes beyond limit `name`; raise CardRefuses if the limit's mode is error.
 
-    `what` is what the script did, `card` what the card would do, `change` what to write instead. `at` is the file and
-    line where the stack does not show it (an operator of a graph). With `fatal=False` nothing is raised, although the
-    rehearsal fails: for violations that are found when the script is at its end. With `doubtful=True` the report is a
-    warning unless the user has named the limit: it is not certain that the card refuses.
+    `what` is what the script did, `card` what the card would do, `change` what to write instead. `at` is the script's
+    file and line, given where the stack does not show them (an operator of a graph). With `fatal=False` nothing is
+    raised, although the rehearsal fails: for violations that are found when the script is at its end. With
+    `doubtful=True` the report is a warning unless the user has named the limit: it is not certain that the card
+    refuses.
     """
     name = normalise_name(name)
     LIMITS[name]  # raises KeyError for an unknown name, which is our error
-    effective = mode(name)
+    effective = find_mode(name)
     if effective == "off":
         return
-    if doubtful and effective == "error" and name not in parse(os.environ.get(SWITCHES, ""))[1]:
+    if doubtful and effective == "error" and name not in parse_switches(os.environ.get(LIMITS_VARIABLE, ""))[1]:
         effective = "warn"
-    hit = Hit(name, effective, Place(*at) if at else users_line(), what, card, change)
+    hit = Hit(name, effective, Line(*at) if at else find_users_line(), what, card, change)
     if not any((known.name, known.place) == (name, hit.place) for known in hits):
         hits.append(hit)
-        keep(hit)
+        append_hit(hit)
         if is_first_report(hit):
             print(format_hit(hit), file=sys.stderr, flush=True)
     if effective == "error" and fatal:
         raise CardRefuses(f"{what} [{name}] {card} {change}")
 
 
-def users_line() -> Place | None:
+def find_users_line() -> Line | None:
     """Return the innermost line of the user's project on the stack; None if there is none, as in a library's thread."""
-    frame = next((frame for frame in frames() if is_users(frame.f_code.co_filename)), None)
-    return Place(os.path.abspath(frame.f_code.co_filename), frame.f_lineno) if frame else None
+    frame = next((frame for frame in iterate_frames() if is_users_file(frame.f_code.co_filename)), None)
+    return Line(os.path.abspath(frame.f_code.co_filename), frame.f_lineno) if frame else None
 
 
-def frames() -> Iterator[FrameType]:
-    """Yield the frames of this call, innermost first."""
+def iterate_frames() -> Iterator[FrameType]:
+    """Yield the stack's frames from the caller on, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
-def is_users(file: str) -> bool:
+def is_users_file(file: str) -> bool:
     """Return True if a file lies in one of the project's folders and is neither installed there nor viaduct's."""
     path = os.path.abspath(file)
     if file.startswith("<") or path.startswith(_VIADUCT) or f"{os.sep}site-packages{os.sep}" in path:
@@ -162,13 +165,13 @@ def is_users(file: str) -> bool:
 
 def project_folders() -> list[str]:
     """Return the folders of the project, each with a slash at its end; by default the folder of the script."""
-    folders = os.environ.get(PROJECT) or os.path.dirname(os.path.abspath(sys.argv[0]))
+    folders = os.environ.get(PROJECT_VARIABLE) or os.path.dirname(os.path.abspath(sys.argv[0]))
     return [os.path.join(os.path.abspath(folder), "") for folder in folders.split(os.pathsep)]
 
 
-def keep(hit: Hit) -> None:
-    """Append a hit to limits.jsonl in the record, if there is one; short appends of several processes do not mix."""
-    folder = os.environ.get(RECORD)
+def append_hit(hit: Hit) -> None:
+    """Append a hit to limits.jsonl, if there is a record; short appends of several processes do not mix."""
+    folder = os.environ.get(RECORD_VARIABLE)
     if not folder:
         return
     text = hit.place.text if hit.place else ""
@@ -178,8 +181,11 @@ def keep(hit: Hit) -> None:
 
 
 def is_first_report(hit: Hit) -> bool:
-    """Return True in the first process that meets this limit in this line, and where no record or line is known."""
-    folder = os.environ.get(RECORD)
+    """Return True in the first process of the rehearsal that meets this limit in this line.
+
+    Where no record or line is known, processes cannot agree on the first: return True.
+    """
+    folder = os.environ.get(RECORD_VARIABLE)
     if not folder or hit.place is None:
         return True
     mark = hashlib.sha1(f"{hit.name} {hit.place.file} {hit.place.line}".encode()).hexdigest()
@@ -194,7 +200,7 @@ def is_first_report(hit: Hit) -> bool:
 def format_hit(hit: Hit) -> str:
     """Return the message: the script's line, what the card would do, what to change, why."""
     limit = LIMITS[hit.name]
-    chinese = os.environ.get(LANGUAGE) == "zh"
+    chinese = os.environ.get(LANGUAGE_VARIABLE) == "zh"
     head = f"viaduct rehearse: {hit.place}: limit {hit.name}" if hit.place else f"viaduct rehearse: limit {hit.name}"
     lines = [head, f"    {hit.place.line:>5} | {hit.place.text}"] if hit.place else [head]
     labels = ("脚本", "板卡", "修改", "原因") if chinese else ("script", "card", "change", "why")

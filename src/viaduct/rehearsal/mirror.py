@@ -1,10 +1,11 @@
 """Mirror of the user's folders, for rehearsals where no overlay can be mounted.
 
 Below `folder` the paths of the file system are reproduced as far as the script may reach them by relative paths: the
-folder in which the command was given, the project's, and those above them. Folders near by are created as folders,
-small files are copied. Large files, very full folders and folders further away are links to the user's own. `guard.py`
-replaces a link by a copy before Python writes there; writes of other programs through a link are detected afterwards.
-At the end `files.py` keeps the files that the script wrote and removes the mirror.
+folder in which the command was given (`origin`), the project's (`root`), and those above them. The two, and usually
+their parents, are mirrored with all below them: folders are created, small files are copied. Large files, very full
+folders and all other folders are links to the user's own. `guard.py` replaces a link by a copy before Python
+writes there; writes of other programs through a link are detected afterwards. At the end `files.py` moves the files
+that the script wrote into the record and removes the mirror.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-LEFT_OUT = {".git", ".hg", "__pycache__", "node_modules", ".venv", "venv", ".mypy_cache", ".pytest_cache"}
-SMALL = 1 << 18  # bytes up to which any file is copied
-LARGE = 16 << 20  # bytes up to which a file that looks like a result is copied
-RESULTS = (".pth", ".pt", ".ckpt", ".tar", ".h5", ".hdf5", ".pkl", ".npz", ".npy", ".safetensors", ".index", ".meta")
-DATABASES = (".db", ".sqlite", ".sqlite3", ".mdb", ".log", ".csv", ".json")
+EXCLUDED = {".git", ".hg", "__pycache__", "node_modules", ".venv", "venv", ".mypy_cache", ".pytest_cache"}
+SMALL_FILE = 1 << 18  # bytes up to which any file is copied
+LARGE_FILE = 16 << 20  # bytes up to which a file that looks like a result or a database is copied
+RESULT_SUFFIXES = (
+    ".pth", ".pt", ".ckpt", ".tar", ".h5", ".hdf5", ".pkl", ".npz", ".npy", ".safetensors", ".index", ".meta",
+)  # fmt: skip
+DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3", ".mdb", ".log", ".csv", ".json")
 RESULT_WORDS = ("checkpoint", "ckpt", "events.out", ".data-0")
-ENTRIES = 3000  # mirrored one by one; folders beyond that are linked whole
-FULL = 1000  # entries of a folder beyond which it is linked whole
-ROOM = 256 << 20  # bytes in all that are copied
-MAX_COMPARED = 50_000  # files and folders behind links whose states are compared
-ROOT = Path("/")  # is never mirrored: the system's own folders are links
-State = tuple[int, int, int]  # time of change in ns, size, inode
+MAX_ENTRIES = 3000  # entries mirrored one by one; what comes after them is linked
+FULL_FOLDER = 1000  # entries of a folder beyond which it is one link
+MAX_COPIED_BYTES = 256 << 20  # of all copies together
+MAX_COMPARED = 50_000  # files and folders behind links whose states before and after the run are compared
+ROOT = Path("/")  # never mirrored whole: folders in it that lead to no mirrored folder are links
+State = tuple[int, int, int]  # of a file, from `read_state`: time of change in ns, size, inode
 
 
 @dataclass
@@ -40,13 +43,14 @@ class Mirror:
     folder: Path
     root: Path | None = None  # of the project
     tree: Path | None = None  # a migrated copy of `root`, whose small files take the place of those in `root`
-    linked: list[str] = field(default_factory=list)  # names of folders near by that are links to the user's own
-    originals: dict[str, dict[str, State]] = field(default_factory=dict)  # targets of links: the states of files there
+    linked: list[str] = field(default_factory=list)  # names of folders that are links to the user's own
+    # By the target of each link: the states of the files there when the mirror was made.
+    originals: dict[str, dict[str, State]] = field(default_factory=dict)
     _room: int = 0  # bytes that may be copied
-    _compared: int = 0  # files and folders whose states were read
+    _compared: int = 0  # files and folders behind links whose states were read
     _seen: int = 0  # entries that were mirrored
-    _copies: dict[str, State] = field(default_factory=dict)  # copied files, and their states then
-    _copied: int = 0  # bytes
+    _copies: dict[str, State] = field(default_factory=dict)  # by a copy's path: its state when it was made
+    _copied: int = 0  # bytes copied so far
 
     @property
     def work(self) -> Path:
@@ -58,23 +62,23 @@ class Mirror:
         return self.folder / original.relative_to("/")
 
     def set_up(self) -> None:
-        """Make the mirror: folders near by with their files, and links to all else on the way to them."""
+        """Make the mirror: the mirrored folders with their files, and links to all else on the way to them."""
         self.folder.mkdir(parents=True)
-        self._room = min(ROOM, shutil.disk_usage(self.folder).free // 2)
-        for path in self.near:
+        self._room = min(MAX_COPIED_BYTES, shutil.disk_usage(self.folder).free // 2)
+        for path in self.mirrored_folders:
             for above in reversed([path, *path.parents]):
                 self.path_of(above).mkdir(exist_ok=True)
             if path != ROOT:
                 self.mirror(path)
-        for path in self.near:
-            for above in [*path.parents] or [ROOT]:
+        for path in self.mirrored_folders:
+            for above in [*path.parents] or [ROOT]:  # / has no parents
                 for entry in list_entries(above):
                     if not os.path.lexists(self.path_of(above) / entry.name) and not self.holds_record(entry):
                         os.symlink(entry.path, self.path_of(above) / entry.name)
-        self.bring_added()
+        self.copy_added()
 
     @property
-    def near(self) -> list[Path]:
+    def mirrored_folders(self) -> list[Path]:
         """Return the folders that are mirrored with all below them: the command's, the project's, and their parents.
 
         A parent is left out if it is the home folder or close to the root.
@@ -85,7 +89,7 @@ class Mirror:
         return list(dict.fromkeys([*own, *parents]))
 
     def mirror(self, folder: Path) -> None:
-        """Mirror a folder breadth first, so that entries near by come before deep ones where ENTRIES is reached."""
+        """Mirror a folder breadth first, so that its upper levels come first where MAX_ENTRIES is reached."""
         waiting = [folder]
         while waiting:
             here = waiting.pop(0)
@@ -94,30 +98,33 @@ class Mirror:
                 to = inside / entry.name
                 self._seen += 1
                 if entry.is_dir(follow_symlinks=False):
-                    if self._seen < ENTRIES and not is_full(entry.path):
+                    if self._seen < MAX_ENTRIES and not is_full(entry.path):
                         to.mkdir(exist_ok=True)
                         waiting.append(Path(entry.path))
                     elif not to.exists():
                         self.link(entry, Path(entry.path), to)
                 elif not os.path.lexists(to):
-                    with suppress(FileNotFoundError):  # gone since: another process writes there too
-                        self.bring(entry, to)
+                    with suppress(FileNotFoundError):  # another process has removed it since the folder was listed
+                        self.copy_or_link(entry, to)
 
     def is_included(self, entry: os.DirEntry[str]) -> bool:
-        return entry.name not in LEFT_OUT and not self.holds_record(entry)
+        return entry.name not in EXCLUDED and not self.holds_record(entry)
 
     def holds_record(self, entry: os.DirEntry[str]) -> bool:
-        """Return True if an entry holds the rehearsal's record."""
+        """Return True if an entry is the mirror or a folder that holds it, such as the rehearsal's record."""
         return Path(entry.path) in (self.folder, *self.folder.parents)
 
-    def bring(self, entry: os.DirEntry[str], to: Path) -> None:
-        """Copy a file where there is room, else link it. A link of the user to a mirrored path stays a link."""
+    def copy_or_link(self, entry: os.DirEntry[str], to: Path) -> None:
+        """Copy a file, its migrated version if there is one; link it where it is too large.
+
+        A link of the user to a mirrored path stays a link.
+        """
         target = Path(os.path.realpath(entry.path))  # unlike Path.resolve, it does not fail at a circle of links
         if (migrated := self.migrated_file(Path(entry.path))) is not None:
             self.copy(migrated, to)
         elif entry.is_symlink() and self.is_mirrored(target):
             to.symlink_to(self.path_of(target))
-        elif target.is_file() and os.access(target, os.R_OK) and self.has_room(entry):
+        elif target.is_file() and os.access(target, os.R_OK) and self.reserve_room(entry):
             self.copy(target, to)
         else:
             self.link(entry, target, to)
@@ -132,34 +139,35 @@ class Mirror:
         if self.tree is None or self.root is None or not path.is_relative_to(self.root):
             return None
         migrated = self.tree / path.relative_to(self.root)
-        is_small = migrated.is_file() and not migrated.is_symlink() and migrated.stat().st_size <= SMALL
+        is_small = migrated.is_file() and not migrated.is_symlink() and migrated.stat().st_size <= SMALL_FILE
         return migrated if is_small else None
 
-    def bring_added(self) -> None:
-        """Copy small files that only `tree` has into folders of the mirror: modules that a migration has added."""
+    def copy_added(self) -> None:
+        """Copy small files that only `tree` has, such as modules that a migration added, into the mirror."""
         if self.tree is None or self.root is None:
             return
-        for path in below(self.tree):
+        for path in iterate_below(self.tree):
             to = self.path_of(self.root / path.relative_to(self.tree))
-            # Behind a link lies the user's own folder.
+            # False where the parent is reached through a link, and so is the user's own folder.
             is_own = to.parent.is_dir() and Path(os.path.realpath(to.parent)).is_relative_to(self.folder)
-            if is_own and path.is_file() and path.stat().st_size <= SMALL and not to.exists():
+            if is_own and path.is_file() and path.stat().st_size <= SMALL_FILE and not to.exists():
                 self.copy(path, to)
 
     def is_mirrored(self, target: Path) -> bool:
         """Return True if the target of a link exists and is mirrored."""
         is_within = target.is_relative_to(self.origin) or (self.root is not None and target.is_relative_to(self.root))
-        return target.exists() and is_within and not LEFT_OUT & {*target.relative_to("/").parts}
+        return target.exists() and is_within and not EXCLUDED & {*target.relative_to("/").parts}
 
-    def has_room(self, entry: os.DirEntry[str]) -> bool:
-        """Return True if an entry is to be copied, and count its bytes.
+    def reserve_room(self, entry: os.DirEntry[str]) -> bool:
+        """Return True if an entry is to be copied and there is room, which is then reserved.
 
-        Copied are small files, Python sources, and files that look like results, which a script may overwrite.
+        Copied are small files, Python sources, and files that look like results or databases: a script may overwrite
+        those.
         """
         size, name = entry.stat().st_size, entry.name.lower()
-        is_result = name.endswith((*RESULTS, *DATABASES)) or any(word in name for word in RESULT_WORDS)
-        is_copied = size <= SMALL or name.endswith(".py") or (is_result and size <= LARGE)
-        if not is_copied or self._copied + size > self._room or self._seen > ENTRIES:
+        is_result = name.endswith((*RESULT_SUFFIXES, *DATABASE_SUFFIXES)) or any(word in name for word in RESULT_WORDS)
+        is_copied = size <= SMALL_FILE or name.endswith(".py") or (is_result and size <= LARGE_FILE)
+        if not is_copied or self._copied + size > self._room or self._seen > MAX_ENTRIES:
             return False
         self._copied += size
         return True
@@ -175,7 +183,7 @@ class Mirror:
     def read_states(self, path: Path) -> dict[str, State]:
         """Return the state of a file, or of everything below a folder, until MAX_COMPARED is reached."""
         found = {}
-        for inner in islice(below(path), max(0, MAX_COMPARED - self._compared)):
+        for inner in islice(iterate_below(path), max(0, MAX_COMPARED - self._compared)):
             with suppress(OSError):
                 found[str(inner)] = read_state(inner)
         self._compared += len(found)
@@ -192,7 +200,7 @@ class Mirror:
         return sorted(name for name in changed if not Path(name).is_relative_to(record) and Path(name) != record)
 
     def find_written(self) -> Iterator[tuple[str, Path]]:
-        """Yield the path of each file that the script wrote, as outside of the mirror, and where it lies now."""
+        """Yield the original path of each file that the script wrote, and the path in the mirror where it lies."""
         for root, folders, files in os.walk(self.folder):
             folders.sort()
             for name in sorted(files):
@@ -205,7 +213,7 @@ def is_full(folder: str) -> bool:
     """Return True for a folder with very many entries, such as a set of images."""
     try:
         with os.scandir(folder) as found:
-            return len(list(islice(found, FULL + 1))) > FULL
+            return len(list(islice(found, FULL_FOLDER + 1))) > FULL_FOLDER
     except OSError:
         return False
 
@@ -218,7 +226,7 @@ def read_state(path: str | Path) -> State:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def below(path: Path) -> Iterator[Path]:
+def iterate_below(path: Path) -> Iterator[Path]:
     """Yield a path and everything below it, without following links."""
     yield path
     for root, folders, files in os.walk(path):

@@ -1,11 +1,13 @@
 """Observations for a comparison: losses of each step, gradients of the first, weights at the end.
 
     RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1], "inputs": [3.2, 96.0],
-                                             "at": [13.2, 2.5]}; `at` is monotonic and process time in seconds
+                                             "at": [13.2, 2.5]}; `at` is monotonic and process time in seconds,
+                                             `inputs` the fingerprints of the networks' inputs (only with `plan.look`)
     RECORD/observed/rank-0/losses.npz        the same losses: "0 0" is the first of step 0
     RECORD/observed/rank-0/gradients.npz     of step 0, by parameter name
     RECORD/observed/rank-0/weights.npz       when the script ended or was stopped; buffers too
-    RECORD/observed/rank-0/evaluations.jsonl fingerprints of outputs without gradients; empty unless `plan.look`
+    RECORD/observed/rank-0/evaluations.jsonl fingerprints of outputs computed without gradients, for each call of a
+                                             network one line; empty unless `plan.look`
 
 A loss is a tensor on which `backward` is called, before a GradScaler's factor, or the value that torch.autograd.grad or
 torch.func.grad differentiates. Parameters have the names of the outermost module that is called, without the `module.`
@@ -24,7 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from viaduct.rehearsal.inspection import ELEMENTS, Inspection, iterate_tensors
+from viaduct.rehearsal.inspection import MAX_ELEMENTS, Inspection, iterate_tensors
 from viaduct.rehearsal.perturbation import perturb_network
 from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.roots import Roots
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-EVALUATED = "evaluations.jsonl"
-EVALUATIONS = 10_000  # passes without gradients that are recorded
-INPUTS = 1000  # numbers of a step's input fingerprints beyond which no other input is recorded
+EVALUATIONS_FILE = "evaluations.jsonl"
+MAX_EVALUATIONS = 10_000  # calls of networks without gradients that are recorded
+MAX_INPUT_SUMS = 1000  # numbers of a step's input fingerprints after which no further input is recorded
 _UNSCALED = "_viaduct_unscaled"  # attribute of a scaled loss: the loss before it was scaled
 
 
@@ -57,7 +59,7 @@ class Observation:
         self._steps: list[dict[str, Any]] = []
         self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as an optimizer gets them
         self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as a backward pass leaves them
-        self.trained: list[torch.Tensor] = []  # without an optimizer: the tensors that the last loss depends on
+        self.trained: list[torch.Tensor] = []  # without an optimizer: the trained tensors that the last loss depends on
         self._inside = False  # a wrapped backward is running
         self._inspection = Inspection() if plan.look else None
         self._evaluations: list[str] = []
@@ -80,18 +82,18 @@ class Observation:
 
     def _on_call(self, module: nn.Module, args: Any) -> None:
         """Remember a network that trains, when it is first called."""
-        holder = unwrap_module(module)
-        trains = any(parameter.requires_grad for parameter in holder.parameters())
-        if trains and not any(holder is known for known in self.networks):
-            self.networks = [known for known in self.networks if not contains(holder, known)]
-            if not any(contains(known, holder) for known in self.networks):
-                self.networks.append(holder)
+        network = unwrap_module(module)  # the network inside DDP or torch.compile
+        is_trained = any(parameter.requires_grad for parameter in network.parameters())
+        if is_trained and not any(network is known for known in self.networks):
+            self.networks = [known for known in self.networks if not contains(network, known)]
+            if not any(contains(known, network) for known in self.networks):
+                self.networks.append(network)
                 if self.plan.shake and not self._steps:
-                    perturb_network(holder)
+                    perturb_network(network)
         if self._inspection:
-            self._inspection.record_inputs(holder, args)
-            if trains:
-                self._inspection.record_network(type(holder).__name__, holder, module)
+            self._inspection.record_inputs(network, args)
+            if is_trained:
+                self._inspection.record_network(network, module)
 
     def _on_return(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Record the fingerprint of a network's inputs, or of its output where gradients are off: an evaluation."""
@@ -100,9 +102,9 @@ class Observation:
         if not self.plan.look or not any(True for _ in unwrap_module(module).parameters()):
             return
         if torch.is_grad_enabled():
-            if len(self._inputs) < INPUTS:
+            if len(self._inputs) < MAX_INPUT_SUMS:
                 self._inputs += fingerprint((args, kwargs))
-        elif len(self._evaluations) < EVALUATIONS:
+        elif len(self._evaluations) < MAX_EVALUATIONS:
             self._evaluations.append(json.dumps(fingerprint(output)))
 
     def _wrap_backward(self, owner: Any, name: str) -> None:
@@ -209,7 +211,7 @@ class Observation:
         folder = folder_of(self.plan.record, number)
         folder.mkdir(parents=True, exist_ok=True)
         write_steps(folder, self._steps)
-        (folder / EVALUATED).write_text("".join(line + "\n" for line in self._evaluations), encoding="utf-8")
+        (folder / EVALUATIONS_FILE).write_text("".join(line + "\n" for line in self._evaluations), encoding="utf-8")
         save_arrays(folder / "gradients.npz", self._gradients or self._raw_gradients)
         weights = {name: as_array(value) for name, value in self.named_tensors(with_buffers=True).items()}
         save_arrays(folder / "weights.npz", weights)
@@ -233,22 +235,23 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
 
 
 def fingerprint(value: Any) -> list[float]:
-    """Return two sums over each non-empty tensor: of its elements, with weights by position, and of their magnitudes.
+    """Return two sums for each non-empty tensor: of its elements, weighted by position, and of their magnitudes.
 
-    The weights make another order visible. Of a large tensor every nth element is taken.
+    The weights make a permutation of the elements visible. Of a large tensor every nth element is taken.
     """
     return [number for tensor in iterate_tensors(value) for number in compute_sums(tensor)]
 
 
 def compute_sums(tensor: torch.Tensor) -> list[float]:
-    """Return the two sums of a tensor; nothing for complex and sparse ones."""
+    """Return the two sums of `fingerprint` for a non-empty tensor; none for complex, sparse and sub-byte dtypes."""
     import torch
 
     plain = tensor.detach().cpu()
     if plain.is_complex() or plain.is_sparse or plain.dtype.itemsize == 0:
         return []
     flat = plain.reshape(-1)
-    wide = flat[:: -(-flat.numel() // ELEMENTS)].double()
+    stride = -(-flat.numel() // MAX_ELEMENTS)  # rounded up
+    wide = flat[::stride].double()
     weights = torch.cos(torch.arange(wide.numel(), dtype=torch.float64))
     return [float((wide * weights).sum()), float(wide.abs().sum())]
 

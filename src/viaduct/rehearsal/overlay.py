@@ -2,7 +2,7 @@
 
 Every file has its usual path, so that relative and absolute paths, `__file__`, links, other programs and libraries in C
 work unchanged. Writes, deletions and renames in the overlaid folders go to the run's record; the user's files are only
-read. The kernel must let its users mount overlays; where it does not, `mirror.py` makes a mirror instead.
+read. The kernel must let unprivileged users mount overlays; where it does not, `mirror.py` makes a mirror instead.
 
 This file is also a script, run without viaduct on its path:
 
@@ -25,21 +25,22 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-NEW_MOUNTS, NEW_USER = 0x00020000, 0x10000000
-BIND, RECURSIVE, PRIVATE = 4096, 16384, 1 << 18
-OPTIONS = ("redirect_dir=on,index=off,metacopy=off", "userxattr,index=off,metacopy=off")
-KERNELS_OWN = {"/dev", "/proc", "/run", "/sys"}  # only a folder below these is overlaid, such as /dev/shm
-SWITCH = "VIADUCT_OVERLAY"  # "off": a mirror is made even where overlays can be mounted
-ANSWER_S = 30.0  # for the holder to unmount and end
+NEW_MOUNTS, NEW_USER = 0x00020000, 0x10000000  # flags of unshare(2): CLONE_NEWNS, CLONE_NEWUSER
+BIND, RECURSIVE, PRIVATE = 4096, 16384, 1 << 18  # flags of mount(2): MS_BIND, MS_REC, MS_PRIVATE
+# Options of an overlay mount, tried in this order: the second set is for mounts without root's rights.
+OVERLAY_OPTIONS = ("redirect_dir=on,index=off,metacopy=off", "userxattr,index=off,metacopy=off")
+KERNEL_FOLDERS = {"/dev", "/proc", "/run", "/sys"}  # never overlaid, but folders in them may be, such as /dev/shm
+OVERLAY_VARIABLE = "VIADUCT_OVERLAY"  # environment variable; "off": use a mirror even where overlays can be mounted
+UNMOUNT_S = 30.0  # for the holding process to unmount and end
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Folders to overlay; writes go to numbered folders below `uppers`.
+    """Folders to overlay; writes go to numbered folders below `uppers`, the upper layers.
 
-    If one of the `needed` folders cannot be overlaid, nothing is mounted; other folders stay the user's own where the
-    kernel refuses them. `real` folders inside of them are shared with the outside. `tree` is a migrated copy of
-    `front`: its files that differ are shown in the place of those in `front`.
+    If one of the `needed` folders cannot be overlaid, nothing is mounted; where the kernel refuses another folder, that
+    one is not overlaid. `real` folders inside of them are not overlaid: writes there reach the real files. `tree` is a
+    migrated copy of `front`: the view shows its files that differ at the paths of those in `front`.
     """
 
     folders: tuple[str, ...]
@@ -52,15 +53,15 @@ class Layout:
 
 @dataclass
 class View:
-    """A mounted layout, held by a process; `layers`: the folder that each numbered upper stands for."""
+    """A mounted layout, held by a process."""
 
     holder: subprocess.Popen[str]
     layout: Layout
-    layers: dict[str, str] = field(default_factory=dict)
-    seeds: dict[str, list[int]] = field(default_factory=dict)  # paths at which files of `tree` were put, their states
+    layers: dict[str, str] = field(default_factory=dict)  # by the number of an upper layer: the folder it overlays
+    seeds: dict[str, list[int]] = field(default_factory=dict)  # by path: the state of the file of `tree` shown there
 
     def command(self, folder: str, command: list[str]) -> list[str]:
-        """Return the command that runs another one in this view."""
+        """Return the command that runs `command` in this view, with `folder` as its current folder."""
         return [sys.executable, "-I", "-S", __file__, "enter", str(self.holder.pid), folder, *command]
 
     def close(self) -> None:
@@ -68,13 +69,13 @@ class View:
         assert self.holder.stdin is not None
         self.holder.stdin.close()
         try:
-            self.holder.wait(ANSWER_S)
+            self.holder.wait(UNMOUNT_S)
         except subprocess.TimeoutExpired:
             self.holder.kill()
             self.holder.wait()
 
     def find_written(self) -> Iterator[tuple[str, Path]]:
-        """Yield the path of each file that was written, as it was in the view, and where it lies now."""
+        """Yield the path in the view of each file that was written, and its path in the upper layer."""
         for number, folder in self.layers.items():
             upper = Path(self.layout.uppers) / number / "files"
             for root, folders, files in os.walk(upper):
@@ -83,7 +84,10 @@ class View:
                     path = Path(root) / name
                     shown = os.path.join(folder, os.path.relpath(path, upper))
                     if path.is_symlink() or (path.is_file() and self.seeds.get(shown) != state_of(path)):
-                        yield shown, path  # all else is a whiteout, which hides a file
+                        yield (
+                            shown,
+                            path,
+                        )  # all else is a whiteout, which marks a deletion, or an unchanged file of `tree`
 
 
 class NoOverlay(Exception):
@@ -124,8 +128,8 @@ def open_view(layout: Layout) -> View:
 
 def find_obstacle(layout: Layout, near: Path) -> str:
     """Try to mount a layout, with its writes in a folder inside `near`; return why that fails, or "" if it works."""
-    if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
-        return f"{SWITCH} is {os.environ[SWITCH]}"
+    if os.environ.get(OVERLAY_VARIABLE, "").lower() in ("off", "0", "no"):
+        return f"{OVERLAY_VARIABLE} is {os.environ[OVERLAY_VARIABLE]}"
     with tempfile.TemporaryDirectory(dir=near, prefix=".viaduct_overlay_") as folder:
         try:
             view = open_view(replace(layout, uppers=folder, real=()))
@@ -137,7 +141,7 @@ def find_obstacle(layout: Layout, near: Path) -> str:
 
 
 def allow_removal(uppers: str | Path) -> None:
-    """Give the folders that the kernel makes in a work folder, which have no permissions, those to remove them."""
+    """Make the folders removable that the kernel makes, without permissions, in an overlay's work folder."""
     for root, folders, _ in os.walk(uppers):
         for name in folders:
             path = os.path.join(root, name)
@@ -146,17 +150,17 @@ def allow_removal(uppers: str | Path) -> None:
 
 
 def top_of(path: str) -> str:
-    """Return the folder directly below / that holds a path; of KERNELS_OWN, the folder one level deeper."""
+    """Return the folder directly below / that holds a path; below KERNEL_FOLDERS, the folder one level deeper."""
     parts = path.split(os.sep)
     top = os.sep + parts[1] if len(parts) > 1 else os.sep
-    return os.sep.join(parts[:3]) if top in KERNELS_OWN and len(parts) > 2 else top
+    return os.sep.join(parts[:3]) if top in KERNEL_FOLDERS and len(parts) > 2 else top
 
 
 def find_folder(path: str) -> str:
     """Return the folder to overlay so that a path and its surroundings are covered.
 
-    For root it is the folder of `top_of`. The kernel cannot copy a folder of another user up into a user's overlay, so
-    for other users it is the innermost folder above the path that is not their own.
+    For root this is the folder of `top_of`. For other users it is the innermost folder above the path that belongs to
+    somebody else: the kernel cannot copy such a folder up into a user's overlay.
     """
     path = os.path.realpath(path)
     while not os.path.isdir(path):
@@ -171,11 +175,11 @@ def find_folder(path: str) -> str:
 
 def choose_folders(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the outermost folders to overlay so that all paths are covered."""
-    found = {find_folder(path) for path in paths if path} - {os.sep} - KERNELS_OWN
+    found = {find_folder(path) for path in paths if path} - {os.sep} - KERNEL_FOLDERS
     return tuple(sorted(folder for folder in found if not is_below(folder, found)))
 
 
-# ---- within the namespace
+# ---- system calls, and what the two commands of this file run
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -223,7 +227,8 @@ def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
     opened = {path: open_path(path) for path in points}
     real = {path: open_path(path) for path in layout["real"] if os.path.isdir(path)}
     uppers = open_path(layout["uppers"])
-    home = max((point for point in points if is_below(layout["front"] + "/", [point])), key=len, default="")
+    # The innermost overlaid folder that holds `front`: its upper layer gets the files of `tree`.
+    seeded = max((point for point in points if is_below(layout["front"] + "/", [point])), key=len, default="")
     layers: dict[str, str] = {}
     seeds: dict[str, list[int]] = {}
     for number, target in enumerate(points):
@@ -233,23 +238,25 @@ def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
             for name in ("files", "work"):
                 os.makedirs(f"{uppers}/{number}/{name}")
             os.chmod(f"{uppers}/{number}/files", os.stat(opened[target]).st_mode & 0o7777)
-            if target == home:
+            if target == seeded:
                 seeds = seed_files(layout["tree"], layout["front"], target, f"{uppers}/{number}/files")
             mount_overlay(target, opened[target], f"{uppers}/{number}")
             layers[str(number)] = target
         except OSError:
-            if target in (*layout["needed"], home):
+            if target in (*layout["needed"], seeded):
                 raise
-            mount(opened[target], target, "", BIND | RECURSIVE)  # a file, or what the kernel refuses: as it is outside
+            mount(
+                opened[target], target, "", BIND | RECURSIVE
+            )  # no folder, or one that the kernel refuses: show it unchanged
     for path, source in real.items():
         mount(source, path, "", BIND | RECURSIVE)
     return {"layers": layers, "seeds": seeds}
 
 
 def seed_files(tree: str, front: str, target: str, upper: str) -> dict[str, list[int]]:
-    """Copy the files of `tree` that differ from `front` into the layer of `target`, before it is mounted.
+    """Copy the files of `tree` that differ from `front` into the upper layer of `target`, before it is mounted.
 
-    Return the paths at which the view shows them, with their states.
+    Return their states by the paths at which the view shows them.
     """
     seeds = {}
     for root, _, files in os.walk(tree):
@@ -275,7 +282,7 @@ def is_same_file(path: str, other: str) -> bool:
 
 
 def make_folders(inside: str, target: str, upper: str) -> None:
-    """Make the folders of a layer with the modes that they have below it."""
+    """Make the folder `inside` and its parents in an upper layer, with the modes that they have in `target`."""
     here = ""
     for part in inside.split("/") if inside else ():
         here = f"{here}/{part}" if here else part
@@ -298,7 +305,7 @@ def open_path(path: str) -> str:
 
 def mount_overlay(target: str, lower: str, upper: str) -> None:
     """Mount an overlay with the first set of options that the kernel takes."""
-    for options in OPTIONS:
+    for options in OVERLAY_OPTIONS:
         try:
             mount(
                 "viaduct",
@@ -308,7 +315,7 @@ def mount_overlay(target: str, lower: str, upper: str) -> None:
                 f"lowerdir={lower},upperdir={upper}/files,workdir={upper}/work,{options}",
             )
         except OSError:
-            if options == OPTIONS[-1]:
+            if options == OVERLAY_OPTIONS[-1]:
                 raise
         else:
             return
@@ -327,7 +334,7 @@ def hold() -> None:
 
 
 def enter(pid: str, folder: str, command: list[str]) -> None:
-    """Enter the namespaces of a process and run a command there."""
+    """Enter the user and mount namespaces of a process and replace this process by a command."""
     for kind in ("user", "mnt"):
         target, current = f"/proc/{pid}/ns/{kind}", f"/proc/self/ns/{kind}"
         if os.stat(target).st_ino != os.stat(current).st_ino:

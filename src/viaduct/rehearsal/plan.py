@@ -19,8 +19,8 @@ from viaduct.errors import BadRun
 On = Literal["npu", "mlu", "original"]
 StageName = Literal["torch", "tf1"]
 ViewName = Literal["overlay", "mirror", "here"]
-VARIABLE = "VIADUCT_REHEARSAL"
-FILE = "plan.json"
+PLAN_VARIABLE = "VIADUCT_REHEARSAL"
+PLAN_FILE = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,26 @@ class Plan:
     arguments: tuple[str, ...]
     record: str
     work: str = ""  # the folder that the script runs in
-    steps: int | None = None  # training steps after which the script is stopped; None and 0: to the script's own end
+    steps: int | None = None  # training steps after which the script is stopped; None and 0: it is not stopped
     batches: int | None = None  # limit on the batches of each pass over a DataLoader
     timeout: float | None = None  # seconds
     memory: int | None = None  # limit in bytes on a process and its descendants
-    seed: int | None = None
+    seed: int | None = None  # of rank 0; None: the script's random states are left alone
     ranks: int = 1
     launches_itself: bool = False  # the script starts its ranks itself: it is run once, and sees `ranks` cards
-    limits: str = "error"  # switches, as `limits.parse` reads them
-    fake_data: bool = False
-    observe: bool = True
+    limits: str = "error"  # modes of the card's limits, as `limits.parse_switches` reads them
+    fake_data: bool = False  # make up missing datasets (`fake_data/`)
+    observe: bool = True  # record losses, gradients and weights (`observe.py`)
     look: bool = False  # record facts and outputs of modules too (`inspection.py`)
     shake: bool = False  # perturb every weight by about one unit in the last place, before the first step
     step_at: str = ""  # where a step ends, if not at an update (`step_at.Target`)
-    joined: bool = False  # join the ranks of a TensorFlow script for one device (`tf1_stage/joining.py`)
-    tree: str = ""  # root of this side's files, where two sides are compared
-    other_trees: tuple[str, ...] = ()  # roots of the sides from which this one must not import
+    joined: bool = False  # train the ranks of a one-device TensorFlow script together (`tf1_stage/joining.py`)
+    # Where the original and the migrated project are compared: the root of the one that this run executes, and the
+    # roots from which it must not import.
+    tree: str = ""
+    other_trees: tuple[str, ...] = ()
     origin: str = ""  # the folder in which the command was given
-    replaces: str = ""  # the tree in whose place this side's files stand
+    replaces: str = ""  # the original's root, at whose path the script sees the files of `tree`
     view: ViewName = "here"  # how the script sees the user's files
     place: str = ""  # the path at which the script sees its tree: `root`, or the mirror's counterpart
     module: str = ""  # name for `python -m`; `script` is its file
@@ -65,7 +67,7 @@ class Plan:
 
     @property
     def root(self) -> str:
-        """Return the folder of the project as the user knows it: the tree replaced, the own tree, or its folder."""
+        """Return the folder of the project as the user knows it: `replaces`, else `tree`, else the script's folder."""
         return self.replaces or self.tree or self.project
 
     @property
@@ -76,8 +78,9 @@ class Plan:
     @property
     def main(self) -> str:
         """Return the file that is run: in a mirror without a second tree the mirror's copy, else the script."""
-        is_copy = self.view == "mirror" and not self.tree
-        return os.path.join(self.place, os.path.basename(self.script)) if is_copy else self.script
+        if self.view == "mirror" and not self.tree:
+            return os.path.join(self.place, os.path.basename(self.script))
+        return self.script
 
     @property
     def processes(self) -> int:
@@ -86,12 +89,12 @@ class Plan:
 
     def save(self) -> Path:
         """Write the plan into its record; return the file."""
-        path = Path(self.record) / FILE
+        path = Path(self.record) / PLAN_FILE
         path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
         return path
 
 
-def load(path: str | Path) -> Plan:
+def load_plan(path: str | Path) -> Plan:
     """Read a plan; raise BadRun if it cannot be read."""
     try:
         fields = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -100,19 +103,19 @@ def load(path: str | Path) -> Plan:
     return Plan(**{**fields, "arguments": tuple(fields["arguments"]), "other_trees": tuple(fields["other_trees"])})
 
 
-def current() -> Plan | None:
+def current_plan() -> Plan | None:
     """Return the plan of the rehearsal that this process is part of; None outside of a rehearsal."""
-    path = os.environ.get(VARIABLE)
-    return load(path) if path else None
+    path = os.environ.get(PLAN_VARIABLE)
+    return load_plan(path) if path else None
 
 
 def find_imported(name: str) -> Any:
-    """Return a module that is completely imported; one that another thread is importing lacks names."""
+    """Return an imported module; None if it is not imported, or not completely: another thread may be importing it."""
     module = sys.modules.get(name)
     return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
 
 
-def rank() -> int:
+def current_rank() -> int:
     """Return this process's rank, from torch.distributed if that is initialised, else from RANK or RANK_ID, else 0."""
     group = find_imported("torch.distributed")
     with suppress(ValueError, RuntimeError):  # another thread has just left the process group

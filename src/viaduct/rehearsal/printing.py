@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.plan import Plan, rank
+from viaduct.rehearsal.plan import Plan, current_rank
 
-FOLDER = "printed"
-MAX_CHARACTERS = 8 << 20  # of a process, after which nothing more is recorded
+PRINTED_FOLDER = "printed"
+MAX_CHARACTERS = 8 << 20  # of one process; what it prints after them is not recorded
 
 
-class Printed:
+class OutputRecorder:
     """Records what this process prints and logs; the output itself is passed on unchanged."""
 
     def __init__(self, record: str) -> None:
-        self._folder = Path(record) / FOLDER
+        self._folder = Path(record) / PRINTED_FOLDER
         self._characters = 0  # recorded so far
         self._inside = False  # `record` is running, and may log itself
 
@@ -37,7 +37,7 @@ class Printed:
             self._characters += len(text)
             self._folder.mkdir(exist_ok=True)
             with open(self._folder / f"{os.getpid()}.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps([rank(), text]) + "\n")
+                file.write(json.dumps([current_rank(), text]) + "\n")
         finally:
             self._inside = False
 
@@ -59,7 +59,7 @@ class Printed:
         plain = logger.handle
 
         def handle(self_: logging.Logger, entry: logging.LogRecord) -> None:
-            if limits.is_users(entry.pathname):
+            if limits.is_users_file(entry.pathname):
                 self.record(f"{entry.getMessage()}\n")
             plain(self_, entry)
 
@@ -67,18 +67,18 @@ class Printed:
 
 
 def install(plan: Plan) -> None:
-    """Install in the processes of a comparison; a plain rehearsal needs nothing."""
+    """Record the output of this process if two trees are compared; a plain rehearsal needs no record of it."""
     if not plan.tree:
         return
-    printed = Printed(plan.record)
-    printed.watch_stdout()
-    printed.watch_logging()
+    recorder = OutputRecorder(plan.record)
+    recorder.watch_stdout()
+    recorder.watch_logging()
 
 
 def read_lines(record: str) -> dict[int, list[str]]:
     """Return the non-empty lines of each rank; of several processes of a rank, those of the one with the most lines."""
     longest: dict[int, list[str]] = {}
-    for path in sorted((Path(record) / FOLDER).glob("*.jsonl")):
+    for path in sorted((Path(record) / PRINTED_FOLDER).glob("*.jsonl")):
         by_rank: dict[int, str] = {}
         for line in path.read_text(encoding="utf-8").splitlines():
             number, text = json.loads(line)

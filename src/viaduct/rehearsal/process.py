@@ -1,8 +1,8 @@
 """Runs a rehearsal: the script, or several ranks of it, in processes of its own.
 
 One process is started directly. Several are started by torch's elastic agent, as `viaduct launch` does, on the NPU with
-a rank table; one rank that fails ends all. Processes of the script's process group are killed before `rehearse`
-returns.
+a rank table (the vendor's list of the job's devices); one rank that fails ends all. What is left of a single script's
+process group is killed before `rehearse` returns.
 """
 
 from __future__ import annotations
@@ -14,29 +14,35 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from viaduct.rehearsal.bounds import GRACE_S, iterate_processes
-from viaduct.rehearsal.environment import ROOT, make_environment, rank_variables, replaced_environment, write_table
+from viaduct.rehearsal.environment import (
+    VIADUCT_ROOT,
+    make_environment,
+    rank_variables,
+    replaced_environment,
+    write_rank_table,
+)
 from viaduct.rehearsal.files import open_files
-from viaduct.rehearsal.plan import FILE, VARIABLE, Plan
+from viaduct.rehearsal.plan import PLAN_FILE, PLAN_VARIABLE, Plan
 from viaduct.rehearsal.progress import last_activity
 from viaduct.rehearsal.summary import End, Summary, make_summary
 from viaduct.rehearsal.terminal import open_terminal
 from viaduct.signals import forward_signals
 
-# Not `-m`: that would leave the current folder first on sys.path. `-c` puts it there too; it is replaced by the folder
-# of the viaduct that this process runs, which is removed again so that the script's own folder comes first.
-CODE = (
+# Code for `python -c`. It replaces sys.path[0], the current folder, by the folder of this process's viaduct, and
+# removes that again, so that the script's own folder comes first. `python -m` would leave the current folder first.
+RUN_CHILD = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.rehearsal.child import main; sys.exit(main())"
 )
 POLL_S = 0.5
-IMPORTS_S = 120.0  # allowed beyond the script's time limit, to install the stand-in and to end
-SHOWN = 5  # changed files that are printed
+IMPORTS_S = 120.0  # allowed beyond the script's time limit and GRACE_S, to install the stand-in and to end
+MAX_CHANGED_SHOWN = 5  # paths of changed files that are printed
 
 
 def rehearse(plan: Plan, tell: Callable[[str], None]) -> Summary:
@@ -44,40 +50,40 @@ def rehearse(plan: Plan, tell: Callable[[str], None]) -> Summary:
     Path(plan.record).mkdir(parents=True, exist_ok=True)
     plan.save()
     if plan.processes > 1 and plan.on == "npu":
-        write_table(plan)
+        write_rank_table(plan)
     files = open_files(plan)
     try:
-        command = files.command([plan.python, "-c", CODE.format(root=str(ROOT))])
+        command = files.command([plan.python, "-c", RUN_CHILD.format(root=str(VIADUCT_ROOT))])
         end = run_ranks(plan, command, tell) if plan.processes > 1 else run_alone(plan, command)
     finally:
         wrote, changed = files.close()
-    for path in changed[:SHOWN]:
+    for path in changed[:MAX_CHANGED_SHOWN]:
         tell(f"ATTENTION: your own {path} was changed while the script ran; it is reached through a link.")
-    if len(changed) > SHOWN:
-        tell(f"ATTENTION: so were {len(changed) - SHOWN} more; summary.json names them.")
+    if len(changed) > MAX_CHANGED_SHOWN:
+        tell(f"ATTENTION: so were {len(changed) - MAX_CHANGED_SHOWN} more; summary.json names them.")
     return make_summary(plan, end, wrote, changed)
 
 
 def run_alone(plan: Plan, command: list[str]) -> End:
     """Run the script in one process; a negative code of Popen, -N, becomes a shell's 128 + N for signal N."""
-    bound = ""
+    bound = ""  # "time" if the process was killed because it did not keep its time limit
     with open_terminal() as stdin:
         environment = make_environment(plan)
         process = subprocess.Popen(command, env=environment, cwd=plan.work, stdin=stdin, start_new_session=True)
         try:
             with forward_signals(process.pid) as signals:
-                code = wait(process, plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else None, signals)
+                code = wait_for_exit(process, plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else None, signals)
         except subprocess.TimeoutExpired:
             print("viaduct rehearse: the process does not answer and is killed.", file=sys.stderr, flush=True)
             code = 128 + signals[0] if signals else 1
             bound = "" if signals else "time"
         finally:
-            end_group(process.pid)
+            kill_group(process.pid)
             process.wait()
     return End(code if code >= 0 else 128 - code, interrupted=signals[0] if signals else 0, bound=bound)
 
 
-def wait(process: subprocess.Popen[Any], limit: float | None, signals: list[int]) -> int:
+def wait_for_exit(process: subprocess.Popen[Any], limit: float | None, signals: list[int]) -> int:
     """Return a process's exit code; raise TimeoutExpired after `limit` seconds, None: no limit.
 
     `signals` grows while this waits. After the first signal the limit is at most `GRACE_S` from then on.
@@ -93,7 +99,7 @@ def wait(process: subprocess.Popen[Any], limit: float | None, signals: list[int]
             raise subprocess.TimeoutExpired(process.args, limit or 0.0)
 
 
-def end_group(pid: int) -> None:
+def kill_group(pid: int) -> None:
     """Kill what is left of the script's process group; `pid` is its leader, which may have ended."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
@@ -107,12 +113,9 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
         from viaduct.cluster.agent import run_agent
         from viaduct.cluster.rendezvous import LocalRendezvous
 
-    def make_variables(torchrun: Mapping[str, str]) -> dict[str, str]:
-        return {**limit_threads(plan.ranks), **rank_variables(plan, torchrun)}
-
     logs = Path(plan.record) / "ranks"
-    here = os.getcwd()
-    with replaced_environment(make_environment(plan)), Overdue(plan) as overdue:
+    folder_before = os.getcwd()
+    with replaced_environment(make_environment(plan)), RankTimeout(plan) as timeout:
         os.chdir(plan.work)
         try:
             outcome = run_agent(
@@ -122,24 +125,25 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
                 max_restarts=0,
                 log_dir=str(logs),
                 show_all=True,
-                get_variables=make_variables,
+                get_variables=lambda torchrun: {**limit_threads(plan.ranks), **rank_variables(plan, torchrun)},
                 report=tell,
             )
         finally:
-            os.chdir(here)
+            os.chdir(folder_before)
     if outcome.signal:
         return End(128 + outcome.signal, interrupted=0 if outcome.by_ranks else outcome.signal)
     if not outcome.failures:
         return End(0)
-    # torch polls its ranks ten times a second, and may see several ends at once: the rank that was silent first.
+    # torch polls its ranks ten times a second, and may see several ends at once. The first to fail is taken to be the
+    # rank whose progress file was written longest ago.
     activity = last_activity(Path(plan.record))
     first = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
     tell(f"rank {first.rank} ended with {first.exit_code}; the others are ended.")
-    return End(first.exit_code if first.exit_code >= 0 else 128 - first.exit_code, rank=first.rank, bound=overdue.bound)
+    return End(first.exit_code if first.exit_code >= 0 else 128 - first.exit_code, rank=first.rank, bound=timeout.bound)
 
 
-class Overdue:
-    """Kills ranks that run on after their time limit; `bound` is "time" then. `run_alone` does so with its process."""
+class RankTimeout:
+    """Kills ranks that run on after their time limit; `bound` becomes "time" then. `run_alone` has its own."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.bound = plan, ""
@@ -147,7 +151,7 @@ class Overdue:
         self._timer = threading.Timer(limit, self.kill)
         self._timer.daemon = True
 
-    def __enter__(self) -> Overdue:
+    def __enter__(self) -> RankTimeout:
         self._timer.start()
         return self
 
@@ -163,8 +167,8 @@ class Overdue:
                 os.kill(pid, signal.SIGKILL)
 
     def find_processes(self) -> list[int]:
-        """Return the descendants of this process that belong to this rehearsal, by their environment."""
-        mark = f"{VARIABLE}={Path(self.plan.record) / FILE}".encode()
+        """Return the descendants of this process whose environment names this rehearsal's plan."""
+        mark = f"{PLAN_VARIABLE}={Path(self.plan.record) / PLAN_FILE}".encode()
         found = []
         for pid in [*iterate_processes(os.getpid())][1:]:
             with suppress(OSError):

@@ -2,7 +2,7 @@
 
 RECORD/steps/PID.json     {"rank": 0, "steps": 12}                              after every step
 RECORD/alive/PID.json     {"rank": 0, "steps": 12, "seconds": 3.1, "peak_bytes": …}   ten times a second
-RECORD/ended/PID.json     as `child.py` writes it at the end; it counts more than the others
+RECORD/ended/PID.json     as `child.py` writes it at the end; where it exists, the one in alive/ is ignored
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ class Progress:
 
     def note(self, **values: Any) -> None:
         """Replace the progress file of this process."""
-        if self._pid != os.getpid():  # the first one, or this process was forked
+        if self._pid != os.getpid():  # this is the first note, or this process was forked since the last one
             self.folder.mkdir(exist_ok=True)
             self._pid = os.getpid()
             self._file = os.open(self.folder / f"{self._pid}.json", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.pwrite(self._file, json.dumps(values).ljust(WIDTH).encode(), 0)
 
 
-def read(record: Path, folder: str) -> dict[str, dict[str, Any]]:
-    """Return the progress of each process."""
+def read_notes(record: Path, folder: str) -> dict[str, dict[str, Any]]:
+    """Return the notes in one folder of the record, by process number."""
     texts = {path.stem: path.read_text() for path in sorted((record / folder).glob("*.json"))}
     return {pid: json.loads(text) for pid, text in texts.items() if text.strip()}
 
 
 def gather_notes(record: Path) -> list[Mapping[str, Any]]:
-    """Return the note in `ended` of each process that viaduct started, or else that in `alive`, with code None."""
+    """Return the last note of each process that viaduct started: that in `ended`, or that in `alive` with code None."""
     alive = {
         pid: {"code": None, "stopped": False, "bound": "", "failure": "", **note}
-        for pid, note in read(record, "alive").items()
+        for pid, note in read_notes(record, "alive").items()
     }
-    return [*(alive | read(record, "ended")).values()]
+    return [*(alive | read_notes(record, "ended")).values()]
 
 
 def last_activity(record: Path) -> dict[int, float]:
     """Return the time of each rank's last note."""
     times: dict[int, float] = {}
     for folder in ("alive", "ended"):  # a note in `ended` is later than the one in `alive`
-        for pid, note in read(record, folder).items():
+        for pid, note in read_notes(record, folder).items():
             times[note["rank"]] = (record / folder / f"{pid}.json").stat().st_mtime
     return times

@@ -18,17 +18,17 @@ from viaduct.cards import NPU, PLUGINS
 from viaduct.errors import BadValue
 from viaduct.extras import EXTRAS, NO_TENSORFLOW
 from viaduct.path_errors import refuse_special_file
-from viaduct.rehearsal.plan import On, StageName
+from viaduct.rehearsal.plan import StageName
 from viaduct.scripts import notebook_runs
 
-# The stage of a script, torch or tf1, by the packages that it imports. A stage is the folder of stand-ins for one
-# framework: torch_stage/ or tf1_stage/.
-FRAMEWORKS: dict[str, StageName] = {
+# By package that a script imports: the stage of the script, which is the folder of stand-ins for one framework
+# (torch_stage/ or tf1_stage/).
+STAGE_OF_PACKAGE: dict[str, StageName] = {
     **dict.fromkeys(("torch", "torchvision", *PLUGINS), "torch"),
     **dict.fromkeys(("tensorflow", "keras", *NPU.tensorflow_modules), "tf1"),
 }
-PROVIDED = {*PLUGINS, *NPU.tensorflow_modules, "horovod", "npu_device"}  # packages that the stages stand in for
-PIP = {  # names on PyPI of packages that are imported under another name
+STAND_IN_PACKAGES = {*PLUGINS, *NPU.tensorflow_modules, "horovod", "npu_device"}  # packages that a stage replaces
+PYPI_NAMES = {  # names on PyPI of packages that are imported under another name
     "cv2": "opencv-python",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
@@ -44,14 +44,14 @@ PIP = {  # names on PyPI of packages that are imported under another name
     "pycocotools": "pycocotools",
 }
 NOT_ON_PYPI = {"apex": "apex is no package of PyPI (that one is another): use torch.amp, or the card vendor's apex."}
-MARKS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")  # entries of a project's top folder
-FILES_LIMIT = 2000  # files of a project that are read
-NAME_LIMIT = 255  # characters of a string that may be a file's name
+PROJECT_MARKS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")  # entries of a project's top folder
+MAX_FILES = 2000  # of a project, that are read
+MAX_NAME_LENGTH = 255  # characters of a string that may be a file's name
 
 
 @dataclass(frozen=True)
 class Import:
-    """A module that a file imports; `sure`: the import happens whenever the file is executed."""
+    """A module that a file imports; `sure`: the import statement runs whenever the file is executed."""
 
     module: str
     line: int
@@ -73,7 +73,7 @@ class Project:
 
     script: Path
     sources: list[Source]
-    folders: list[Path] = field(default_factory=list)  # other than the script's, in which modules were found
+    folders: list[Path] = field(default_factory=list)  # in which modules were found, without the script's own
 
     @property
     def root(self) -> Path:
@@ -86,15 +86,15 @@ class Project:
         return {statement.module.partition(".")[0] for source in self.sources for statement in source.imports}
 
 
-def read(script: Path) -> Project:
+def read_project(script: Path) -> Project:
     """Read a script and the files of its project that it imports or names as scripts, directly or not.
 
-    Files other than the script that cannot be read are left out. At most FILES_LIMIT files are read.
+    Files other than the script that cannot be read are left out. At most MAX_FILES files are read.
     """
     sources: dict[Path, Source] = {}
     search = ModuleSearch(script)
     waiting = [script]
-    while waiting and len(sources) < FILES_LIMIT:
+    while waiting and len(sources) < MAX_FILES:
         path = waiting.pop()
         if path in sources or (source := read_source(path, path == script)) is None:
             continue
@@ -104,7 +104,7 @@ def read(script: Path) -> Project:
     return Project(script, list(sources.values()), sorted(search.used))
 
 
-def find_module(name: str) -> Path:
+def find_module_file(name: str) -> Path:
     """Return the file that `python -m NAME` runs here, without importing anything; raise BadValue if there is none."""
     on_path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if not all(part.isidentifier() for part in name.split(".")):
@@ -114,18 +114,19 @@ def find_module(name: str) -> Path:
         for path in (base / "__main__.py", base.with_suffix(".py")):
             if path.is_file() and (path.name != "__main__.py" or base.is_dir()):
                 return path.resolve()
+    # `base` is that of the last folder on PYTHONPATH, which `any` tests relative to the current folder.
     if base.is_dir() or any(Path(folder, *name.split(".")).is_dir() for folder in (".", *on_path)):
         raise BadValue(f"{name!r} is a package without __main__.py.", "Name a module of it.")
-    raise BadValue(f"there is no module {name!r} here or on PYTHONPATH.", "It is looked for as `python -m` does.")
+    raise BadValue(f"there is no module {name!r} here or on PYTHONPATH.", "It is searched as `python -m` does.")
 
 
 class ModuleSearch:
-    """Folders in which a script's modules may lie, by the usual project layouts.
+    """Search for a script's modules in the folders where they may lie, by the usual project layouts.
 
-    These are the script's folder, the one that holds its package, those on PYTHONPATH, the folder of the command, and
-    the folders above the package up to the project's top; and in each of them `src`. A module that is in none of these,
-    and is not installed, is looked for in the folders directly below the script's, the package's and the top folder,
-    which a script may put on `sys.path`. Folders outside of the project's top folder are not searched.
+    These are the script's folder, the one that holds its outermost package, those on PYTHONPATH, the folder of the
+    command, and the folders above the package up to the project's top; and in each of them `src`. A module that is in
+    none of these, and is not installed, is looked for in the folders directly below the script's, the package's and the
+    top folder, which a script may put on `sys.path`. Folders outside of the project's top folder are not searched.
     """
 
     def __init__(self, script: Path) -> None:
@@ -144,12 +145,12 @@ class ModuleSearch:
         self._below: list[Path] | None = None
 
     def find(self, module: str) -> list[Path]:
-        """Return the project's files that importing a module runs."""
+        """Return the project's files that run when a module is imported."""
         top = module.partition(".")[0]
         if top in sys.stdlib_module_names:
             return []
         found = self._find_in(module, self.folders)
-        if found or top in PROVIDED or top in FRAMEWORKS or is_importable(top):
+        if found or top in STAND_IN_PACKAGES or top in STAGE_OF_PACKAGE or is_importable(top):
             return found
         return self._find_in(module, self.below())
 
@@ -171,9 +172,9 @@ class ModuleSearch:
 
 
 def find_top(script: Path) -> Path:
-    """Return the innermost folder above a script that has one of MARKS, else the current folder, else the script's."""
+    """Return the innermost folder above a script with one of PROJECT_MARKS, else the current folder or the script's."""
     for folder in script.parents:
-        if any((folder / name).exists() for name in MARKS):
+        if any((folder / name).exists() for name in PROJECT_MARKS):
             return folder
     here = Path.cwd().resolve()
     return here if script.is_relative_to(here) else script.parent
@@ -229,7 +230,7 @@ def surely_run(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def local_files(module: str, folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder that importing a module runs: its packages' and its own."""
+    """Yield the files below a folder that run when a module is imported: its packages' and its own."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         base = folder.joinpath(*parts[:count])
@@ -249,14 +250,14 @@ def relative_files(source: Source) -> Iterator[Path]:
 
 
 def started_files(source: Source) -> Iterator[Path]:
-    """Yield scripts that a file names in a string, as commands that it starts do: "train.py".
+    """Yield scripts that a file names in a string ("train.py"): it may start them by a command.
 
-    Names are relative to its folder or the current one.
+    Names are relative to the file's folder or the current one.
     """
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
             for folder in (source.path.parent, Path.cwd()):
-                if len(node.value) < NAME_LIMIT and (path := folder / node.value).is_file():
+                if len(node.value) < MAX_NAME_LENGTH and (path := folder / node.value).is_file():
                     yield path.resolve()
 
 
@@ -266,7 +267,7 @@ def last_name(node: ast.expr) -> str:
 
 
 def relative_sources(known: Project, root: Path) -> dict[str, Path]:
-    """Return the project's Python files by their paths below a folder; those elsewhere by their names."""
+    """Return the project's Python files by their paths relative to `root`; files outside of it by their names."""
     paths = [source.path.resolve() for source in known.sources]
     folder = root.resolve()
     return {(path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name): path for path in paths}
@@ -286,11 +287,11 @@ def stage_of(project: Project) -> StageName:
     for imports in (sure_imports(script), sure_imports(project.sources)):
         if len(imports) == 1:
             return imports.pop()
-    found = {FRAMEWORKS[name] for name in project.imported_packages() if name in FRAMEWORKS}
+    found = {STAGE_OF_PACKAGE[name] for name in project.imported_packages() if name in STAGE_OF_PACKAGE}
     if not found:
         raise BadValue(
             f"{project.script.name} imports neither torch nor tensorflow, nor does a file of its folder that it uses.",
-            "Name the script that trains; --framework torch or tf1 says it outright.",
+            "Name the script that trains, or give its framework: --framework torch or --framework tf1.",
         )
     if len(found) == 1:
         return found.pop()
@@ -301,28 +302,32 @@ def stage_of(project: Project) -> StageName:
 def sure_imports(sources: list[Source]) -> set[StageName]:
     """Return the stages of the frameworks that these files surely import."""
     roots = {statement.module.partition(".")[0] for source in sources for statement in source.imports if statement.sure}
-    return {FRAMEWORKS[root] for root in roots if root in FRAMEWORKS}
+    return {STAGE_OF_PACKAGE[root] for root in roots if root in STAGE_OF_PACKAGE}
 
 
 # Missing packages
 
 
-def refuse_missing(project: Project, on: On) -> None:
+def refuse_missing(project: Project) -> None:
     """Raise BadValue with packages that the project surely imports and that are not installed, and the pip command."""
     missing: dict[str, str] = {}
     for source in project.sources:
         for statement in source.imports:
             top = statement.module.partition(".")[0]
-            if statement.sure and top not in missing and not is_known(top, [project.script.parent, *project.folders]):
+            if (
+                statement.sure
+                and top not in missing
+                and not is_available(top, [project.script.parent, *project.folders])
+            ):
                 missing[top] = f"{source.path.name}:{statement.line}"
     if missing:
         listed = ", ".join(f"{name} ({location})" for name, location in missing.items())
         raise BadValue(f"not installed here, though the script imports it: {listed}.", pip_line(missing))
 
 
-def is_known(top: str, folders: list[Path]) -> bool:
+def is_available(top: str, folders: list[Path]) -> bool:
     """Return True if a package is in the standard library, provided by a stage, in one of the folders or installed."""
-    if top in sys.stdlib_module_names or top in PROVIDED:
+    if top in sys.stdlib_module_names or top in STAND_IN_PACKAGES:
         return True
     if any((folder / f"{top}.py").exists() or (folder / top).is_dir() for folder in folders):
         return True
@@ -335,5 +340,5 @@ def pip_line(names: dict[str, str] | list[str]) -> str:
     if "tensorflow" in names and sys.version_info >= NO_TENSORFLOW:
         hints.append("TensorFlow 2.15 needs Python 3.11 or older.")
     on_pypi = [name for name in names if name not in NOT_ON_PYPI]
-    packages = {f"'viaduct[{EXTRAS[name]}]'" if name in EXTRAS else PIP.get(name, name) for name in on_pypi}
+    packages = {f"'viaduct[{EXTRAS[name]}]'" if name in EXTRAS else PYPI_NAMES.get(name, name) for name in on_pypi}
     return " ".join([*(["pip install " + " ".join(sorted(packages))] if packages else []), *hints])

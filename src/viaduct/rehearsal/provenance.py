@@ -1,9 +1,10 @@
 """Makes a process import the project's modules from its own tree, and records every project file that it executes.
 
-`carry` compares two trees, the original and the migrated project (`trees.py`). A process runs one of them: its own.
+`viaduct carry` compares two trees, the original and the migrated project (`trees.py`). A process runs one of them: its
+own.
 A `position` is a file's path within a tree, a `counterpart` the file at that position in the own tree.
 
-RECORD/modules.jsonl has a line for each: {"name": "lib.net", "file": …, "position": "lib/net.py", "tree": "own",
+RECORD/modules.jsonl has a line for each file: {"name": "lib.net", "file": …, "position": "lib/net.py", "tree": "own",
 "sha256": …, "from_file": true, "pid": …}. The hash is that of the file's bytes. Bytecode caches of the own tree are not
 read: a stale one would run under the name of a file that has changed since. Code that `OwnLoader` did not load (`exec`,
 a loader of the script's own, bytecode without source) is compared with what its file compiles to; `from_file` is false
@@ -36,12 +37,12 @@ from viaduct.rehearsal.trees import Trees
 from viaduct.scripts.notebook_runs import read_source
 from viaduct.scripts.runner import Script
 
-FILE = "modules.jsonl"
-OPENED = 64  # Python files, read by the script itself, that are remembered
+MODULES_FILE = "modules.jsonl"
+MAX_REMEMBERED = 64  # Python files that the script itself reads; their text may be passed to exec()
 GENERATED = "__autograph_generated_file"  # in the names of files that TensorFlow generates from recorded functions
 # Compiler flags of all `from __future__ import …`.
-FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
-_installed: list[Recorder] = []  # this process's recorder; empty until `install`
+FUTURE_FLAGS = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
+_installed: list[Recorder] = []  # this process's one recorder; empty until `install`
 
 
 def install(plan: Plan) -> None:
@@ -74,7 +75,7 @@ def compile_recorded(script: Script) -> Script:
     if recorder is None:
         return script
     code = recorder.compile_file(script.file.read_bytes(), str(script.file), "__main__")
-    return replace(script, code=code, file=Path(recorder.trees.show(str(script.file))))
+    return replace(script, code=code, file=Path(recorder.trees.visible_path(str(script.file))))
 
 
 class Recorder:
@@ -82,12 +83,12 @@ class Recorder:
 
     def __init__(self, plan: Plan, compared: Trees) -> None:
         self.trees = compared
-        self._path = Path(plan.record) / FILE
-        self._counters = Counters(plan.record) if (Path(plan.record) / counters.FILE).exists() else None
+        self._path = Path(plan.record) / MODULES_FILE
+        self._counters = Counters(plan.record) if (Path(plan.record) / counters.EDITS_FILE).exists() else None
         self._compiled: dict[int, CodeType] = {}  # code that `compile_file` returned, by id
         self._recorded: set[tuple[Any, ...]] = set()
         self._opened: dict[str, tuple[bytes, CodeType]] = {}  # content and code of the files that the script read
-        self._state = threading.local()  # `.busy`: the audit hook, or a read of ours, is running in this thread
+        self._state = threading.local()  # `.busy`: this thread runs the audit hook, or viaduct itself reads a file
 
     def compile_file(self, data: bytes, path: str, name: str) -> CodeType:
         """Compile the bytes of a project's file and record them."""
@@ -140,7 +141,7 @@ class Recorder:
         if not isinstance(path, (str, bytes, os.PathLike)) or not isinstance(flags, int) or flags & os.O_WRONLY:
             return
         name = os.path.abspath(os.fsdecode(path))
-        if name.endswith(".py") and len(self._opened) < OPENED and self.trees.position(name) is not None:
+        if name.endswith(".py") and len(self._opened) < MAX_REMEMBERED and self.trees.position(name) is not None:
             try:
                 data = Path(name).read_bytes()
                 code = compile(data, "<string>", "exec", dont_inherit=True)
@@ -158,14 +159,14 @@ class Recorder:
             try:
                 data = Path(path).read_bytes()
             except OSError:
-                if path.endswith(".py"):  # bytecode without its source; another name is not that of a file
+                if path.endswith(".py"):  # bytecode without its source; any other name need not be a file's
                     self.record("", path, "", False)
                 return
             self.record("", path, hashlib.sha256(data).hexdigest(), is_same_code(data, file, code))
 
     def _examine_text(self, code: CodeType) -> None:
         """Record the file whose text is executed, as in `exec(open("settings.py").read())`."""
-        inherits = code.co_flags & FUTURES  # exec() compiles a text with the `from __future__` imports around it
+        inherits = code.co_flags & FUTURE_FLAGS  # exec() compiles a text with the `from __future__` imports around it
         for path, (data, known) in self._opened.items():
             if known == code or (inherits and is_same_code(data, "<string>", code)):
                 self.record("", path, hashlib.sha256(data).hexdigest(), True)
@@ -174,7 +175,7 @@ class Recorder:
 
 def is_same_code(data: bytes, path: str, code: CodeType) -> bool:
     """Return True if a file's bytes compile to this code; the flags of `from __future__` may be inherited."""
-    flags = code.co_flags & FUTURES
+    flags = code.co_flags & FUTURE_FLAGS
     for source in (data, data.decode("utf-8", "replace")):
         try:
             if compile(source, path, "exec", flags=flags, dont_inherit=True) == code:
@@ -197,7 +198,7 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the module under the path that the script sees."""
-        module.__file__ = self.recorder.trees.show(self.path)
+        module.__file__ = self.recorder.trees.visible_path(self.path)
         super().exec_module(module)
 
     def path_stats(self, path: str) -> Any:

@@ -1,7 +1,7 @@
-"""Renames folders within an overlay, which the kernel refuses to users without root's rights.
+"""Renames folders within an overlay (`overlay.py`), which the kernel refuses to users without root's rights.
 
-A folder that lies below the overlay cannot be renamed there (EXDEV), as if it were on another disk. It is copied and
-removed instead, which the overlay keeps apart like any other change.
+Renaming a folder of the lower layer, the user's own files, fails with EXDEV, as if source and target were on two disks.
+The folder is copied and removed instead; the overlay keeps both changes in its upper layer, as it does all others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def wrap_rename(plain: Callable[..., None]) -> Callable[..., None]:
             if error.errno != errno.EXDEV or kwargs or not is_same_mount(src, dst):
                 raise
             if os.path.isdir(dst):
-                os.rmdir(dst)  # a rename replaces an empty folder; another one raises here
+                os.rmdir(dst)  # a rename replaces an empty folder; rmdir raises for one that is not empty, as it would
             shutil.copytree(src, dst, symlinks=True)
             shutil.rmtree(src)
 

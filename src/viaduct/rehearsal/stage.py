@@ -12,10 +12,10 @@ from typing import Protocol
 
 from viaduct.errors import BadValue
 from viaduct.rehearsal import guard, printing
-from viaduct.rehearsal.plan import Plan, rank
+from viaduct.rehearsal.plan import Plan, current_rank
 
 TORCH_SINCE = (2, 13)  # the first release in which a device can be registered from Python (torch._C._acc)
-MNIST = "tensorflow.examples.tutorials.mnist.input_data"
+MNIST_MODULE = "tensorflow.examples.tutorials.mnist.input_data"
 
 
 class StepCounter(Protocol):
@@ -29,7 +29,7 @@ class StepCounter(Protocol):
         """Return when the script was first asked to stop (time.monotonic()); None if it was not."""
 
     def keep(self) -> None:
-        """Write the observations made so far, if the script is ended from outside."""
+        """Write the observations made so far; called before `bounds.py` ends the process by os._exit."""
 
     def finish(self, complete: bool) -> None:
         """Write the observations at the end. `complete`: the script ran to its own end without an error."""
@@ -44,12 +44,12 @@ def set_stage(plan: Plan, ours: bool) -> StepCounter:
     if plan.stage == "tf1":
         return set_tf1(plan, ours)
     counter = set_torch(plan, ours)
-    if (seed := own_seed(plan)) is not None:
-        plant_seeds(seed)
+    if (seed := seed_of_rank(plan)) is not None:
+        set_seeds(seed)
     return counter
 
 
-def plant_seeds(seed: int) -> None:
+def set_seeds(seed: int) -> None:
     """Seed Python, NumPy and torch, before the script's first line; seeds that the script sets itself replace them.
 
     The TensorFlow stage seeds its graphs itself (`tf1_stage/seeding.py`).
@@ -62,9 +62,9 @@ def plant_seeds(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def own_seed(plan: Plan) -> int | None:
+def seed_of_rank(plan: Plan) -> int | None:
     """Return the seed of this rank: ranks differ, so that a missing broadcast shows."""
-    return None if plan.seed is None else plan.seed + rank()
+    return None if plan.seed is None else plan.seed + current_rank()
 
 
 def set_torch(plan: Plan, ours: bool) -> StepCounter:
@@ -106,7 +106,7 @@ def find_torch_version() -> str:
     """Return the version of torch without importing it, where possible."""
     try:
         return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:  # built from source, beside its package
+    except importlib.metadata.PackageNotFoundError:  # a source tree of torch, without installed metadata
         import torch
 
         return torch.__version__
@@ -120,10 +120,10 @@ def set_tf1(plan: Plan, ours: bool) -> StepCounter:
     tf1_stage.need_tensorflow()
     from tensorflow.python.util import deprecation
 
-    # TensorFlow 2.15's hints at successors, which TensorFlow 1.15 on the card does not print.
+    # Deprecation hints of TensorFlow 2.15, which TensorFlow 1.15 on the card does not print.
     deprecation._PRINT_DEPRECATION_WARNINGS = False
     warnings.filterwarnings("ignore", message=r"`tf\.(layers|keras)\..*` is deprecated")
-    tf1_stage.install(plan.on, seed=own_seed(plan))
+    tf1_stage.install(plan.on, seed=seed_of_rank(plan))
     if plan.joined:
         from viaduct.rehearsal.tf1_stage import joining
 
@@ -133,5 +133,5 @@ def set_tf1(plan: Plan, ours: bool) -> StepCounter:
 
         keras_sets.install()
         tf_files.install(Path(plan.record) / "fake")
-        importlib.import_module(MNIST).makes_up_missing = True  # type: ignore[attr-defined]
+        importlib.import_module(MNIST_MODULE).makes_up_missing = True  # type: ignore[attr-defined]
     return GraphCounter(plan, ours)

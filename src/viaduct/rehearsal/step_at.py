@@ -1,4 +1,4 @@
-"""Steps at a place that the user names: `--step-at train.py:41`, or `--step-at update` for a function.
+"""Training steps that end where the user says: `--step-at train.py:41`, or `--step-at update` for a function.
 
 A step ends when the statement of that line has been executed, or when the function returns and does not raise. A trace
 function observes this. Python calls it at every function call, so that the script becomes slower.
@@ -21,8 +21,8 @@ from viaduct.errors import BadValue
 from viaduct.rehearsal import limits
 from viaduct.scripts.notebook_runs import parse_source, read_source
 
-FLAG = "--step-at"
-Functions = ast.FunctionDef | ast.AsyncFunctionDef
+STEP_AT_FLAG = "--step-at"
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Parse the text that `str` makes of a target."""
+    """Parse the text that `Target.__str__` returns."""
     file, colon, lines = text.rpartition(":")
     if not colon:
         return Target(function=text)
@@ -54,15 +54,17 @@ def find_target(text: str, files: Mapping[str, Path]) -> Target:
     """
     name, colon, line = text.rpartition(":")
     if colon and not line.isdecimal():
-        raise BadValue(f"{FLAG} {text}: {line!r} is no line number.", "Write FILE:LINE, or the name of a function.")
+        raise BadValue(
+            f"{STEP_AT_FLAG} {text}: {line!r} is no line number.", "Write FILE:LINE, or the name of a function."
+        )
     if colon:
         return find_statement(text, name, int(line), files)
-    known = {found.name for path in files.values() for found in walk(path) if isinstance(found, Functions)}
+    known = {found.name for path in files.values() for found in walk(path) if isinstance(found, FunctionNode)}
     last = text.rpartition(".")[2]
     if last not in known:
         close = difflib.get_close_matches(last, known, 3)
         advice = f"Closest: {', '.join(close)}." if close else "Write FILE:LINE, or the name of a function."
-        raise BadValue(f"{FLAG} {text}: the project has no function of that name.", advice)
+        raise BadValue(f"{STEP_AT_FLAG} {text}: the project has no function of that name.", advice)
     return Target(function=text)
 
 
@@ -75,17 +77,19 @@ def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -
     if len(found) != 1:
         some = f"{len(found)} files of the project are" if found else "no file of the project is"
         listed = ", ".join(sorted(found or files)[:6])
-        raise BadValue(f"{FLAG} {text}: {some} called {name}.", *([f"There are: {listed}."] if listed else []))
+        raise BadValue(f"{STEP_AT_FLAG} {text}: {some} called {name}.", *([f"There are: {listed}."] if listed else []))
     path = files[found[0]]
     count = len(read_source(path, path.read_bytes()).decode("utf-8", errors="replace").splitlines())
     if not 1 <= line <= count:
-        raise BadValue(f"{FLAG} {text}: {found[0]} has {count} lines.", "Name a line behind which a step is over.")
+        raise BadValue(
+            f"{STEP_AT_FLAG} {text}: {found[0]} has {count} lines.", "Name a line after which a step is complete."
+        )
     spans = [span_of(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
     inside = [span for span in spans if span[0] <= line <= span[1]]
     if not inside:
         after = min((span[0] for span in spans if span[0] > line), default=None)
-        advice = f"The next statement is in line {after}." if after else "Name a line behind which a step is over."
-        raise BadValue(f"{FLAG} {text}: no statement is executed in this line.", advice)
+        advice = f"The next statement is in line {after}." if after else "Name a line after which a step is complete."
+        raise BadValue(f"{STEP_AT_FLAG} {text}: no statement is executed in this line.", advice)
     first, last = min(inside, key=lambda span: span[1] - span[0])
     return Target(found[0], first, last)
 
@@ -115,14 +119,14 @@ class StepAt:
 
     def __init__(self, target: Target, on_step: Callable[[], None]) -> None:
         self.target, self.on_step = target, on_step
-        self._concerns: dict[CodeType, bool] = {}
+        self._has_target_cache: dict[CodeType, bool] = {}
 
     def start(self) -> None:
-        """Trace new calls, and the calls that run already."""
+        """Trace new calls, and the functions that are running now."""
         frame: FrameType | None = sys._getframe()
-        while frame is not None:  # functions that run already, such as a module that is importing torch
-            if self.concerns(frame.f_code):
-                frame.f_trace = self.make_local()
+        while frame is not None:  # such as a module of the script that is importing torch
+            if self.has_target(frame.f_code):
+                frame.f_trace = self.make_local_trace()
             frame = frame.f_back
         sys.settrace(self._trace_call)
         threading.settrace(self._trace_call)
@@ -131,18 +135,18 @@ class StepAt:
         sys.settrace(None)
         threading.settrace(None)
 
-    def concerns(self, code: CodeType) -> bool:
-        """Return True if a code object contains the target."""
-        known = self._concerns.get(code)
+    def has_target(self, code: CodeType) -> bool:
+        """Return True if a code object is the target function, or has a line of the target statement."""
+        known = self._has_target_cache.get(code)
         if known is None:
-            known = self._concerns[code] = self._has_target(code)
+            known = self._has_target_cache[code] = self._find_target_in(code)
         return known
 
-    def _has_target(self, code: CodeType) -> bool:
-        """Return True if a code object is the target function, or has a line of the target statement."""
-        if not limits.is_users(code.co_filename):
+    def _find_target_in(self, code: CodeType) -> bool:
+        if not limits.is_users_file(code.co_filename):
             return False
         if self.target.function:
+            # Before Python 3.11 code has no qualified name.
             wanted, own = self.target.function, getattr(code, "co_qualname", code.co_name)
             return own == wanted or own.endswith(f".{wanted}") or code.co_name == wanted
         path = os.path.abspath(code.co_filename)
@@ -152,26 +156,30 @@ class StepAt:
         )
 
     def _trace_call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        return self.make_local() if self.concerns(frame.f_code) else None
+        return self.make_local_trace() if self.has_target(frame.f_code) else None
 
-    def make_local(self) -> Callable[[FrameType, str, Any], Any]:
+    def make_local_trace(self) -> Callable[[FrameType, str, Any], Any]:
         """Return a trace function for one frame."""
-        inside = False
+        is_inside = False  # the frame's last event was a line of the target statement
+        is_raising = False  # the frame's last event was an exception
 
         def trace_lines(frame: FrameType, event: str, arg: Any) -> Any:
-            nonlocal inside
-            was, inside = inside, event == "line" and self.target.first <= frame.f_lineno <= self.target.last
-            if was and not inside and event in ("line", "return"):
+            nonlocal is_inside
+            was_inside, is_inside = (
+                is_inside,
+                event == "line" and self.target.first <= frame.f_lineno <= self.target.last,
+            )
+            if was_inside and not is_inside and event in ("line", "return"):
                 self.on_step()
             return trace_lines
 
         def trace_return(frame: FrameType, event: str, arg: Any) -> Any:
-            nonlocal inside
+            nonlocal is_raising
             if event == "exception":
-                inside = True
+                is_raising = True
             elif event == "line":
-                inside = False
-            elif event == "return" and not inside:  # not by an exception
+                is_raising = False  # the function has caught it
+            elif event == "return" and not is_raising:
                 self.on_step()
             return trace_return
 

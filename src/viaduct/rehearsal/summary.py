@@ -1,4 +1,4 @@
-"""Summary of a rehearsal, gathered from its record, and its description in a few lines.
+"""Summary of a rehearsal, gathered from its record (folder), and its description in a few lines.
 
 The exit code is the script's own. Where that is 0, it is 1 if a limit was met that is an error (the script may have
 caught it, or it was found at the end), if a process ended without a report, or if no training step was taken although
@@ -19,16 +19,16 @@ from typing import Any
 from viaduct import __version__
 from viaduct.rehearsal.observe import folder_of
 from viaduct.rehearsal.plan import Plan
-from viaduct.rehearsal.progress import gather_notes, read
-from viaduct.rehearsal.project import PROVIDED, pip_line
+from viaduct.rehearsal.progress import gather_notes, read_notes
+from viaduct.rehearsal.project import STAND_IN_PACKAGES, pip_line
 from viaduct.signals import name_signal
 
 PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")
-MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'")
+MISSING_PACKAGE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'")
 
-SILENT = "os._exit, or another program in its place, leaves none. End the script by sys.exit or at its last line."
-OURS = "This is a fault of viaduct; please report it."
-KILLED = {137: ": the machine may have run out of memory"}
+SILENT_ADVICE = "os._exit or os.exec leaves none. End the script by sys.exit or at its last line."
+OUR_FAULT = "This is a fault of viaduct; please report it."
+KILL_HINTS = {137: ": the machine may have run out of memory"}  # by exit code; 137 is 128 + SIGKILL
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class End:
     code: int
     interrupted: int = 0  # number of the signal that viaduct received; 0: none
     rank: int | None = None  # of several ranks, the one that failed first
-    bound: str = ""  # "time" if it was killed because it did not keep its time limit itself
+    bound: str = ""  # "time" if viaduct killed the script, which did not end within its time limit
 
 
 @dataclass
@@ -56,10 +56,10 @@ class Summary:
     exit_code: int = 0
     steps: int = 0
     stopped: bool = False  # viaduct stopped the script after the requested number of steps
-    failed_rank: int | None = None  # of several ranks, the one that failed first
-    interrupted: int = 0  # number of the signal that viaduct received; 0: none
-    bound: str = ""  # what stopped the script: "time", "memory", or "watch" where watching these two failed
-    silent: str = ""  # processes that ended with 0 and left no report
+    failed_rank: int | None = None  # as `End.rank`
+    interrupted: int = 0  # as `End.interrupted`
+    bound: str = ""  # what stopped the script: "time", "memory", or "watch" where polling these two failed
+    silent: str = ""  # sentence on processes that ended with exit code 0 and left no report
     failure: str = ""  # the last line of the traceback, or how a rank ended
     seconds: float = 0.0
     peak_bytes: int = 0
@@ -86,7 +86,7 @@ def load_summary(record: str) -> Summary | None:
 def make_summary(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> Summary:
     """Gather and save the summary of a rehearsal."""
     record = Path(plan.record)
-    ended, steps = gather_notes(record), read(record, "steps").values()
+    ended, steps = gather_notes(record), read_notes(record, "steps").values()
     blamed = find_blamed(ended, end)
     summary = Summary(
         command=plan.command,
@@ -110,7 +110,7 @@ def make_summary(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> 
         losses=read_losses(plan),
         limits=list(read_limits(record)),
         wrote=wrote,
-        versions=dict(versions()),
+        versions=dict(list_versions()),
     )
     summary.exit_code = choose_exit_code(summary, plan)
     summary.save(plan.record)
@@ -118,10 +118,10 @@ def make_summary(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> 
 
 
 def find_silent(plan: Plan, ended: list[Mapping[str, Any]], end: End) -> str:
-    """Name the processes that viaduct started and that left no report although nothing failed; "" if there are none."""
+    """Return a sentence on the started processes that left no report although nothing failed; "" if there are none."""
     if end.code or end.interrupted:
         return ""
-    unfinished = sorted(note["rank"] for note in ended if note["code"] is None)  # only signs of life
+    unfinished = sorted(note["rank"] for note in ended if note["code"] is None)  # with progress, but no end
     missing = plan.processes - len(ended)
     if plan.processes == 1:
         return "the process ended without a report" if unfinished or missing else ""
@@ -157,7 +157,7 @@ def read_losses(plan: Plan) -> list[list[float]]:
 
 
 def read_limits(record: Path) -> Iterator[dict[str, Any]]:
-    """Yield each limit and line once, whichever rank met it."""
+    """Yield the limits that were met, each once for each line of the script, whichever rank met it."""
     path = record / "limits.jsonl"
     seen = set()
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -168,7 +168,7 @@ def read_limits(record: Path) -> Iterator[dict[str, Any]]:
             yield hit
 
 
-def versions() -> Iterator[tuple[str, str]]:
+def list_versions() -> Iterator[tuple[str, str]]:
     """Yield the versions of Python, viaduct and the frameworks."""
     yield "python", platform.python_version()
     yield "viaduct", __version__
@@ -216,8 +216,8 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
     """Return what to try next."""
     if summary.interrupted:
         return [f"It was interrupted by {name_signal(summary.interrupted)}."]
-    match = MISSING.search(summary.failure)
-    if match and match[1].partition(".")[0] in PROVIDED:
+    match = MISSING_PACKAGE.search(summary.failure)
+    if match and match[1].partition(".")[0] in STAND_IN_PACKAGES:
         return [f"The stand-in has no module {match[1]!r}."]
     if match:
         return [f"The package {match[1]!r} is missing: {pip_line([match[1].partition('.')[0]])}"]
@@ -225,20 +225,19 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
         more = "" if plan.fake_data else "; --fake-data makes up records where their shapes are declared"
         return [f"Data is missing: give the script its own after --{more}."]
     if summary.script_exit_code > 128 and not summary.failure:
-        return [
-            f"It was ended by {name_signal(summary.script_exit_code - 128)}{KILLED.get(summary.script_exit_code, '')}."
-        ]
+        hint = KILL_HINTS.get(summary.script_exit_code, "")
+        return [f"It was ended by {name_signal(summary.script_exit_code - 128)}{hint}."]
     if summary.silent:
-        return [f"{summary.silent[0].upper()}{summary.silent[1:]}: {SILENT}"]
+        return [f"{summary.silent[0].upper()}{summary.silent[1:]}: {SILENT_ADVICE}"]
     if summary.bound == "watch":
-        return [f"Its time and memory were no longer watched, so it was ended: {summary.failure}. {OURS}"]
+        return [f"Its time and memory were no longer watched, so it was ended: {summary.failure}. {OUR_FAULT}"]
     if summary.bound:
         return [
             f"It was stopped by the limit of {summary.bound}: --{'timeout' if summary.bound == 'time' else 'memory'}."
         ]
     if summary.failure:
         return [f"The script failed: {summary.failure}"]
-    if summary.steps == 0 and plan.steps != 0 and not summary.bound:
+    if summary.steps == 0 and plan.steps != 0:
         if plan.step_at:
             return [f"--step-at {plan.step_at} was never executed."]
         return [

@@ -1,8 +1,8 @@
 """Terminal of a rehearsed script: 80 by 24, with an empty stdin.
 
 Scripts read its size (`stty size`, `os.get_terminal_size`) to draw a progress bar, and some fail without one. stdin is
-a pseudo-terminal, which programs that the script starts inherit; a read from it returns end of file at once. stdout and
-stderr are not changed.
+a pseudo-terminal, which programs that the script starts inherit; each of its first 256 reads returns end of file.
+stdout and stderr are not changed.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from contextlib import contextmanager
 from typing import Any
 
 COLUMNS, LINES = 80, 24
-ENDS = 256  # end-of-file characters in stdin: the number of reads that end at once
+END_OF_FILES = 256  # end-of-file characters in stdin: so many reads return at once
+LOCAL_FLAGS, CONTROL_CHARACTERS = 3, 6  # positions in the list of termios.tcgetattr
 
 
 @contextmanager
 def open_terminal() -> Iterator[int]:
     """Yield the file descriptor that a script gets as its stdin."""
-    ours, theirs = os.openpty()
+    controller, terminal = os.openpty()
     try:
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-        settings: list[Any] = termios.tcgetattr(theirs)
-        settings[3] &= ~termios.ECHO
-        termios.tcsetattr(theirs, termios.TCSANOW, settings)
-        os.write(ours, settings[6][termios.VEOF] * ENDS)
-        yield theirs
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        settings: list[Any] = termios.tcgetattr(terminal)
+        settings[LOCAL_FLAGS] &= ~termios.ECHO
+        termios.tcsetattr(terminal, termios.TCSANOW, settings)
+        os.write(controller, settings[CONTROL_CHARACTERS][termios.VEOF] * END_OF_FILES)
+        yield terminal
     finally:
-        os.close(ours)
-        os.close(theirs)
+        os.close(controller)
+        os.close(terminal)
 
 
 def install() -> None:

@@ -1,8 +1,9 @@
 """The two trees of a comparison: maps a path to the file of the process's own tree.
 
-A script that `carry` compares exists twice, as the original and as the migrated copy. Both runs have the same
-PYTHONPATH, the same editable installs and the same absolute paths in their text, so that one of them would import the
-other's modules. A path into the other tree, or into the mirror, is mapped to the same position in the own tree.
+`viaduct carry` runs a project twice, as the original and as the migrated copy, and compares the runs. Each process runs
+one of the trees, its own. Both runs have the same PYTHONPATH, the same editable installs and the same absolute paths in
+their text, so that one of them would import the other's modules. A path into the other tree, or into the mirror
+(`mirror.py`), is mapped to the same position in the own tree. A position is a file's path relative to its tree's root.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import lru_cache
 from typing import Literal
 
 import viaduct
+from viaduct.rehearsal.guard import is_within
 from viaduct.rehearsal.plan import Plan
 
 Side = Literal["own", "other", "outside"]
@@ -31,8 +33,8 @@ _OWN_FOLDERS = (  # of viaduct and of Python's standard library, under both of i
 class Trees:
     """`own` is the root of the side that this process runs, `others` the roots that it must not load from.
 
-    `place` is where the script sees the own tree: at the original's path under an overlay, or in a mirror. `mirror` is
-    the folder below which a mirror reproduces the file system's paths.
+    `place` is the path at which the script sees the own tree: the original's path under an overlay, or a path in a
+    mirror. `mirror` is the folder below which a mirror reproduces the file system's paths; without a mirror it is "".
     """
 
     own: str
@@ -42,7 +44,7 @@ class Trees:
     _counterparts: dict[str, str] = field(default_factory=dict, compare=False)
 
     def position(self, path: str) -> str | None:
-        """Return a file's path within the project, whichever tree it was named in; None if it is in none of them."""
+        """Return a path's position, whichever tree or mirror it leads into; None if it leads into none of them."""
         for spelling in (os.path.abspath(path), os.path.realpath(path)):
             if is_installed(spelling):
                 return None
@@ -56,7 +58,7 @@ class Trees:
 
     def _root(self, path: str) -> str:
         """Return the innermost of the folders that holds a path: one tree may lie within another."""
-        roots = [root for root in (self.own, self.mirror, *self.others) if root and is_within(path, root)]
+        roots = [root for root in (self.own, self.mirror, *self.others) if root and is_within(path, [root])]
         return max(roots, key=len, default="")
 
     def counterpart(self, path: str) -> str:
@@ -65,16 +67,16 @@ class Trees:
             position = self.position(path) if path else None
             target = os.path.normpath(os.path.join(self.own, position)) if position is not None else path
             if not os.path.exists(target):
-                return path  # it may come later: a script may write it
+                return path  # not stored: the script may write the file later
             self._counterparts[path] = target
         return self._counterparts[path]
 
-    def show(self, path: str) -> str:
-        """Return the path under which the script sees a file of its own tree: what `__file__` says."""
-        if not self.place or self.place == self.own or not is_within(path, self.own):
+    def visible_path(self, path: str) -> str:
+        """Return the path under which the script sees a file of its own tree, for its `__file__`."""
+        if not self.place or self.place == self.own or not is_within(path, [self.own]):
             return path
-        shown = self.place + path[len(self.own) :]
-        return shown if os.path.exists(shown) else path
+        visible = self.place + path[len(self.own) :]
+        return visible if os.path.exists(visible) else path
 
     def side(self, path: str) -> Side | None:
         """Return the side that a file belongs to; None for installed packages, Python's own library and viaduct."""
@@ -84,14 +86,9 @@ class Trees:
         root = self._root(spelling) or self._root(os.path.realpath(path))
         if root == self.own:
             return "own"
-        if root == self.place and root and is_within(spelling, root):  # an overlay shows the own tree's files there
+        if root == self.place and root and is_within(spelling, [root]):  # an overlay shows the own tree's files there
             return "own" if os.path.exists(self.own + spelling[len(root) :]) else "other"
         return "other" if root in self.others else "outside"
-
-
-def is_within(path: str, root: str) -> bool:
-    """Return True if a path is a folder or lies in it."""
-    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
 @lru_cache(maxsize=4096)
@@ -99,7 +96,7 @@ def is_installed(path: str) -> bool:
     """Return True for files of installed packages, the standard library and viaduct itself."""
     if any(part in PACKAGES for part in path.split(os.sep)):
         return True
-    return any(is_within(path, folder) for folder in _OWN_FOLDERS)
+    return is_within(path, _OWN_FOLDERS)
 
 
 def trees_of_plan(plan: Plan) -> Trees | None:

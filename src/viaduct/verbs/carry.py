@@ -105,11 +105,11 @@ def main(
     2: could not run, or a wrong flag. 3: not proved, for example because an edit was never executed.
     """
     switches = ",".join([limits_mode, *(limit or [])])
-    limits.parse(switches)
+    limits.parse_switches(switches)
     from viaduct.carrying.request import Request
     from viaduct.migration.checks import check_options
     from viaduct.migration.options import Options
-    from viaduct.rehearsal.project import find_module
+    from viaduct.rehearsal.project import find_module_file
 
     options = Options(
         to=to,
@@ -123,7 +123,7 @@ def main(
     )
     check_options(options)
     request = Request(
-        source=find_module(str(source)) if module else source,
+        source=find_module_file(str(source)) if module else source,
         module=str(source) if module else "",
         out=out,
         options=options,

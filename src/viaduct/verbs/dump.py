@@ -86,10 +86,10 @@ def refuse_occupied(out: Path, force: bool) -> None:
 
 def is_tensorflow(file: Path) -> bool:
     """Return True if the script and the files beside it import TensorFlow; with both, False if it calls backward."""
-    from viaduct.rehearsal.project import FRAMEWORKS, read, stage_of
+    from viaduct.rehearsal.project import STAGE_OF_PACKAGE, read_project, stage_of
 
-    project = read(file)
-    return bool(project.imported_packages() & set(FRAMEWORKS)) and stage_of(project) == "tf1"
+    project = read_project(file)
+    return bool(project.imported_packages() & set(STAGE_OF_PACKAGE)) and stage_of(project) == "tf1"
 
 
 def refuse_options(given: list[str | Literal[False]]) -> None:
@@ -112,7 +112,7 @@ def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: 
     chosen = parse_steps(steps, "--steps")
     patterns = tuple(part.strip() for part in (only or "").split(",") if part.strip())
     dump = golden.Golden(out.resolve(), chosen.__contains__, chosen.last, run_on, patterns)
-    ended = golden.dump(dump, script)
+    ended = golden.dump_script(dump, script)
     if ended.failure:
         print_note(f"viaduct dump: the script failed: {ended.failure}")
     if not any(dump.written.values()):

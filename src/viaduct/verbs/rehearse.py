@@ -97,11 +97,11 @@ def main(
     rights and can reach all your files.
     """
     switches = ",".join([limits_mode, *(limit or [])])
-    limits.parse(switches)
-    path = project.find_module(str(script)) if module else find_script(script)
-    sources = project.read(path)
+    limits.parse_switches(switches)
+    path = project.find_module_file(str(script)) if module else find_script(script)
+    sources = project.read_project(path)
     stage = framework or project.stage_of(sources)
-    project.refuse_missing(sources, on)
+    project.refuse_missing(sources)
     if stage == "torch":
         refuse_old_torch()
     record_folder = prepare_record(record)

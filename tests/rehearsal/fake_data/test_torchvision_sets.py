@@ -36,7 +36,7 @@ def test_sets_of_torchvision_that_are_missing_are_made_up(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["MNIST", "CIFAR10"])
 def test_a_made_up_set_holds_its_images_as_the_real_one_does(name: str) -> None:
     images: Any = torchvision_sets.make_fake_class(object)()
-    images.make_up(torchvision_sets.KNOWN[name], {})
+    images.make_up(torchvision_sets.KNOWN_SETS[name], {})
     image, label = images[3]
     assert numpy.array_equal(numpy.asarray(image), numpy.asarray(images.data[3]))
     assert label == int(images.targets[3]) == 3

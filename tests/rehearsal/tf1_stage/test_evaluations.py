@@ -11,7 +11,7 @@ import pytest
 
 from rehearsal.tf1_scripts import needs_tensorflow, rehearsed
 from viaduct.rehearsal.tf1_stage import evaluations
-from viaduct.rehearsal.tf1_stage.watch import Watched
+from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
 from viaduct.scripts.notebook_runs import read_source
 from viaduct.scripts.runner import StopScript
 
@@ -116,21 +116,21 @@ class Graph:
 
 
 def test_a_script_that_only_evaluates_is_stopped_and_keras_own_loops_are_left_to_keras() -> None:
-    watched, graph = Watched(limit=5), Graph()
+    watched, graph = ScriptWatch(limit=5), Graph()
     loops = evaluations.PlainLoops(watched)
     for _ in range(1000):
         loops.before_run(run(graph, by_keras=True))
     assert not watched.stopped
     with pytest.raises(StopScript):
-        evaluate(loops, graph, evaluations.PATIENCE + 1)
+        evaluate(loops, graph, evaluations.MIN_EVALUATION_BATCHES + 1)
     assert watched.stopped
 
 
 def test_a_step_begins_the_count_anew_and_each_session_has_its_own() -> None:
-    watched, graphs = Watched(limit=5, losses=[0.0] * 5), (Graph(), Graph())
+    watched, graphs = ScriptWatch(limit=5, losses=[0.0] * 5), (Graph(), Graph())
     loops = evaluations.PlainLoops(watched)
     for _ in range(2):
-        for _ in range(evaluations.PATIENCE):
+        for _ in range(evaluations.MIN_EVALUATION_BATCHES):
             for graph in graphs:
                 loops.before_run(run(graph))
         loops.before_run(run(graphs[0], training=True))
@@ -138,7 +138,7 @@ def test_a_step_begins_the_count_anew_and_each_session_has_its_own() -> None:
 
 
 def test_without_a_bound_nothing_is_counted() -> None:
-    loops, graph = evaluations.PlainLoops(Watched(limit=None)), Graph()
+    loops, graph = evaluations.PlainLoops(ScriptWatch(limit=None)), Graph()
     for _ in range(1000):
         loops.before_run(run(graph, data=True))
 

@@ -36,7 +36,7 @@ def test_initialisers_restores_and_plain_writes_do_not_train_and_optimizers_and_
             "step": tf.assign_add(step, 1).op,
             "optimizer": tf.train.AdamOptimizer().apply_gradients([(gradient, w)]),
         }
-        answer = {name: reach.reach(graph, [op], []).training for name, op in runs.items()}
+        answer = {name: reach.find_reach(graph, [op], []).training for name, op in runs.items()}
         """,
     )
     trains = {"own update", "step", "optimizer"}
@@ -52,10 +52,10 @@ def test_what_only_a_fed_tensor_needs_is_not_executed_and_reading_data_is_seen()
         half = tf.add(batch, 1, name="half")
         loss = tf.square(half, name="loss")
         graph = tf.get_default_graph()
-        whole, fed = (reach.reach(graph, [loss.op], names) for names in ([], ["half:0"]))
+        whole, fed = (reach.find_reach(graph, [loss.op], names) for names in ([], ["half:0"]))
         grown = []
         for _ in range(2):
-            grown.append("late" in {op.name for op in reach.reach(graph, [loss.op], []).ops})
+            grown.append("late" in {op.name for op in reach.find_reach(graph, [loss.op], []).ops})
             loss.op._add_control_input(tf.constant(1, name="late").op)
         answer = [whole.reads_data, fed.reads_data, sorted(op.name for op in fed.ops if "loss" in op.name or
                   op.name in ("half", "batch")), grown]
@@ -75,8 +75,8 @@ def test_branches_and_handles_are_not_fetched_their_gradients_may_be_dead_and_a_
         after = tf.add(joined, looped, name="after")
         graph = tf.get_default_graph()
         inner = next(op for op in graph.get_operations() if op.type == "Exp")
-        ops = reach.reach(graph, [after.op, tf.gradients(joined, x)[0].op], []).ops
-        dead = reach.perhaps_dead(ops)
+        ops = reach.find_reach(graph, [after.op, tf.gradients(joined, x)[0].op], []).ops
+        dead = reach.find_perhaps_dead(ops)
         handle = tf.get_variable("w", [], use_resource=True).handle
         answer = [sorted({op.type for op in dead if "inner_grad" in op.name}), after.op in dead, joined.op in dead,
                   [reach.is_fetchable(t) for t in (inner.outputs[0], after, handle, tf.constant("text"))]]

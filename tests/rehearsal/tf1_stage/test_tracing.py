@@ -49,7 +49,7 @@ def test_a_second_steps_time_begins_at_the_end_of_the_first(tmp_path: Path) -> N
     assert (row[5], row[8]) == (80, 30)
     (folder,) = tmp_path.glob("PROF_*")
     with (folder / "summary" / "step_trace.csv").open() as file:
-        assert next(csv.reader(file)) == list(tracing.COLUMNS)
+        assert next(csv.reader(file)) == list(tracing.STEP_TRACE_COLUMNS)
 
 
 def make_run(profiling: str, names: tuple[str, ...] = (), **changes: Any) -> Any:

@@ -15,7 +15,7 @@ from viaduct.rehearsal.torch_stage.absent import (
     gru_cell_backward,
     lstm_cell,
     lstm_cell_backward,
-    multiply_wide,
+    make_wide_product,
 )
 
 EPS = 1e-5
@@ -90,7 +90,7 @@ def test_a_gru_cell_and_its_gradients_are_torchs() -> None:
 @pytest.mark.parametrize("out", [None, torch.empty(0)])
 def test_a_product_computes_in_the_wider_dtype_that_it_returns(out: torch.Tensor | None) -> None:
     halves = torch.full((1, 4), 256.0).half(), torch.full((4, 1), 256.0).half()  # their product overflows in half
-    result = multiply_wide(torch.mm)(*halves, torch.float32, out=out)
+    result = make_wide_product(torch.mm)(*halves, torch.float32, out=out)
     assert result.dtype is torch.float32
     assert result.tolist() == [[4 * 256.0**2]]
     assert out is None or result is out

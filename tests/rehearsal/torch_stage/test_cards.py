@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from viaduct.rehearsal.torch_stage.cards import Cards, Meter, cards, index_of, to_cpu
+from viaduct.rehearsal.torch_stage.cards import Cards, MemoryMeter, cards, index_of, to_cpu
 
 DEVICE = "privateuseone"  # torch's name of the device until a stage renames it
 
@@ -51,7 +51,7 @@ def test_a_script_for_cuda_knows_its_device_as_cuda() -> None:
 
 
 def test_a_meter_remembers_the_peak_and_the_totals() -> None:
-    meter = Meter()
+    meter = MemoryMeter()
     for size in (100, 50):
         meter.allocate(size)
     meter.release(100)

@@ -6,16 +6,16 @@ import pytest
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import visible
-from viaduct.rehearsal.torch_stage.cards import Meter, cards
+from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards
 
 
 @pytest.fixture(autouse=True)
 def _eight_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ASCEND_RT_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CN_VISIBLE_DEVICES", limits.RECORD):
+    for name in ("ASCEND_RT_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CN_VISIBLE_DEVICES", limits.RECORD_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(limits.SWITCHES, "error")
+    monkeypatch.setenv(limits.LIMITS_VARIABLE, "error")
     monkeypatch.setattr(limits, "hits", [])
-    monkeypatch.setattr(cards, "meters", [Meter() for _ in range(8)])
+    monkeypatch.setattr(cards, "meters", [MemoryMeter() for _ in range(8)])
 
 
 @pytest.mark.parametrize("listed", ["1,0", "0,0", "0, 1", "GPU-1", "0;1"])
@@ -23,7 +23,7 @@ def test_a_list_that_the_npu_does_not_take_is_refused(listed: str, monkeypatch: 
     monkeypatch.setattr(cards, "name", "npu")
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", listed)
     with pytest.raises(limits.CardRefuses, match="visible-devices"):
-        visible.count()
+        visible.count_visible_cards()
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_a_process_sees_the_cards_that_its_card_s_own_variable_lists(
     monkeypatch.setattr(cards, "name", name)
     for variable, listed in variables.items():
         monkeypatch.setenv(variable, listed)
-    assert visible.count() == count
+    assert visible.count_visible_cards() == count

@@ -10,9 +10,9 @@ import numpy as np
 
 from viaduct.rehearsal.fake_data import print_note
 
-LENGTHS = (6000, 1000)  # for training and for the test
-# name -> the shape of an image, the shape of a label, the number of classes
-KNOWN: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
+TRAINING_IMAGES, TEST_IMAGES = 6000, 1000
+# By name: the shape of an image, the shape of a label, the number of classes.
+KNOWN_SETS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
     "mnist": ((28, 28), (), 10),
     "fashion_mnist": ((28, 28), (), 10),
     "cifar10": ((32, 32, 3), (1,), 10),
@@ -22,10 +22,10 @@ Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 def install() -> None:
-    """Install after the stand-in, before the script starts."""
+    """Wrap the datasets' load_data; call this after the stand-in is installed and before the script starts."""
     import tensorflow as tf
 
-    for name in KNOWN:
+    for name in KNOWN_SETS:
         module = getattr(tf.keras.datasets, name)
         module.load_data = wrap_load_data(module.load_data, name)
 
@@ -40,15 +40,15 @@ def wrap_load_data(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
         except Exception as error:  # Keras raises no other class where a download fails
             if "URL fetch failure" not in str(error):
                 raise
-            print_note(f"keras.datasets.{name} cannot be downloaded; {LENGTHS[0]} images are made up.")
-            return make_set(name, LENGTHS[0], 0), make_set(name, LENGTHS[1], 1)
+            print_note(f"keras.datasets.{name} cannot be downloaded; {TRAINING_IMAGES} images are made up.")
+            return make_set(name, TRAINING_IMAGES, seed=0), make_set(name, TEST_IMAGES, seed=1)
 
     return load_data
 
 
 def make_set(name: str, length: int, seed: int) -> Arrays:
     """Return random images and labels with the shapes of a dataset."""
-    image, label, classes = KNOWN[name]
+    image, label, classes = KNOWN_SETS[name]
     random = np.random.RandomState(seed)
     images = random.randint(0, 256, (length, *image)).astype(np.uint8)
     return images, random.randint(0, classes, (length, *label)).astype(np.uint8)

@@ -1,7 +1,8 @@
 """Synthetic TFRecord files, made from the features that a script parses.
 
-Numbers are drawn anew for each record, but a whole number is 1: as a label it is in range whether classes count from 0
-or 1. Bytes are a JPEG, or, where the script decodes them as raw numbers of a declared shape, as many bytes as that is.
+Floats are drawn anew for each record. Integers are 1, which as a label is in range whether classes count from 0 or 1;
+those called height or width are the size of the images. Bytes are a JPEG where the feature is named like an image,
+random bytes where the script decodes them as raw numbers of a known shape, else empty.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ import numpy as np
 from viaduct.data.example import Encodable, encode_example
 from viaduct.data.tfrecord import RecordWriter
 
-RECORDS = 512  # in all files of one kind together
-LEAST = 8  # in each
-SIDE = 64  # of an image
-SIZES = ("height", "width")
+RECORDS = 512  # in all missing files together
+MIN_RECORDS = 8  # in each file
+SIDE = 64  # pixels of an image
+SIZE_FEATURES = ("height", "width")
 
 
 @dataclass(frozen=True)
 class Declared:
-    """One feature: how many values of which kind. `raw` bytes are decoded as plain numbers."""
+    """One feature as a script declares it."""
 
-    count: int
+    count: int  # values in each record
     kind: str  # int64, float, bytes
-    raw: int | None = None
+    raw: int | None = None  # number of bytes, where the script decodes them as plain numbers
 
 
 def write_records(path: Path, features: Mapping[str, Declared], count: int) -> None:
@@ -46,7 +47,7 @@ def write_records(path: Path, features: Mapping[str, Declared], count: int) -> N
 def make_value(name: str, declared: Declared, random: np.random.Generator) -> Encodable:
     """Return the values of one feature in one record."""
     makers: dict[str, Callable[[], Any]] = {
-        "int64": lambda: SIDE if name.rpartition("/")[2] in SIZES else 1,
+        "int64": lambda: SIDE if name.rpartition("/")[2] in SIZE_FEATURES else 1,
         "float": lambda: float(random.random()),
         "bytes": lambda: make_bytes(name, declared, random),
     }
@@ -55,7 +56,7 @@ def make_value(name: str, declared: Declared, random: np.random.Generator) -> En
 
 
 def make_bytes(name: str, declared: Declared, random: np.random.Generator) -> bytes:
-    """Return bytes for a feature: raw numbers, a JPEG, or nothing."""
+    """Return a value for a feature of bytes: raw numbers, a JPEG, the name of an image format, or nothing."""
     if declared.raw is not None:
         return random.integers(0, 256, declared.raw, np.uint8).tobytes()
     if "image" in name and name.rpartition("/")[2] in ("encoded", "image", "image_raw", "bytes", "jpeg", "data"):
@@ -74,5 +75,5 @@ def make_jpeg(random: np.random.Generator) -> bytes:
 
 
 def records_per_file(files: int) -> int:
-    """Return the number of records in each of so many files."""
-    return max(LEAST, RECORDS // max(1, files))
+    """Return the number of records in each file, given the number of files."""
+    return max(MIN_RECORDS, RECORDS // max(1, files))

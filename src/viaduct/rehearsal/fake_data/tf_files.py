@@ -22,20 +22,21 @@ from viaduct.rehearsal.fake_data.records import Declared, records_per_file, writ
 PARSERS = ("parse_single_example", "parse_example")
 
 
-class Missing:
-    """Missing files, and the features that are parsed from them."""
+class MissingFiles:
+    """Missing files, and the features that the script parses from TFRecords."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.names: dict[str, Path] = {}
+        self.names: dict[str, Path] = {}  # by a missing file's name: the synthetic file
         self.features: dict[str, Declared] = {}
-        # By the keys of tensors:
-        self.parsed: dict[str, str] = {}  # the feature of a tensor of bytes
-        self.raw: dict[str, tuple[str, int]] = {}  # the feature of a tensor of decoded numbers, and a number's bytes
-        self._written: dict[Path, dict[str, Declared]] = {}
+        # By the keys of tensors (`key`):
+        self.parsed: dict[str, str] = {}  # the feature that a tensor of bytes was parsed from
+        # The feature that a tensor of numbers was decoded from, and the bytes of one number.
+        self.raw: dict[str, tuple[str, int]] = {}
+        self._written: dict[Path, dict[str, Declared]] = {}  # by a synthetic file: the features written into it
 
-    def stand_in(self, name: str) -> str:
-        """Return the file to read instead of a missing one."""
+    def replace(self, name: str) -> str:
+        """Return the synthetic file's name for a missing file, and the name of an existing one unchanged."""
         if os.path.exists(name) or Path(name).parent == self.folder:
             return name
         if name not in self.names:
@@ -45,7 +46,7 @@ class Missing:
         return str(self.names[name])
 
     def write(self) -> None:
-        """Write the files that are new, or of which more is known by now."""
+        """Write the files that are not written yet, or were written before all of their features were known."""
         if not self.features:
             return
         for path in self.names.values():
@@ -54,9 +55,9 @@ class Missing:
                 self._written[path] = dict(self.features)
 
     def parse(self, features: dict[str, Any], tensors: dict[str, Any]) -> None:
-        """Remember the features that a script parses."""
+        """Remember the features that a script parses, and the tensors that it gets for them."""
         for name, feature in features.items():
-            if (declared := declaration(feature)) is None:
+            if (declared := make_declared(feature)) is None:
                 continue
             self.features[name] = declared
             if declared.kind == "bytes" and name in tensors:
@@ -70,53 +71,48 @@ class Missing:
         self.features[name] = Declared(self.features[name].count, "bytes", raw=count * size)
 
 
-def install(folder: Path) -> Missing:
-    """Install after the stand-in, before the script starts."""
+def install(folder: Path) -> MissingFiles:
+    """Wrap TensorFlow's readers and parsers; call this after the stand-in is installed, before the script starts."""
     import tensorflow as tf
     from tensorflow.python.data.ops import readers
 
-    missing = Missing(folder)
+    missing = MissingFiles(folder)
     for kind in (readers.TFRecordDatasetV1, readers.TFRecordDatasetV2):
         kind.__init__ = wrap_dataset_init(kind.__init__, missing)
     tf.data.Dataset.list_files = staticmethod(wrap_list_files(tf.data.Dataset.list_files, missing))
     tf.gfile.Glob = tf.io.gfile.glob = wrap_glob(tf.io.gfile.glob, missing)
     for name in PARSERS:
-        found = wrap_parser(getattr(tf.io, name), missing)
-        setattr(tf, name, found)
-        setattr(tf.io, name, found)
-    install_raw(tf, missing)
+        parser = wrap_parser(getattr(tf.io, name), missing)
+        setattr(tf, name, parser)
+        setattr(tf.io, name, parser)
+    wrap_raw_decoding(tf, missing)
     from viaduct.rehearsal.tf1_stage import sessions
 
-    sessions.observers.append(make_observer(missing))
+    class Writer(sessions.Observer):
+        """Writes the files before a session runs."""
+
+        def before_run(self, run: sessions.GraphRun) -> None:
+            missing.write()
+
+    sessions.observers.append(Writer())
     return missing
 
 
-def make_observer(missing: Missing) -> Any:
-    """Return an observer that writes the files before a session runs."""
-    from viaduct.rehearsal.tf1_stage.sessions import Observer, Pass
-
-    class Writes(Observer):
-        def before_run(self, run: Pass) -> None:
-            missing.write()
-
-    return Writes()
-
-
-def wrap_dataset_init(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+def wrap_dataset_init(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
     """Return TFRecordDataset's constructor with missing files replaced."""
 
     @functools.wraps(plain)
     def init(self: Any, filenames: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(filenames, (str, os.PathLike)):
-            filenames = missing.stand_in(os.fspath(filenames))
+            filenames = missing.replace(os.fspath(filenames))
         elif isinstance(filenames, (list, tuple)) and all(isinstance(name, (str, os.PathLike)) for name in filenames):
-            filenames = [missing.stand_in(os.fspath(name)) for name in filenames]
+            filenames = [missing.replace(os.fspath(name)) for name in filenames]
         plain(self, filenames, *args, **kwargs)
 
     return init
 
 
-def wrap_list_files(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+def wrap_list_files(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
     """Return Dataset.list_files with missing files replaced."""
 
     @functools.wraps(plain)
@@ -126,12 +122,12 @@ def wrap_list_files(plain: Callable[..., Any], missing: Missing) -> Callable[...
         patterns = [file_pattern] if isinstance(file_pattern, str) else file_pattern
         if not isinstance(patterns, Sequence) or any(tf.io.gfile.glob.__wrapped__(pattern) for pattern in patterns):
             return plain(file_pattern, *args, **kwargs)
-        return tf.data.Dataset.from_tensor_slices([missing.stand_in(pattern) for pattern in patterns])
+        return tf.data.Dataset.from_tensor_slices([missing.replace(pattern) for pattern in patterns])
 
     return list_files
 
 
-def wrap_glob(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+def wrap_glob(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
     """Return gfile.Glob with missing files replaced."""
 
     @functools.wraps(plain)
@@ -139,12 +135,12 @@ def wrap_glob(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]
         found = plain(pattern)
         if found or not isinstance(pattern, str):
             return found
-        return [missing.stand_in(pattern)]
+        return [missing.replace(pattern)]
 
     return glob
 
 
-def wrap_parser(plain: Callable[..., Any], missing: Missing) -> Callable[..., Any]:
+def wrap_parser(plain: Callable[..., Any], missing: MissingFiles) -> Callable[..., Any]:
     """Return a parser that notes its features."""
 
     @functools.wraps(plain)
@@ -156,7 +152,7 @@ def wrap_parser(plain: Callable[..., Any], missing: Missing) -> Callable[..., An
     return parse
 
 
-def install_raw(tf: Any, missing: Missing) -> None:
+def wrap_raw_decoding(tf: Any, missing: MissingFiles) -> None:
     """Wrap decode_raw, cast, reshape and set_shape, which reveal the size of raw bytes."""
     decode, reshape, cast = tf.io.decode_raw, tf.reshape, tf.cast
     kind: Any = tf.Tensor
@@ -206,8 +202,8 @@ def product(shape: Any) -> int | None:
     return math.prod(sizes)
 
 
-def declaration(feature: Any) -> Declared | None:
-    """Return the declaration of a fixed-length feature; None for one of variable length."""
+def make_declared(feature: Any) -> Declared | None:
+    """Return the declaration of a fixed-length feature; None for other features, shapes and dtypes."""
     if type(feature).__name__ != "FixedLenFeature":
         return None
     kinds = {"int64": "int64", "float32": "float", "string": "bytes"}

@@ -1,7 +1,8 @@
 """Synthetic images for torchvision datasets whose folder is missing.
 
-Replaced are datasets whose images and number of classes are part of their definition, and folders of images, for which
-a usual size is taken. The script's transforms run on them. A dataset class of the script's own is not replaced.
+Replaced are datasets whose image size and number of classes are part of their definition, and folders of images
+(ImageFolder, ImageNet), for which a usual size is taken. The script's transforms run on the synthetic images. A dataset
+class of the script's own is not replaced.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import numpy as np
 
 from viaduct.rehearsal.fake_data import print_note
 
-LENGTH = 512
-LARGEST = 32  # pixels of a side, of sets that hold all images in memory
-# class -> height, width, channels, number of classes
-KNOWN = {
+LENGTH = 512  # images of a synthetic dataset
+MAX_SIDE_IN_MEMORY = 32  # pixels; torchvision's datasets of such small images hold all of them in memory
+# By class: height, width, channels, number of classes.
+KNOWN_SETS = {
     "CIFAR10": (32, 32, 3, 10),
     "CIFAR100": (32, 32, 3, 100),
     "MNIST": (28, 28, 1, 10),
@@ -36,19 +37,19 @@ def install() -> None:
         from torchvision import datasets
     except (ImportError, RuntimeError):
         return
-    for name, facts in KNOWN.items():
+    for name, facts in KNOWN_SETS.items():
         if (kind := getattr(datasets, name, None)) is not None:
             kind.__init__ = wrap_init(kind.__init__, facts, make_fake_class(kind))
 
 
-def wrap_init(plain: Callable[..., Any], facts: tuple[int, int, int, int], other: type) -> Callable[..., Any]:
+def wrap_init(plain: Callable[..., Any], facts: tuple[int, int, int, int], fake_class: type) -> Callable[..., Any]:
     """Return a constructor that falls back to synthetic images."""
     signature = inspect.signature(plain)
 
     @functools.wraps(plain)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         given = signature.bind(self, *args, **kwargs)
-        if given.arguments.get("download"):  # what is to be fetched is missing too
+        if given.arguments.get("download"):  # nothing is downloaded in a rehearsal
             given.arguments["download"] = False
         try:
             plain(*given.args, **given.kwargs)
@@ -56,7 +57,7 @@ def wrap_init(plain: Callable[..., Any], facts: tuple[int, int, int, int], other
             root = given.arguments.get("root")
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             print_note(f"{type(self).__name__} of {root}: {reason}; {LENGTH} images are made up.")
-            self.__class__ = other
+            self.__class__ = fake_class
             self.make_up(facts, given.arguments)
 
     return init
@@ -67,7 +68,7 @@ def make_fake_class(kind: type) -> type:
 
     class MadeUp(kind):  # type: ignore[misc]
         facts: tuple[int, int, int, int]
-        class_to_idx: ClassVar[dict[str, int]] = {}  # a property of some sets, which could not be given a value
+        class_to_idx: ClassVar[dict[str, int]] = {}  # hides the property of some datasets, which cannot be assigned
 
         def make_up(self, facts: tuple[int, int, int, int], given: Mapping[str, Any]) -> None:
             self.facts = facts
@@ -75,7 +76,7 @@ def make_fake_class(kind: type) -> type:
             self.classes = [str(number) for number in range(facts[3])]
             self.__dict__["class_to_idx"] = {name: number for number, name in enumerate(self.classes)}
             self.targets: Any = [number % facts[3] for number in range(LENGTH)]
-            self.__dict__.update(arrays(facts, self.targets))
+            self.__dict__.update(make_arrays(facts, self.targets))
 
         def __len__(self) -> int:
             return LENGTH
@@ -90,11 +91,11 @@ def make_fake_class(kind: type) -> type:
     return MadeUp
 
 
-def arrays(facts: tuple[int, int, int, int], labels: list[int]) -> dict[str, Any]:
+def make_arrays(facts: tuple[int, int, int, int], labels: list[int]) -> dict[str, Any]:
     """Return the attributes under which these sets hold all their images: tensors of MNIST, arrays of CIFAR."""
     height, _, channels, _ = facts
-    if height > LARGEST:
-        return {}  # a folder holds paths, not images
+    if height > MAX_SIDE_IN_MEMORY:
+        return {}
     pixels = np.stack([make_pixels(index, facts) for index in range(LENGTH)])
     if channels > 1:
         return {"data": pixels}

@@ -1,8 +1,11 @@
-"""The TensorFlow 1 stage: scripts written for TensorFlow 1.15 run on the `tf` extra, with stand-ins for the adapters.
+"""The TensorFlow 1 stage: runs scripts written for TensorFlow 1.15 on TensorFlow 2.15, with stand-ins for the adapters.
+
+An adapter is a vendor's package that brings TensorFlow 1 to its card, such as Ascend's npu_bridge. TensorFlow 2.15 is
+viaduct's `tf` extra.
 
     install("npu")        npu_bridge and hccl can be imported; what the NPU refuses is reported (`limits.py`)
-    install("mlu")        /mlu:0 and config.mlu_options are understood, as in Cambricon's TensorFlow; Horovod is gloo
-    install("original")   GPU devices are the CPU, and Horovod is gloo
+    install("mlu")        /mlu:0 and config.mlu_options are accepted, as in Cambricon's TensorFlow; Horovod uses gloo
+    install("original")   GPU devices are the CPU, and Horovod uses gloo
 
 `install` must come before the script imports TensorFlow, and cannot be undone: a rehearsal has a process of its own.
 `watch.py` counts and bounds the script's steps and records what they compute. `finish` reports NPU sessions that are
@@ -20,8 +23,8 @@ from viaduct.extras import install_line, is_installed, require
 from viaduct.rehearsal.plan import On
 from viaduct.rehearsal.tf1_stage import state
 
-# Folders with the stand-in packages: npu_bridge and hccl for the NPU, Horovod for the MLU and the original.
-PACKAGES = {"npu": "site", "mlu": "horovod_site", "original": "horovod_site"}
+# By stage: the folder with the stand-in packages (npu_bridge and hccl for the NPU; Horovod for the others).
+STAND_IN_FOLDERS = {"npu": "site", "mlu": "horovod_site", "original": "horovod_site"}
 
 
 def need_tensorflow() -> None:
@@ -54,7 +57,7 @@ def install(on: On, *, seed: int | None = None) -> None:
     legacy.install()
     alias.install()
     # First on the path, because a real adapter that is installed would look for its device.
-    sys.path.insert(0, str(Path(__file__).parent / PACKAGES[on]))
+    sys.path.insert(0, str(Path(__file__).parent / STAND_IN_FOLDERS[on]))
     devices.install(on)
     seeding.install(seed)
     if seed is not None:

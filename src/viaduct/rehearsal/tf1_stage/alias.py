@@ -1,7 +1,8 @@
-"""Makes `import tensorflow` give TensorFlow 1: compat.v1 under that name, with the real package's path.
+"""Makes `import tensorflow` give TensorFlow 1: the module tensorflow.compat.v1 under that name.
 
-Internals (`tensorflow.python…`) are still found. `tensorflow.keras` is compat.v1's, since newer optimizers of Keras do
-not work in graphs. `tensorflow.contrib` is the folder `contrib`, and `tensorflow.examples` is in `parts`.
+Internals (`tensorflow.python…`) are still found in the real package. `tensorflow.keras` is compat.v1's, since newer
+optimizers of Keras do not work in graphs. `tensorflow.contrib` is the folder `contrib` here, and `tensorflow.examples`
+is in `parts`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-VERSION = "1.15.0"
+VERSION = "1.15.0"  # the version that scripts see
 CONTRIB = Path(__file__).parent / "contrib"
 PARTS = Path(__file__).parent / "parts"
 _V1 = "tensorflow._api.v2.compat.v1"
@@ -26,7 +27,7 @@ def install() -> None:
 
     v1: Any = real.compat.v1
     v1.disable_v2_behavior()
-    load_lazy_parts(v1)
+    load_lazy_modules(v1)
     v1.__path__ = [*real.__path__, *v1.__path__, str(PARTS)]
     v1.__spec__.submodule_search_locations = v1.__path__
     v1.__version__ = v1.VERSION = VERSION
@@ -36,7 +37,7 @@ def install() -> None:
     add_contrib(v1)
 
 
-def load_lazy_parts(v1: Any) -> None:
+def load_lazy_modules(v1: Any) -> None:
     """Load Keras and the Estimators, which TensorFlow loads at their first use, so that they can be renamed.
 
     keras_lib, which turns a Keras model into an Estimator, needs names of TensorFlow 2. It is imported first, while
@@ -56,18 +57,18 @@ def name_submodules(v1: Any) -> None:
     parts = {"keras": v1.keras, "estimator": v1.estimator}
     for root in ("tensorflow", "tensorflow.compat.v1", _V1):
         for name, module in parts.items():
-            rename(module.__name__, f"{root}.{name}")
-    rename(_V1, "tensorflow", but=("compat", "keras", "estimator"))
+            enter_alias(module.__name__, f"{root}.{name}")
+    enter_alias(_V1, "tensorflow", but=("compat", "keras", "estimator"))
 
 
-def rename(old: str, new: str, but: tuple[str, ...] = ()) -> None:
-    """Enter a module and its submodules, less those that begin with `but`, in sys.modules under a new name too.
+def enter_alias(old: str, new: str, but: tuple[str, ...] = ()) -> None:
+    """Enter a module and its submodules in sys.modules under a new name too, without submodules that begin with `but`.
 
-    compat.v1 itself is not entered: `install` has done that.
+    The module compat.v1 itself is not entered: `install` has done that.
     """
     for name, module in list(sys.modules.items()):
         suffix = name.removeprefix(old)
-        inside = name == old or (name.startswith(old + ".") and not suffix[1:].startswith(but or ("\0",)))
+        inside = name == old or (name.startswith(old + ".") and not suffix[1:].startswith(but))
         if inside and (suffix or old != _V1):
             sys.modules[new + suffix] = module
 

@@ -1,10 +1,10 @@
 """Collectives between local ranks, as operators of a TensorFlow graph; gloo does the work.
 
-A graph's operators run in no fixed order, and gloo pairs the calls of two ranks by their order. So each collective
-has a process group of its own, under a key that is the same on every rank: its kind and its number among those of its
-graph. A collective that waits holds one of TensorFlow's threads; sessions get enough of them (`sessions.THREADS`). The
-gradients of an optimizer are exchanged in one collective. Before an exchange the ranks compare dtypes and shapes, so
-that ranks whose graphs differ raise an error and do not hang.
+A graph's operators run in no fixed order, and gloo pairs the calls of two ranks by their order. So each collective has
+a process group of its own, under a key that is the same on every rank: its kind and its number among those of its
+graph. A collective that waits holds one of TensorFlow's threads; sessions get enough of them
+(`sessions.THREADS_OF_RANKS`). The gradients of an optimizer are exchanged in one collective. Before an exchange the
+ranks compare dtypes and shapes, so that ranks whose graphs differ raise an error and do not hang.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from viaduct.rehearsal.tf1_stage import state
 WORLD = NPU.world_group
 REDUCTIONS = ("max", "min", "prod", "sum")
 REDUCED_DTYPES = ("float32", "float64", "complex64", "complex128", "int32", "int64", "uint8", "int8")  # by gloo
-groups: dict[str, list[int]] = {}  # world ranks of each group that the script made, by name
+groups: dict[str, list[int]] = {}  # by the name of a group that the script made: its world ranks
 _process_groups: dict[str, Any] = {}  # by the key of their collective
 _lock = threading.RLock()
-_store: Any = None
+_store: Any = None  # torch's key-value store for the rendezvous; None until `rendezvous_store`
 # By graph: the number of collectives so far, by kind and group.
 _numbers: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
 

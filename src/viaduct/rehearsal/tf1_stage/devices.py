@@ -1,6 +1,6 @@
 """Maps device strings and device options to the CPU.
 
-In a script migrated to the NPU or MLU a GPU is reported; in the original script it is not.
+A request for a GPU is reported in a script that was migrated to the NPU or MLU, not in the original script.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.plan import On
 
-CARD = re.compile(r"(device:)?\b(gpu|xla_gpu|mlu|npu)\b(:(\d+|\*))?", re.IGNORECASE)
-GPU = re.compile(r"\b(xla_)?gpu\b", re.IGNORECASE)
+CARD_PATTERN = re.compile(r"(device:)?\b(gpu|xla_gpu|mlu|npu)\b(:(\d+|\*))?", re.IGNORECASE)
+GPU_PATTERN = re.compile(r"\b(xla_)?gpu\b", re.IGNORECASE)
 
 
 def install(on: On) -> None:
@@ -41,7 +41,7 @@ def map_device(device: Any, on: On) -> Any:
     """Return a device string with its card replaced by the CPU; report a GPU outside of the original script."""
     if not isinstance(device, str):
         return device
-    if on != "original" and GPU.search(device):
+    if on != "original" and GPU_PATTERN.search(device):
         change = "Write mlu for gpu." if on == "mlu" else "Remove the device block; the whole graph runs on the NPU."
         limits.report_violation(
             "gpu-device",
@@ -49,7 +49,7 @@ def map_device(device: Any, on: On) -> Any:
             "There is no GPU: without soft placement the graph is refused, with it this part runs on the host.",
             change,
         )
-    return CARD.sub("device:CPU:0", device).replace("device:device:", "device:")
+    return CARD_PATTERN.sub("device:CPU:0", device).replace("device:device:", "device:")
 
 
 def wrap_graph_device(plain: Callable[..., Any], on: On) -> Callable[..., Any]:
@@ -82,7 +82,8 @@ def wrap_strategy(kind: Any, on: On) -> None:
     @functools.wraps(plain)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         values = [*args, *kwargs.values()]
-        # The first argument that is no CrossDeviceOps, which have `reduce`. Mapping the names reports GPUs.
+        # The devices are the first argument that is no CrossDeviceOps, recognised by `reduce`. Mapping the names
+        # reports GPUs.
         devices = next((value for value in values if value is not None and not hasattr(value, "reduce")), None)
         names = [map_device(name, on) for name in ([devices] if isinstance(devices, str) else devices or [])]
         if kind.__name__.startswith("OneDevice"):

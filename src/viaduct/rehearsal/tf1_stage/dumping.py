@@ -1,4 +1,4 @@
-"""Dumps of training steps that enable_dump requests, in the layout of the NPU's converted dump.
+"""Dumps of training steps that the session option enable_dump requests, in the layout of the NPU's converted dump.
 
     {dump_path}/{time}/{device}/{model}/{model id}/{step}/{type}.{operator}.{task}.{stream}.{time}.output.0.npy
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from viaduct.cards import NPU
 from viaduct.rehearsal.tf1_stage import sessions, snapshot
-from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
+from viaduct.rehearsal.tf1_stage.sessions import GraphRun, SessionRecord
 from viaduct.rehearsal.tf1_stage.snapshot import Value
 
 
@@ -30,23 +30,23 @@ class Dumps(sessions.Observer):
     def __init__(self) -> None:
         self.started: dict[int, str] = {}  # the time of each session's first dump, by the id of its record
 
-    def select_tensors(self, run: Pass) -> list[Any]:
+    def select_tensors(self, run: GraphRun) -> list[Any]:
         """Return all tensors of a step that is dumped."""
         is_dumped = run.training and is_dump_requested(run.opened, run.opened.steps)
         tensors = snapshot.list_tensors(run) if is_dumped else []
         run.notes[id(self)] = tensors
         return tensors
 
-    def receive_values(self, run: Pass, values: list[Any]) -> None:
+    def receive_values(self, run: GraphRun, values: list[Any]) -> None:
         tensors = run.notes[id(self)]
         if not tensors:
             return
-        step = run.opened.steps - 1  # this step is counted already
+        step = run.opened.steps - 1  # `sessions.record_run` has counted this step already
         started = self.started.setdefault(id(run.opened), time.strftime("%Y%m%d%H%M%S"))
         write_step(run, list(snapshot.iterate_values(run, tensors, values)), step_folder(run, started, step))
 
 
-def is_dump_requested(opened: Opened, step: int) -> bool:
+def is_dump_requested(opened: SessionRecord, step: int) -> bool:
     """Return True if the session's options ask for a dump of this step."""
     values = opened.npu_options.values
     if not (opened.npu_options.npu and values.get("enable_dump")):
@@ -56,12 +56,12 @@ def is_dump_requested(opened: Opened, step: int) -> bool:
     return not listed or any(int(first) <= step <= int(last or first) for first, _, last in ranges)
 
 
-def step_folder(run: Pass, started: str, step: int) -> Path:
+def step_folder(run: GraphRun, started: str, step: int) -> Path:
     device = os.environ.get(NPU.device_choice) or os.environ.get("DEVICE_ID") or "0"
     return Path(run.opened.npu_options.values["dump_path"]) / started / device / "ge_default" / "1" / str(step)
 
 
-def write_step(run: Pass, values: list[Value], folder: Path) -> None:
+def write_step(run: GraphRun, values: list[Value], folder: Path) -> None:
     """Write the values of a step as CANN does: one .npy file for each, or their statistics alone."""
     folder.mkdir(parents=True, exist_ok=True)
     options = run.opened.npu_options.values

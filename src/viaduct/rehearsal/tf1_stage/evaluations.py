@@ -2,11 +2,11 @@
 
 - Keras: evaluate, and the validation of fit, take that many batches; so does predict where it is given a dataset, a
   Sequence or a number of steps. Arrays are predicted completely: a script expects one row of output for each row.
-- A loop of the script that reads a dataset until its end, and says so (`except tf.errors.OutOfRangeError`), gets that
-  error after that many batches.
+- A loop of the script that reads a dataset until its end and catches that (`except tf.errors.OutOfRangeError`), gets
+  that error after that many batches.
 - Any other loop of the script cannot be left from outside. Where no training can follow it (the last step is taken, or
-  no step was taken and the graph has no gradients) the script is stopped after PATIENCE batches, or after the limit if
-  that is larger, so that a short evaluation at the end of a script is complete.
+  no step was taken and the graph has no gradients) the script is stopped after MIN_EVALUATION_BATCHES batches, or after
+  the limit if that is larger, so that a short evaluation at the end of a script is complete.
 - Loops of monitored sessions, and so of Estimators, are bounded in `watch.py`.
 """
 
@@ -23,16 +23,16 @@ import numpy as np
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import gradients, sessions
-from viaduct.rehearsal.tf1_stage.sessions import Pass
+from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.scripts.notebook_runs import parse_source
 
 if TYPE_CHECKING:
-    from viaduct.rehearsal.tf1_stage.watch import Watched
+    from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
 
-PATIENCE = 100  # batches
+MIN_EVALUATION_BATCHES = 100  # of a loop that has to be stopped, even if the limit is smaller
 RESETS_COUNT = ("MakeIterator", "InitializeTableV2")  # operators with which the script begins another loop
 END_OF_DATA = ("OutOfRangeError", "OpError")  # the error with which a dataset ends, and its base class
-Line = tuple[str, int]
+Line = tuple[str, int]  # file and line number
 
 
 class PlainLoops(sessions.Observer):
@@ -41,20 +41,20 @@ class PlainLoops(sessions.Observer):
     The counts begin anew with a training step or with an operator of RESETS_COUNT.
     """
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: ScriptWatch) -> None:
         self.watched = watched
         self.counted: Counter[tuple[int, tuple[Line, ...]]] = Counter()
 
-    def before_run(self, run: Pass) -> None:
+    def before_run(self, run: GraphRun) -> None:
         """Count a run of an evaluation loop, or reset the counts."""
         if run.training or any(op.type in RESETS_COUNT for op in run.reach.ops):
             self.counted.clear()
         elif self.watched.limit is not None and not run.by_keras and (run.reach.reads_data or run.feeds):
             self.count(run, self.watched.limit)
 
-    def count(self, run: Pass, limit: int) -> None:
+    def count(self, run: GraphRun, limit: int) -> None:
         """Count a run of one loop, and end the loop at its limit."""
-        frames = (frame for frame in limits.frames() if limits.is_users(frame.f_code.co_filename))
+        frames = (frame for frame in limits.iterate_frames() if limits.is_users_file(frame.f_code.co_filename))
         stack = tuple((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
         loop = (id(run.opened), stack)  # the id stays unique: sessions.opened_sessions keeps every record
         self.counted[loop] += 1
@@ -65,12 +65,12 @@ class PlainLoops(sessions.Observer):
             message = f"End of sequence: a rehearsal's loop ends after {limit} batches"
             raise tf.errors.OutOfRangeError(None, None, message)
         has_training = self.watched.steps or gradients.recorded_gradients(run.graph)
-        if self.counted[loop] > max(limit, PATIENCE) and (self.watched.full or not has_training):
+        if self.counted[loop] > max(limit, MIN_EVALUATION_BATCHES) and (self.watched.full or not has_training):
             self.watched.stop()
 
 
 def is_guarded(line: Line) -> bool:
-    """Return True if a line is in a `try` that expects the end of a dataset."""
+    """Return True if a line is in a `try` that catches the end of a dataset."""
     return any(first <= line[1] <= last for first, last in find_guarded_lines(line[0]))
 
 
@@ -91,7 +91,7 @@ def catches_end_of_data(handler: ast.ExceptHandler) -> bool:
 # ---- Keras
 
 
-def bound_keras(watched: Watched) -> None:
+def bound_keras(watched: ScriptWatch) -> None:
     """Wrap Keras' two loops under every name in their modules: one is for arrays and datasets, one for generators."""
     from keras.src.engine import training_arrays_v1, training_generator_v1
 
@@ -106,7 +106,7 @@ def bound_keras(watched: Watched) -> None:
 
 
 def bound_iteration(
-    plain: Callable[..., Any], watched: Watched, cap: Callable[[dict[str, Any], int], None]
+    plain: Callable[..., Any], watched: ScriptWatch, cap: Callable[[dict[str, Any], int], None]
 ) -> Callable[..., Any]:
     """Wrap a loop of Keras, so that evaluation and prediction take at most the watched limit of batches.
 

@@ -1,4 +1,4 @@
-"""Reference dump of a TensorFlow 1 script: the tensors of chosen training steps, in tfdbg's names.
+"""Reference (golden) dump of a TensorFlow 1 script: the tensors of chosen training steps, in tfdbg's names.
 
     OUT/step_000000/{operator, / and . as _}.{output}.{time in microseconds}.npy
 
@@ -27,7 +27,7 @@ from viaduct.scripts.runner import Ended, Script, StopScript, run_script
 MAX_NAME_LENGTH = 255  # of a file, on common file systems
 
 
-def dump(golden: Golden, script: Script) -> Ended:
+def dump_script(golden: Golden, script: Script) -> Ended:
     """Run a script on the CPU, where GPU devices are the CPU too, dump its steps, and return how it ended."""
     tf1_stage.install("original")
     from viaduct.rehearsal.tf1_stage import sessions
@@ -41,12 +41,12 @@ def dump(golden: Golden, script: Script) -> Ended:
 
 @dataclass
 class Golden:
-    """The steps and operators to dump, and the files written."""
+    """Reference dump: the steps and operators to dump, and what was written so far."""
 
     folder: Path
     chosen: Callable[[int], bool]  # returns True for a step that is to be dumped
     last: int  # the last step to dump; the script is stopped at the step after it
-    run_on: bool = False  # do not stop it
+    run_on: bool = False  # do not stop the script after `last`
     only: tuple[str, ...] = ()  # shell patterns of operators' names; empty: all operators
     taken: int = 0  # training steps so far
     written: dict[int, int] = field(default_factory=dict)  # number of tensors by step
@@ -55,16 +55,16 @@ class Golden:
 
     def write(self, step: int, values: list[tuple[str, int, np.ndarray[Any, Any]]], time: int) -> None:
         """Write a step into a hidden folder and rename it: a step's folder exists complete or not at all."""
-        beside = self.folder / f".step_{step:06d}.part"
-        beside.mkdir(parents=True)
-        taken: dict[str, str] = {}  # the name of each file, and the full name that it stands for
+        partial = self.folder / f".step_{step:06d}.part"
+        partial.mkdir(parents=True)
+        taken: dict[str, str] = {}  # by a file's name: the full name, which may be too long for a file
         for op, index, array in values:
             name = file_name(op, index, time, taken)
-            np.save(beside / name, array, allow_pickle=False)
+            np.save(partial / name, array, allow_pickle=False)
         if long := [(name.removesuffix(".npy"), full) for name, full in taken.items() if name != full]:
-            with (beside / "mapping.csv").open("w", newline="", encoding="utf-8") as file:
+            with (partial / "mapping.csv").open("w", newline="", encoding="utf-8") as file:
                 csv.writer(file).writerows(long)
-        beside.rename(self.folder / f"step_{step:06d}")
+        partial.rename(self.folder / f"step_{step:06d}")
         self.written[step] = len(values)
 
     def wants(self, op: str) -> bool:
@@ -75,7 +75,7 @@ class Golden:
 
 
 def file_name(op: str, index: int, time: int, taken: dict[str, str]) -> str:
-    """Return a file name for an output, and add it to `taken`; the time is earlier if the name is taken already."""
+    """Return a file name for an operator's output, and add it to `taken`; an earlier time makes it unique."""
     stem = f"{re.sub(r'[/.]', '_', op)}.{index}"
     while (full := f"{stem}.{time}.npy") in taken.values():
         time -= 1
@@ -89,21 +89,21 @@ def make_observer(golden: Golden) -> Any:
     from viaduct.rehearsal.tf1_stage import reach, sessions, snapshot
 
     class Dumping(sessions.Observer):
-        def before_run(self, run: sessions.Pass) -> None:
+        def before_run(self, run: sessions.GraphRun) -> None:
             if run.training and golden.taken > golden.last and not golden.run_on:
                 raise StopScript
 
-        def select_tensors(self, run: sessions.Pass) -> list[Any]:
+        def select_tensors(self, run: sessions.GraphRun) -> list[Any]:
             tensors: list[Any] = []
             run.notes[id(self)] = tensors
             if run.training and golden.chosen(golden.taken):
                 tensors += snapshot.list_tensors(run)
-                dead = reach.perhaps_dead(run.reach.ops)
+                dead = reach.find_perhaps_dead(run.reach.ops)
                 outputs = [tensor for op in run.reach.ops for tensor in op.outputs]
-                golden.left_out = sum(tensor.op in dead or reach.in_a_branch(tensor) for tensor in outputs)
+                golden.left_out = sum(tensor.op in dead or reach.is_in_branch(tensor) for tensor in outputs)
             return tensors
 
-        def receive_values(self, run: sessions.Pass, values: list[Any]) -> None:
+        def receive_values(self, run: sessions.GraphRun, values: list[Any]) -> None:
             if not run.training:
                 return
             if tensors := run.notes[id(self)]:

@@ -24,8 +24,8 @@ class Gradients:
     """Gradients by variable: computed from one loss, or given to an optimizer to apply."""
 
     loss: Any  # a Tensor; None if `applied`
-    pairs: list[tuple[str, Any]] = field(default_factory=list)  # the variable's name, Tensor or IndexedSlices
-    applied: bool = False
+    pairs: list[tuple[str, Any]] = field(default_factory=list)  # variable's name; gradient, a Tensor or IndexedSlices
+    applied: bool = False  # given to an optimizer's apply_gradients
 
     def any_made_by(self, ops: Collection[Any]) -> bool:
         """Return True if at least one gradient is an output of these operators."""
@@ -63,10 +63,11 @@ def install() -> None:
     for root in (Optimizer, OptimizerV2):
         for optimizer in list_subclasses(root):
             wrap_optimizer(optimizer)
-        root.__init_subclass__ = init_subclass
+        root.__init_subclass__ = init_subclass  # for classes that are defined later
 
 
 def list_subclasses(root: Any) -> list[Any]:
+    """Return a class and its subclasses, direct or not."""
     return [root, *(member for kind in root.__subclasses__() for member in list_subclasses(kind))]
 
 

@@ -19,18 +19,18 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.plan import On
 from viaduct.rehearsal.tf1_stage import dumping, sessions
 from viaduct.rehearsal.tf1_stage.reach import Reach
-from viaduct.rehearsal.tf1_stage.sessions import Pass
+from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 
-# Operators that pass values on or get them from the host; every other operator computes.
-CARRIES = re.compile(
+# Types of operators that pass values on or get them from the host; every other operator computes.
+CARRIES_VALUES = re.compile(
     r"Cast|Const|Identity(N)?|Placeholder\w*|(OneShot)?Iterator\w*|QueueDequeue\w*|Reshape|Squeeze|ExpandDims|Pack|Shape"
     r"|StopGradient|ReadVariableOp|Assert|PyFunc\w*|EagerPyFunc|NoOp|\w*Summary\w*"
 )
-VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
-WIDE = ("float64", "complex128")
+VARIABLE_OPERATORS = ("VariableV2", "Variable", "VarHandleOp")
+WIDE_DTYPES = ("float64", "complex128")
 # Operators of the matrix unit, which has no float64.
-CUBE = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
+MATRIX_OPERATORS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
 
 
 def install(on: On) -> None:
@@ -84,9 +84,10 @@ class TrainingGraphs(sessions.Observer):
 
     def __init__(self) -> None:
         self.checked: weakref.WeakSet[Reach] = weakref.WeakSet()
+        # By graph, then by tensor name: the shape that was fed first.
         self.fed: weakref.WeakKeyDictionary[Any, dict[str, tuple[int, ...]]] = weakref.WeakKeyDictionary()
 
-    def before_run(self, run: Pass) -> None:
+    def before_run(self, run: GraphRun) -> None:
         if not run.training:
             return
         if not run.opened.npu_options.npu:
@@ -106,7 +107,7 @@ class TrainingGraphs(sessions.Observer):
         if not run.opened.npu_options.values.get("dynamic_input"):
             self.check_feeds(run)
 
-    def check_feeds(self, run: Pass) -> None:
+    def check_feeds(self, run: GraphRun) -> None:
         """Report a tensor that is fed another shape than the first time."""
         fed = self.fed.setdefault(run.graph, {})
         for name, value in run.feeds.items():
@@ -127,11 +128,11 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
         return None
     try:
         return tuple(np.shape(value))
-    except ValueError:  # lists of different lengths: TensorFlow will say so
+    except ValueError:  # nested lists of different lengths, which TensorFlow itself refuses
         return None
 
 
-def check_shapes(run: Pass) -> None:
+def check_shapes(run: GraphRun) -> None:
     """Report dataset outputs of unknown shape; placeholders are checked when they are fed."""
     for op in run.reach.ops:
         if op.type not in ("IteratorGetNext", "OneShotIterator", "IteratorGetNextSync"):
@@ -148,21 +149,21 @@ def check_shapes(run: Pass) -> None:
                 )
 
 
-def check_types(run: Pass) -> None:
-    """Report the first operator in float64 or complex128; its gradients come after it.
+def check_types(run: GraphRun) -> None:
+    """Report the operator in float64 or complex128 that was created first: the others follow from it.
 
     Matrix and convolution operators and trainable variables are refused. The AI CPU has kernels for some of the other
     operators, so that these are a warning.
     """
-    wide = [op for op in run.reach.ops if wide_type(op) and not CARRIES.fullmatch(op.type)]
+    wide = [op for op in run.reach.ops if wide_type(op) and not CARRIES_VALUES.fullmatch(op.type)]
     wide.sort(key=lambda op: op._id)
     trained = {variable.op for variable in find_variables(run.graph, "trainable_variables")}
-    refused = [op for op in wide if op.type in CUBE or op in trained]
-    computing = [op for op in wide if op.type not in VARIABLES]
+    refused = [op for op in wide if op.type in MATRIX_OPERATORS or op in trained]
+    computing = [op for op in wide if op.type not in VARIABLE_OPERATORS]
     for op in (refused or computing)[:1]:
         limits.report_violation(
             "float64",
-            f"{op.name} ({op.type}) {'is' if op.type in VARIABLES else 'computes in'} {wide_type(op)}.",
+            f"{op.name} ({op.type}) {'is' if op.type in VARIABLE_OPERATORS else 'computes in'} {wide_type(op)}.",
             "The cores have no float64: the operator is not found, or runs on the slow AI CPU.",
             "Make it of tf.float32, or cast its inputs to it.",
             at=users_line_of(op),
@@ -175,12 +176,12 @@ def wide_type(op: Any) -> str:
     names = [tensor.dtype.base_dtype.name for tensor in op.outputs]
     if op.type == "VarHandleOp":
         names.append(op.get_attr("dtype").name)
-    return next((name for name in names if name in WIDE), "")
+    return next((name for name in names if name in WIDE_DTYPES), "")
 
 
 def users_line_of(op: Any) -> tuple[str, int] | None:
     """Return file and line of the script's innermost frame that created an operator; None if there is none."""
     for frame in reversed(list(op.traceback or [])):
-        if limits.is_users(frame.filename):
+        if limits.is_users_file(frame.filename):
             return frame.filename, frame.lineno
     return None

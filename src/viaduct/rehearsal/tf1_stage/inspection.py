@@ -1,7 +1,8 @@
 """Inspection of a graph, to explain why two runs differ; and the perturbation of its weights.
 
 Each operator of the graph that trains is a fact (up to OPERATORS): its type, its constants and attributes, the line
-that created it. The operators inside functions (a dataset's pipeline is one) are facts too, without a line.
+that created it. The operators inside TensorFlow functions (a dataset's map function is one) are facts too, without a
+line.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from viaduct.rehearsal.tf1_stage.inputs import users_line_of
 from viaduct.rehearsal.tf1_stage.reach import uses_weights
 from viaduct.rehearsal.tf1_stage.variables import assign_value, find_variables, read_tensor
 
-OPERATORS = 50_000  # of a graph that are recorded
-EVALUATIONS = 10_000  # runs that are recorded
+MAX_OPERATORS = 50_000  # of a graph that are recorded
+MAX_EVALUATIONS = 10_000  # runs without training that are recorded
 MAX_ELEMENTS = 16  # of a constant that is recorded as numbers; a checksum stands for a larger one
 MAX_TEXT = 200  # characters of an attribute that is recorded as text; a checksum stands for a longer one
 # Attributes that follow from others, or are names that TensorFlow generates.
-LEFT_OUT = {"container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func"}
+OMITTED = {"container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func"}
 
 
 class GraphInspection(sessions.Observer):
@@ -33,7 +34,7 @@ class GraphInspection(sessions.Observer):
     def __init__(self) -> None:
         self.facts: list[Fact] = []
 
-    def before_run(self, run: sessions.Pass) -> None:
+    def before_run(self, run: sessions.GraphRun) -> None:
         if run.training and not self.facts:
             self.facts = [*list_operators(run.graph), *list_function_nodes(run.graph)]
 
@@ -47,8 +48,8 @@ class Evaluations(sessions.Observer):
     def __init__(self) -> None:
         self.sums: list[list[float]] = []
 
-    def receive_result(self, run: sessions.Pass, result: Any) -> None:
-        if run.training or len(self.sums) >= EVALUATIONS or not uses_weights(run.graph, run.reach):
+    def receive_result(self, run: sessions.GraphRun, result: Any) -> None:
+        if run.training or len(self.sums) >= MAX_EVALUATIONS or not uses_weights(run.graph, run.reach):
             return
         arrays = [np.asarray(value) for value in numbers_in(result)]
         if arrays:
@@ -73,7 +74,7 @@ class Perturbation(sessions.Observer):
     def __init__(self) -> None:
         self.done = False
 
-    def before_run(self, run: sessions.Pass) -> None:
+    def before_run(self, run: sessions.GraphRun) -> None:
         if not run.training or self.done:
             return
         self.done = True
@@ -85,7 +86,7 @@ class Perturbation(sessions.Observer):
 
 
 def list_operators(graph: Any) -> Iterator[Fact]:
-    for op in graph.get_operations()[:OPERATORS]:
+    for op in graph.get_operations()[:MAX_OPERATORS]:
         yield Fact("op", op.name, describe_node(op.node_def), users_line_of(op))
 
 
@@ -102,12 +103,12 @@ def list_function_nodes(graph: Any) -> Iterator[Fact]:
 
 def describe_node(node: Any) -> dict[str, Any]:
     """Return the type of a node, and its attributes but for those of LEFT_OUT and private ones."""
-    kept = {name: value for name, value in node.attr.items() if name not in LEFT_OUT and not name.startswith("_")}
+    kept = {name: value for name, value in node.attr.items() if name not in OMITTED and not name.startswith("_")}
     return {"type": node.op, **{name: describe_attribute(value) for name, value in sorted(kept.items())}}
 
 
 def describe_attribute(value: Any) -> Any:
-    """Return an attribute as text, a small numeric constant as numbers; of long ones a checksum."""
+    """Return an attribute as text, a numeric constant as numbers; for a long one its checksum."""
     from tensorflow.python.framework import tensor_util
 
     if value.WhichOneof("value") != "tensor":

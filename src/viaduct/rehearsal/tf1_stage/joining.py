@@ -1,4 +1,4 @@
-"""Joins the ranks of a script that was written for one device into data parallel training.
+"""Makes ranks of a TensorFlow script that was written for one device train together, by data parallelism.
 
 Every rank begins with rank 0's variables, and gradients of trainable variables are averaged over the ranks as soon as
 they are computed. A script that was migrated for several ranks is compared with this: without it, each rank of the
@@ -26,7 +26,8 @@ def install() -> None:
 def average_weights_gradients(targets: list[Any], computed: list[Any]) -> list[Any]:
     """Return gradients averaged over the ranks if all targets are trainable variables; otherwise return them unchanged.
 
-    A target that is no variable (a penalty on the input) is left to each rank, and so are those computed with it.
+    So a gradient with respect to something else (a penalty on the input), and those computed in the same call, stay
+    each rank's own.
     """
     present = [gradient for gradient in computed if gradient is not None]
     if not present:
@@ -42,9 +43,9 @@ class Broadcast(sessions.Observer):
     """Broadcasts rank 0's variables before the first run of each session that uses weights."""
 
     def __init__(self) -> None:
-        self.sessions: list[sessions.Opened] = []  # whose variables have been broadcast
+        self.sessions: list[sessions.SessionRecord] = []  # whose variables have been broadcast
 
-    def before_run(self, run: sessions.Pass) -> None:
+    def before_run(self, run: sessions.GraphRun) -> None:
         if any(opened is run.opened for opened in self.sessions) or not uses_weights(run.graph, run.reach):
             return
         self.sessions.append(run.opened)

@@ -10,23 +10,24 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from viaduct.rehearsal.tf1_stage.sessions import Pass
+    from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 
+# By graph, then by the name of a declared operator: its loop count.
 _loops: weakref.WeakKeyDictionary[Any, dict[str, int]] = weakref.WeakKeyDictionary()
 
 
-def declare(graph: Any, op: Any) -> None:
+def declare_loop(graph: Any, op: Any) -> None:
     """Declare that a training run that executes `op` is a loop, of one step until `set_all`."""
     _loops.setdefault(graph, {})[op.name] = 1
 
 
-def set_all(graph: Any, times: int) -> None:
+def set_loop_counts(graph: Any, times: int) -> None:
     """Set the loop count of every declared operator, as loading the loop variable does."""
     declared = _loops.setdefault(graph, {})
     declared.update(dict.fromkeys(declared, times))
 
 
-def count_steps(run: Pass) -> int:
+def count_steps(run: GraphRun) -> int:
     """Return how many steps a run is: 1 unless it trains and reaches a declared operator."""
     declared = _loops.get(run.graph)
     if not declared or not run.training:

@@ -1,7 +1,7 @@
-"""Session options of the NPU: the keys of NpuOptimizer's parameter_map, their fields and rules.
+"""Checks the NPU's session options, which a script sets in the parameter_map of the custom optimizer NpuOptimizer.
 
-TensorFlow reads none of them: on a CPU a misspelled key, a flag in the wrong field or a rewrite that the device does
-not support has no effect. Here each is reported, at the line that opened the session.
+TensorFlow itself reads none of them: on a CPU a misspelled key, a flag in the wrong field or a rewrite that the device
+does not support has no effect. Here each is reported, at the line that opened the session.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from viaduct.errors import UnknownName
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import state
 
-At = tuple[str, int] | None
-OPTIMIZER = "NpuOptimizer"
+Location = tuple[str, int] | None
+NPU_OPTIMIZER = "NpuOptimizer"
 
-# The field of AttrValue that holds each key's value: s bytes, b bool, i int.
-FIELDS: dict[str, str] = {
+# By key of parameter_map: the field of its AttrValue (a protocol buffer) that holds the value: s bytes, b bool, i int.
+OPTION_FIELDS: dict[str, str] = {
     **dict.fromkeys(
         (
             *("use_off_line", "mix_compile_mode", "lower_functional_ops", "enable_data_pre_proc", "hcom_parallel"),
@@ -60,12 +60,12 @@ FIELDS: dict[str, str] = {
         "s",
     ),
 }
-PRECISION = (
+PRECISION_MODES = (
     *("force_fp32", "allow_fp32_to_fp16", "force_fp16", "must_keep_origin_dtype", "allow_mix_precision"),
     *("cube_fp16in_fp32out", "allow_mix_precision_fp16", "allow_mix_precision_bf16", "allow_fp32_to_bf16"),
 )
-CHOICES: dict[str, tuple[str | int, ...]] = {
-    "precision_mode": PRECISION,
+OPTION_CHOICES: dict[str, tuple[str | int, ...]] = {
+    "precision_mode": PRECISION_MODES,
     "precision_mode_v2": ("fp16", "origin", "cube_fp16in_fp32out", "mixed_float16", "mixed_bfloat16"),
     "dump_mode": ("input", "output", "all"),
     "dump_debug_mode": ("aicore_overflow", "atomic_overflow", "all"),
@@ -78,7 +78,7 @@ CHOICES: dict[str, tuple[str | int, ...]] = {
     "dynamic_graph_execute_mode": ("lazy_recompile", "dynamic_execute"),
     "aoe_mode": ("1", "2", "4", "mdat"),
 }
-STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
+DUMP_STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
 FIELD_NAMES = {"s": "a string (.s)", "b": "a bool (.b)", "i": "an integer (.i)"}
 
 
@@ -90,7 +90,7 @@ class SessionOptions:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-IN_THE_CALLERS_THREAD = -1  # value of inter_op_parallelism_threads: a session has no threads of its own
+IN_THE_CALLERS_THREAD = -1  # value of inter_op_parallelism_threads: the thread that calls run executes all operators
 
 
 def prepare_config(config: Any, threads: int) -> Any:
@@ -112,12 +112,12 @@ def prepare_config(config: Any, threads: int) -> Any:
     return copy
 
 
-def read_options(config: Any, at: At) -> SessionOptions:
+def read_options(config: Any, at: Location) -> SessionOptions:
     """Return the NPU's options of a config, checked."""
     if config is None or state.on != "npu":
         return SessionOptions()
     rewrites = config.graph_options.rewrite_options
-    own = [entry for entry in rewrites.custom_optimizers if entry.name == OPTIMIZER]
+    own = [entry for entry in rewrites.custom_optimizers if entry.name == NPU_OPTIMIZER]
     if not own:
         return SessionOptions()
     check_rewrites(config, rewrites, at)
@@ -137,7 +137,7 @@ def value_of(value: Any) -> Any:
 # ---- rewrites
 
 
-def check_rewrites(config: Any, rewrites: Any, at: At) -> None:
+def check_rewrites(config: Any, rewrites: Any, at: Location) -> None:
     """Report Grappler's passes that rewrite the graph for other devices."""
     off = rewrites.OFF
     if rewrites.remapping != off:
@@ -159,7 +159,7 @@ def check_rewrites(config: Any, rewrites: Any, at: At) -> None:
 
 
 def find_forbidden(config: Any, rewrites: Any) -> list[tuple[str, str]]:
-    """Return settings that must not be there, with what to write instead."""
+    """Return (setting, what to write instead) for each setting that the NPU does not support."""
     found = []
     if config.graph_options.optimizer_options.global_jit_level > 0:
         found.append(("global_jit_level: XLA is on", "Leave it out, or set it to tf.OptimizerOptions.OFF."))
@@ -174,7 +174,7 @@ def find_forbidden(config: Any, rewrites: Any) -> list[tuple[str, str]]:
     return found
 
 
-def check_visible_devices(at: At) -> None:
+def check_visible_devices(at: Location) -> None:
     """Report a list of visible devices that leaves none."""
     text = os.environ.get(NPU.visible)
     if text is None:
@@ -199,17 +199,17 @@ def is_ascending(numbers: list[int]) -> bool:
 # ---- the parameter map
 
 
-def check_map(entries: Any, values: dict[str, Any], at: At) -> None:
+def check_map(entries: Any, values: dict[str, Any], at: Location) -> None:
     """Report options of parameter_map that are unknown, of the wrong type, or clash."""
     for key, entry in entries.items():
         if problem := find_fault(key, entry.WhichOneof("value"), values[key]):
-            refuse(*problem, at)
+            report_option(*problem, at)
     for rule in RULES:
         if problem := rule(values):
-            refuse(*problem, at)
+            report_option(*problem, at)
 
 
-def refuse(what: str, change: str, at: At) -> None:
+def report_option(what: str, change: str, at: Location) -> None:
     """Report a fault of parameter_map."""
     limits.report_violation(
         "parameter-map", what, "The option is ignored, or the session is not opened.", change, at=at
@@ -218,20 +218,21 @@ def refuse(what: str, change: str, at: At) -> None:
 
 def find_fault(key: str, kind: str | None, value: Any) -> tuple[str, str] | None:
     """Return what is wrong with one entry, and what to write; None if it is right."""
-    if key not in FIELDS and not key.startswith("experimental_"):
-        closest = UnknownName("key", key, FIELDS).hints[0]
+    if key not in OPTION_FIELDS and not key.startswith("experimental_"):
+        closest = UnknownName("key", key, OPTION_FIELDS).hints[0]
         return f"NpuOptimizer has no option {key!r}.", closest if closest.startswith("Closest") else "Remove it."
-    wanted = FIELDS.get(key, "s")
+    wanted = OPTION_FIELDS.get(key, "s")
     if kind != wanted:
         actual = FIELD_NAMES.get(kind or "", "nothing" if kind is None else f"the field .{kind}")
         return f"{key} is given as {actual}.", f"It is {FIELD_NAMES[wanted]}: parameter_map[{key!r}].{wanted} = …"
-    choices = CHOICES.get(key)
+    choices = OPTION_CHOICES.get(key)
     if choices and value not in choices:
         return f"{key} is {value!r}.", f"It is one of: {', '.join(map(str, choices))}."
     return None
 
 
-# Takes the options; returns what is wrong and what to write, or None. Its name says what must be true.
+# A rule takes the options by key; it returns what is wrong and what to write instead, or None. Its name says what must
+# be true.
 Rule = Callable[[dict[str, Any]], tuple[str, str] | None]
 
 
@@ -252,7 +253,7 @@ def dump_steps_are_valid(values: dict[str, Any]) -> tuple[str, str] | None:
         return None
     parts = text.split("|")
     ranges = [part.split("-") for part in parts if "-" in part]
-    is_valid = STEPS.fullmatch(text) and len(parts) <= 100 and all(int(a) < int(b) for a, b in ranges)
+    is_valid = DUMP_STEPS.fullmatch(text) and len(parts) <= 100 and all(int(a) < int(b) for a, b in ranges)
     return None if is_valid else (f"dump_step is {text!r}.", "Write steps as 0|5|10 or 0|3-5, at most 100 of them.")
 
 

@@ -4,8 +4,8 @@
 
 They are found in the graph of the first training step. The forward pass begins at the first operator, in the order in
 which the graph was built, that the loss needs and that takes both the batch and a trainable variable: the first layer.
-The backward pass ends at the operator that computes the gradient with the longest way to it. Names are TensorFlow's;
-the device's compiler may fuse an operator with its neighbours under a longer name.
+The backward pass ends at the operator that computes the gradient at the end of the longest chain of operators. Names
+are TensorFlow's; the device's compiler may fuse an operator with its neighbours under a longer name.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 from viaduct.atomic_files import replace_file
 from viaduct.rehearsal.tf1_stage import gradients, sessions
 from viaduct.rehearsal.tf1_stage.reach import READS_DATA, dependencies
-from viaduct.rehearsal.tf1_stage.sessions import Pass
+from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 from viaduct.rehearsal.tf1_stage.variables import trainable_names
 
-FILE = "profiling_points.json"
-PASSES_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot", "Reshape", "ExpandDims", "Squeeze")
-"""Operators that compute nothing, but pass their first input on: a compiler leaves them out."""
+PROFILING_POINTS_FILE = "profiling_points.json"
+PASSES_INPUT_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot", "Reshape", "ExpandDims", "Squeeze")
+"""Types of operators that compute nothing, but pass their first input on: a compiler removes them."""
 
 
 class PointFinder(sessions.Observer):
@@ -32,18 +32,18 @@ class PointFinder(sessions.Observer):
     def __init__(self) -> None:
         self.points: dict[str, str] = {}
 
-    def receive_values(self, run: Pass, values: list[Any]) -> None:
+    def receive_values(self, run: GraphRun, values: list[Any]) -> None:
         if run.training and not self.points:
             self.points = find_points(run)
 
     def write(self, record: Path) -> None:
         """Write the points into a record folder if any were found."""
         if self.points:
-            with replace_file(record / FILE) as file:
+            with replace_file(record / PROFILING_POINTS_FILE) as file:
                 file.write((json.dumps(self.points, indent=1) + "\n").encode())
 
 
-def find_points(run: Pass) -> dict[str, str]:
+def find_points(run: GraphRun) -> dict[str, str]:
     """Return fp_point and bp_point of a training step, each where it can be found.
 
     Of several losses the one with the most gradients counts.
@@ -58,7 +58,7 @@ def find_points(run: Pass) -> dict[str, str]:
     return {key: op.name for key, op in points.items() if op is not None}
 
 
-def find_first_layer(run: Pass, forward: Collection[Any]) -> Any:
+def find_first_layer(run: GraphRun, forward: Collection[Any]) -> Any:
     """Return the first operator that takes both the batch and a trainable variable; None where there is none."""
     weights = trainable_names(run.graph)
     of_batch: set[Any] = set()
@@ -70,12 +70,12 @@ def find_first_layer(run: Pass, forward: Collection[Any]) -> Any:
             of_batch.add(op)
         if op.name in weights or any(source in of_weights for source in sources):
             of_weights.add(op)
-        if op in of_batch and op in of_weights and op.type not in PASSES_ON:
+        if op in of_batch and op in of_weights and op.type not in PASSES_INPUT_ON:
             return op
     return None
 
 
-def find_last_gradient(run: Pass, record: gradients.Gradients, forward: Collection[Any]) -> Any:
+def find_last_gradient(run: GraphRun, record: gradients.Gradients, forward: Collection[Any]) -> Any:
     """Return the operator that computes the deepest gradient of a trainable variable; None where there is none."""
     ops = [skip_passing(gradients.dense_tensor(gradient).op) for _, gradient in record.pairs]
     backward = [op for op in ops if op in run.reach.ops and op not in forward]
@@ -85,7 +85,7 @@ def find_last_gradient(run: Pass, record: gradients.Gradients, forward: Collecti
 
 def skip_passing(op: Any) -> Any:
     """Return the operator whose value this one passes on."""
-    while op.type in PASSES_ON:
+    while op.type in PASSES_INPUT_ON:
         op = op.inputs[0].op
     return op
 

@@ -1,4 +1,4 @@
-"""Shuffling queues whose order a second run repeats.
+"""Makes the order in which shuffling queues return their elements reproducible.
 
 A shuffling queue draws from the elements that its threads have put in so far, and no seed decides how many these are.
 Here its capacity is one more than min_after_dequeue, so that each draw is from the same number of elements, and one

@@ -16,8 +16,8 @@ from typing import Any
 from viaduct.rehearsal.tf1_stage import gradients
 from viaduct.rehearsal.tf1_stage.variables import find_variables, trainable_names
 
-APPLIES = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
-WRITES = re.compile(r"Assign(Add|Sub)?(VariableOp)?|(Resource)?Scatter(Sub|Add|Update)")
+APPLIES_UPDATE = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
+WRITES_VARIABLE = re.compile(r"Assign(Add|Sub)?(VariableOp)?|(Resource)?Scatter(Sub|Add|Update)")
 READS_DATA = re.compile(r"(OneShot)?IteratorGetNext(Sync|AsOptional)?|QueueDequeue\w*|ReaderRead\w*")
 
 
@@ -26,30 +26,26 @@ class Reach:
     """The operators that a run executes."""
 
     ops: frozenset[Any]
-    training: bool
+    training: bool  # the run trains
     reads_data: bool  # from a dataset, queue or reader
     fed: frozenset[str]  # names of the fed tensors
 
 
-# By graph, then by fetched operators and fed tensors: the graph's version at the time, and the reach.
+# By graph, then by (fetched operators, fed tensors): the graph's version when the reach was found, and the reach.
 _cache: weakref.WeakKeyDictionary[Any, dict[Any, tuple[int, Reach]]] = weakref.WeakKeyDictionary()
 
 
-def reach(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Reach:
+def find_reach(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Reach:
     """Return what a run executes; it is computed again when the graph has grown, which may add control inputs."""
     cache = _cache.setdefault(graph, {})
     key = frozenset(op.name for op in ops), frozenset(fed)
     cached = cache.get(key)
     if cached is None or cached[0] != graph.version:
-        cache[key] = cached = graph.version, find_reach(graph, ops, frozenset(fed))
+        executed = dependencies(ops, frozenset(fed))
+        reads = any(READS_DATA.fullmatch(op.type) for op in executed)
+        found = Reach(frozenset(executed), is_training_step(graph, executed), reads, frozenset(fed))
+        cache[key] = cached = graph.version, found
     return cached[1]
-
-
-def find_reach(graph: Any, ops: Collection[Any], fed: frozenset[str]) -> Reach:
-    """Return what running these operators executes."""
-    seen = dependencies(ops, fed)
-    reads = any(READS_DATA.fullmatch(op.type) for op in seen)
-    return Reach(frozenset(seen), trains(graph, seen), reads, fed)
 
 
 def dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
@@ -66,11 +62,11 @@ def dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
     return seen
 
 
-def trains(graph: Any, ops: set[Any]) -> bool:
+def is_training_step(graph: Any, ops: set[Any]) -> bool:
     """Return True if running these operators is a training step, as the module's docstring defines it."""
-    if any(APPLIES.match(op.type) for op in ops):
+    if any(APPLIES_UPDATE.match(op.type) for op in ops):
         return True
-    writes = [op for op in ops if WRITES.fullmatch(op.type) and not sets_up(graph, op)]
+    writes = [op for op in ops if WRITES_VARIABLE.fullmatch(op.type) and not is_setup(graph, op)]
     if not writes:
         return False
     steps = {variable.op.name for variable in find_variables(graph, "global_step")}
@@ -81,22 +77,22 @@ def trains(graph: Any, ops: set[Any]) -> bool:
     return writes_weights and any(record.any_made_by(ops) for record in gradients.recorded_gradients(graph))
 
 
-def sets_up(graph: Any, op: Any) -> bool:
+def is_setup(graph: Any, op: Any) -> bool:
     """Return True for a write that does not train.
 
     These are an initialiser, and a write of a value from a checkpoint, from Python (a broadcast among several ranks) or
     from the variable itself.
     """
-    if op.type.startswith("Assign") and op.name in initialisers(graph):
+    if op.type.startswith("Assign") and op.name in initialiser_names(graph):
         return True
     source = op.inputs[1].op if len(op.inputs) > 1 else op
     while source.type in ("Identity", "Reshape", "Cast", "ReadVariableOp") and source.inputs:
         source = source.inputs[0].op
-    is_itself = source is op.inputs[0].op  # a broadcast among one rank
+    is_itself = source is op.inputs[0].op  # a broadcast with a single rank
     return is_itself or source.type in ("RestoreV2", "Restore", "PyFunc")
 
 
-def initialisers(graph: Any) -> set[str]:
+def initialiser_names(graph: Any) -> set[str]:
     """Return the names of the operators that initialise variables."""
     return {
         variable.initializer.name
@@ -109,14 +105,14 @@ def is_fetchable(tensor: Any) -> bool:
     """Return True if a tensor can be fetched: no handle or string, and not inside a branch or loop."""
     if not tensor.graph.is_fetchable(tensor) or tensor.dtype.base_dtype.name in ("resource", "variant", "string"):
         return False
-    return not in_a_branch(tensor)
+    return not is_in_branch(tensor)
 
 
-def perhaps_dead(ops: Collection[Any]) -> set[Any]:
+def find_perhaps_dead(ops: Collection[Any]) -> set[Any]:
     """Return operators that may have no value in a run: those between a Switch and the Merge that joins its branches.
 
-    Found are those outside of the branch, such as its gradients: what is inside may be older than its Switch, and
-    `in_a_branch` finds it.
+    This finds operators outside of the branch's own context, such as its gradients. Those inside may be older than the
+    Switch; `is_in_branch` finds them.
     """
     dead: set[Any] = set()
     for op in sorted(ops, key=lambda op: op._id):
@@ -133,9 +129,9 @@ def perhaps_dead(ops: Collection[Any]) -> set[Any]:
 
 
 def entry_of(exit_op: Any) -> Any:
-    """Return the operator by which a value enters the loop that this one leaves: Enter, Merge, Switch, Exit."""
+    """Return the Enter operator of the loop that an Exit operator leaves."""
     op = exit_op
-    for _ in range(3):
+    for _ in range(3):  # Exit takes its value from a Switch, that from a Merge, that from the Enter
         op = op.inputs[0].op
     return op
 
@@ -145,9 +141,11 @@ def uses_weights(graph: Any, executed: Reach) -> bool:
     names = trainable_names(graph)
     if not any(op.name in names for op in executed.ops):
         return False
-    return executed.training or not any(WRITES.fullmatch(op.type) and sets_up(graph, op) for op in executed.ops)
+    return executed.training or not any(
+        WRITES_VARIABLE.fullmatch(op.type) and is_setup(graph, op) for op in executed.ops
+    )
 
 
-def in_a_branch(tensor: Any) -> bool:
+def is_in_branch(tensor: Any) -> bool:
     """Return True inside a tf.cond or tf.while_loop, where a tensor may have no value, or many."""
     return tensor.op._get_control_flow_context() is not None

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+# By graph, then by scope: the random operators created so far.
 _counts: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
 
 

@@ -1,9 +1,9 @@
 """Session observers: the one place where viaduct stands between a script and TensorFlow's sessions.
 
-Runs of a graph pass here: Session.run, also beneath MonitoredSession and Estimator, the callables of make_callable, and
-those that Keras makes. A `Pass` describes one run that the script requests. Before it, observers name tensors to fetch
-beside the script's own fetches; after it, they receive the values. A run that is a loop on the device (`loops.py`) is
-executed that many times, and observed each time.
+All runs of a graph come through this module: Session.run, which MonitoredSession and Estimator call too, the callables
+of make_callable, and those that Keras makes. A `GraphRun` describes one run that the script requests. Before it,
+observers name tensors to fetch beside the script's own fetches; after it, they receive the values. A run that is a loop
+on the device (`loops.py`) is executed that many times, and observed each time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import gradients, loops, options, state
-from viaduct.rehearsal.tf1_stage.reach import Reach, reach
+from viaduct.rehearsal.tf1_stage.reach import Reach, find_reach
 
-THREADS = 64  # of a session, where there are several ranks: a collective that waits for other ranks holds a thread
+THREADS_OF_RANKS = 64  # of a session with several ranks, where a collective that waits for another rank holds a thread
 
 
 @dataclass
-class Opened:
+class SessionRecord:
     """Record of a session: where it was opened, with which options, what it has run."""
 
     session: Any  # None when it is closed
@@ -33,20 +33,20 @@ class Opened:
     steps: int = 0  # runs that trained
     closed: bool = False
     held_by_keras: bool = False  # given to Keras, which closes it itself
-    computes: bool = False  # ran more than the operations that start and end communication: it holds a device graph
+    computes: bool = False  # it ran more than the start and end of communication: on an NPU it holds a device graph
 
 
 @dataclass(frozen=True)
-class Pass:
+class GraphRun:
     """One run of a graph."""
 
-    opened: Opened
+    opened: SessionRecord
     graph: Any
     reach: Reach  # the operators that the run executes, and whether it trains
-    feeds: dict[str, Any] = field(default_factory=dict)  # by tensor name; None for each part of a composite tensor
+    feeds: dict[str, Any] = field(default_factory=dict)  # values by tensor name; None for the parts of a composite one
     by_keras: bool = False  # run by one of Keras' own loops
-    # What an observer keeps from `select_tensors` to `receive_values`, by the observer's id. It is kept here and not in
-    # the observer because several threads may run graphs at a time.
+    # By an observer's id: what it stores in `select_tensors` for `receive_values`. It is not stored in the observer,
+    # because several threads may run graphs at a time.
     notes: dict[int, Any] = field(default_factory=dict)
 
     @property
@@ -57,28 +57,28 @@ class Pass:
 class Observer:
     """Observes runs; subclass it and override the methods you need."""
 
-    def before_run(self, run: Pass) -> None:
+    def before_run(self, run: GraphRun) -> None:
         """Called before anything is executed; an exception ends the run."""
 
-    def select_tensors(self, run: Pass) -> list[Any]:
+    def select_tensors(self, run: GraphRun) -> list[Any]:
         """Return tensors to fetch with this run beside the script's."""
         return []
 
-    def receive_values(self, run: Pass, values: list[Any]) -> None:
+    def receive_values(self, run: GraphRun, values: list[Any]) -> None:
         """Receive the values of the selected tensors, in their order, after the run."""
 
-    def receive_result(self, run: Pass, result: Any) -> None:
+    def receive_result(self, run: GraphRun, result: Any) -> None:
         """Receive what the run returns to the script."""
 
-    def before_close(self, opened: Opened) -> None:
+    def before_close(self, opened: SessionRecord) -> None:
         """Called before a session is closed."""
 
 
-CLOSERS = {"close", "close_session", "shutdown_resource", "closing"}  # names of functions that may close a session
-COMMUNICATION = ("NPUInit", "NPUShutdown")  # how the names of npu_ops' start and end of communication begin
+CLOSING_FUNCTIONS = {"close", "close_session", "shutdown_resource", "closing"}  # may close a session
+COMMUNICATION = ("NPUInit", "NPUShutdown")  # prefixes of operators that start and end communication (npu_ops.py)
 exit_functions: list[Any] = []  # functions that the script registered with atexit
 observers: list[Observer] = []
-opened_sessions: list[Opened] = []
+opened_sessions: list[SessionRecord] = []
 _internal = threading.local()  # `.active`: a run of this thread is viaduct's
 
 
@@ -128,7 +128,7 @@ def record_exit_functions() -> None:
 
     @functools.wraps(plain)
     def register(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if limits.users_line() is not None:
+        if limits.find_users_line() is not None:
             exit_functions.append(function)
         return plain(function, *args, **kwargs)
 
@@ -136,13 +136,16 @@ def record_exit_functions() -> None:
 
 
 def is_closed_at_exit(session: Any) -> bool:
-    """Return True if `atexit` closes a session: by one of its methods, or by a function that uses a closer's name."""
+    """Return True if a function given to `atexit` may close a session.
+
+    That is a method of the session, or a function whose code names one of CLOSING_FUNCTIONS.
+    """
     for function in exit_functions:
         function = getattr(function, "func", function)  # of functools.partial
         if getattr(function, "__self__", None) is session:
             return True
         code = getattr(function, "__code__", None)
-        if code is not None and CLOSERS & {*code.co_names}:
+        if code is not None and CLOSING_FUNCTIONS & {*code.co_names}:
             return True
     return False
 
@@ -152,12 +155,12 @@ def wrap_session_init(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(plain)
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        location = limits.users_line()
+        location = limits.find_users_line()
         at = (location.file, location.line) if location else None
-        config = options.prepare_config(config, THREADS if state.size() > 1 else 0)
+        config = options.prepare_config(config, THREADS_OF_RANKS if state.size() > 1 else 0)
         npu_options = options.read_options(config, at)
         plain(self, target, graph, config)
-        self._viaduct = Opened(self, at, npu_options)
+        self._viaduct = SessionRecord(self, at, npu_options)
         opened_sessions.append(self._viaduct)
 
     return init
@@ -187,7 +190,7 @@ def wrap_run(plain: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def make_pass(session: Any, fetches: Any, feed_dict: Any) -> Pass:
+def make_pass(session: Any, fetches: Any, feed_dict: Any) -> GraphRun:
     """Describe what a run would execute; TensorFlow itself resolves the fetches."""
     from tensorflow.python.client.session import _FetchHandler
     from tensorflow.python.util import nest
@@ -200,10 +203,10 @@ def make_pass(session: Any, fetches: Any, feed_dict: Any) -> Pass:
         parts = nest.flatten(key, expand_composites=True)
         feeds.update({graph.as_graph_element(part).name: value if len(parts) == 1 else None for part in parts})
     with blame_viaduct():
-        return Pass(session._viaduct, graph, reach(graph, ops, feeds), feeds)
+        return GraphRun(session._viaduct, graph, find_reach(graph, ops, feeds), feeds)
 
 
-def run_observed(run_pass: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
+def run_observed(run_pass: GraphRun, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
     """Run a pass between its observers, as many times as a loop on the device would; return the last result.
 
     `once` takes the observers' tensors and returns the script's result and the values of these tensors.
@@ -241,8 +244,8 @@ def blame_viaduct() -> Iterator[None]:
         raise limits.StandInFails(f"{type(error).__name__}: {error}") from error
 
 
-def record_run(run_pass: Pass) -> None:
-    """Update the session's `Opened` after a run, and note that an NPU session started communication."""
+def record_run(run_pass: GraphRun) -> None:
+    """Update the session's `SessionRecord` after a run, and note that an NPU session started communication."""
     opened = run_pass.opened
     names = (op.name.rpartition("/")[2] for op in run_pass.reach.ops)
     computes = not all(name.startswith(COMMUNICATION) for name in names)
@@ -253,7 +256,7 @@ def record_run(run_pass: Pass) -> None:
 
 
 def wrap_close(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a session's close, so that observers are told the first time."""
+    """Wrap a session's close, so that observers are told before the first call."""
 
     @functools.wraps(plain)
     def close(self: Any) -> None:
@@ -305,17 +308,17 @@ class KerasCallable:
         ops = [getattr(element, "op", element) for element in ops]
         feeds = dict(zip(self.options.feed, args, strict=False))
         with blame_viaduct():
-            run_pass = Pass(self.session._viaduct, graph, reach(graph, ops, feeds), feeds, by_keras=True)
+            run_pass = GraphRun(self.session._viaduct, graph, find_reach(graph, ops, feeds), feeds, by_keras=True)
 
         def run_once(extra: list[Any]) -> tuple[Any, list[Any]]:
-            fetched = self.with_extra(tuple(tensor.name for tensor in extra))(*args, **kwargs)
+            fetched = self.callable_with(tuple(tensor.name for tensor in extra))(*args, **kwargs)
             own_count = len(self.options.fetch)
             return fetched[:own_count], list(fetched[own_count:])
 
         return run_observed(run_pass, run_once)
 
-    def with_extra(self, names: tuple[str, ...]) -> Any:
-        """Return a callable that fetches further tensors, made once for each set of names."""
+    def callable_with(self, names: tuple[str, ...]) -> Any:
+        """Return a callable that fetches the named tensors too, made once for each tuple of names."""
         if names not in self.callables:
             copy = type(self.options)()
             copy.CopyFrom(self.options)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.rehearsal.tf1_stage.reach import is_fetchable, perhaps_dead
-from viaduct.rehearsal.tf1_stage.sessions import Pass
+from viaduct.rehearsal.tf1_stage.reach import find_perhaps_dead, is_fetchable
+from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,17 @@ class Value:
     array: np.ndarray[Any, Any]
 
 
-def list_tensors(run: Pass) -> list[Any]:
+def list_tensors(run: GraphRun) -> list[Any]:
     """Return the tensors of a run that can be fetched, in the order in which their operators were created.
 
-    Left out are fed tensors, whose values are known, handles, strings, and tensors inside or behind a loop or branch.
+    Left out are fed tensors, whose values are known, handles, strings, tensors inside a loop or branch, and tensors
+    that a branch may leave without a value.
     """
-    ops = sorted(run.reach.ops - perhaps_dead(run.reach.ops), key=lambda op: op._id)
+    ops = sorted(run.reach.ops - find_perhaps_dead(run.reach.ops), key=lambda op: op._id)
     return [tensor for op in ops for tensor in op.outputs if tensor.name not in run.feeds and is_fetchable(tensor)]
 
 
-def iterate_values(run: Pass, tensors: list[Any], arrays: list[Any]) -> Iterator[Value]:
+def iterate_values(run: GraphRun, tensors: list[Any], arrays: list[Any]) -> Iterator[Value]:
     """Yield fed values, then fetched ones. Empty arrays, fed strings and fed composite tensors are skipped."""
     for name, fed in run.feeds.items():
         tensor = run.graph.as_graph_element(name)

@@ -1,4 +1,4 @@
-"""State that the stand-in packages share: the device, this process's rank, whether communication has started.
+"""State that the stand-in packages share: the kind of card, this process's rank, whether communication has started.
 
 Importing this module needs no TensorFlow.
 """

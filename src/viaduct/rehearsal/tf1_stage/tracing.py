@@ -1,4 +1,4 @@
-"""Traces of training steps that profiling_mode requests: a timeline of each, and a table of their phases.
+"""Traces of training steps that the session option profiling_mode requests: timelines, and a table of phases.
 
     {output}/PROF_{rank}_{time}/
       timeline/step_{n}.json        every operator, for chrome://tracing or Perfetto; the first steps only
@@ -20,10 +20,10 @@ from typing import Any
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import state
-from viaduct.rehearsal.tf1_stage.sessions import Pass
+from viaduct.rehearsal.tf1_stage.sessions import GraphRun
 
-TIMELINES = 10  # steps that have a timeline
-COLUMNS = (
+MAX_TIMELINES = 10  # steps of a session that get a timeline
+STEP_TRACE_COLUMNS = (
     *("Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)"),
     *("FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID"),
 )
@@ -40,7 +40,7 @@ class Tracer:
         self.ends: list[float] = []  # of the steps in the table, in microseconds
         for part in ("timeline", "summary"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
-        self.write_row(COLUMNS)
+        self.write_row(STEP_TRACE_COLUMNS)
 
     def write_row(self, values: Any) -> None:
         with (self.folder / "summary" / "step_trace.csv").open("a", newline="", encoding="utf-8") as file:
@@ -51,7 +51,7 @@ class Tracer:
         from tensorflow.python.client.timeline import Timeline
 
         number = len(self.ends)
-        if number < TIMELINES:
+        if number < MAX_TIMELINES:
             text = Timeline(stats).generate_chrome_trace_format(show_memory=False)
             (self.folder / "timeline" / f"step_{number}.json").write_text(text)
         spans = {node.node_name: node for device in stats.dev_stats for node in device.node_stats}
@@ -68,10 +68,11 @@ class Tracer:
         backward = [span for name, span in spans.items() if "gradients" in name] or list(spans.values())
         last = spans[self.bp_point] if self.bp_point in spans else max(backward, key=end_time)
         start, middle, end = start_time(first), end_time(last), max(map(end_time, spans.values()))
-        before = self.ends[-1] if self.ends else None
+        before = self.ends[-1] if self.ends else None  # the end of the step before
         self.ends.append(end)
         duration = end - (start if before is None else before)
-        data_bound = "N/A" if before is None else start - before  # from the end of the step before to FP start
+        data_bound = "N/A" if before is None else start - before  # microseconds between the steps
+        # As in STEP_TRACE_COLUMNS; the last value is the model's id.
         phases = [start, middle, end, duration, middle - start, end - middle, data_bound]
         return [state.local_rank(), number + 1, *phases, 1]
 
@@ -85,7 +86,7 @@ def end_time(span: Any) -> float:
     return float(span.all_start_micros + max(span.all_end_rel_micros, 0))
 
 
-def find_tracer(run: Pass) -> Tracer | None:
+def find_tracer(run: GraphRun) -> Tracer | None:
     """Return the tracer of a training run's session, made at its first step; None where none is requested."""
     if not (run.training and run.opened.npu_options.npu and run.opened.npu_options.values.get("profiling_mode")):
         return None
@@ -96,33 +97,37 @@ def find_tracer(run: Pass) -> Tracer | None:
     return _tracers[key]
 
 
-def read_profiling_options(run: Pass) -> dict[str, Any] | None:
+def read_profiling_options(run: GraphRun) -> dict[str, Any] | None:
     """Return the session's profiling_options; report what is invalid, and return None where the limit is no error."""
     text = run.opened.npu_options.values.get("profiling_options") or ""
     try:
         options = json.loads(text)
     except ValueError:
-        return refuse(run, f"profiling_options is not JSON: {text!r}", 'Write {"output":"…","training_trace":"on"}.')
+        return report_invalid_options(
+            run, f"profiling_options is not JSON: {text!r}", 'Write {"output":"…","training_trace":"on"}.'
+        )
     folder = options.get("output") if isinstance(options, dict) else None
     if not folder or not os.path.isdir(folder):
-        return refuse(
+        return report_invalid_options(
             run, f"the output of profiling_options is {folder!r}, which is no folder", "Make the folder first."
         )
     names = {op.name for op in run.reach.ops}
     for point in ("fp_point", "bp_point"):
         if options.get(point) and options[point] not in names:
-            return refuse(run, f"{point} {options[point]!r} is no operator of this graph", 'Leave it empty: "".')
+            return report_invalid_options(
+                run, f"{point} {options[point]!r} is no operator of this graph", 'Leave it empty: "".'
+            )
     return options  # type: ignore[no-any-return]
 
 
-def refuse(run: Pass, what: str, change: str) -> dict[str, Any] | None:
+def report_invalid_options(run: GraphRun, what: str, change: str) -> dict[str, Any] | None:
     """Report invalid profiling_options and return None."""
     card = "Profiling does not start, or gives no training trace."
     limits.report_violation("parameter-map", f"In this session's config {what}.", card, change, at=run.opened.location)
     return None
 
 
-def run_traced(run: Pass, call: Callable[[Any, Any], Any], options: Any, metadata: Any) -> Any:
+def run_traced(run: GraphRun, call: Callable[[Any, Any], Any], options: Any, metadata: Any) -> Any:
     """Run with tracing where the session requests it; `call` takes run options and metadata."""
     tracer = find_tracer(run)
     if tracer is None:

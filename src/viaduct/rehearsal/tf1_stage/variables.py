@@ -1,4 +1,4 @@
-"""The variables of a graph, each once; of a distributed variable its first copy.
+"""Finds, reads and assigns a graph's variables; of a distributed variable its first copy.
 
 Under a distribution strategy a collection holds distributed variables, whose properties may add operators to the graph
 even where it is finalized. A rehearsal has one replica, so the first copy is the variable.

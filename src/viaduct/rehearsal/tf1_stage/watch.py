@@ -1,12 +1,12 @@
-"""Watches the training steps of a script: counts them, ends the script after a number of them, keeps its results.
+"""Watches the training steps of a script: counts them, ends the script after a number of them, records their results.
 
-    watched = watch.start(steps=20)     # after install(), before the script
+    watched = watch.start_watching(steps=20)     # after install(), before the script
     ...                                 # the script
     watched.finish()                    # reads the weights of a session that is still open
     watched.losses, watched.first_gradients, watched.last_variables
 
 A step is a run of a graph that trains (`reach.py`). After the last step, loops that ask whether to stop (`should_stop`,
-Estimator.train, Keras fit) end by themselves, and the script continues behind them. A loop that does not ask is ended
+Estimator.train, Keras fit) end by themselves, and the script continues after them. A loop that does not ask is ended
 at its next step with StopScript. Evaluations and predictions are bounded by the same number of batches
 (`evaluations.py` says which). Variables and gradients are called by the names of variables in the graph.
 """
@@ -22,17 +22,17 @@ import numpy as np
 
 from viaduct.rehearsal.tf1_stage import evaluations, sessions
 from viaduct.rehearsal.tf1_stage.gradients import Gradients, dense_tensor, recorded_gradients
-from viaduct.rehearsal.tf1_stage.reach import dependencies, is_fetchable, perhaps_dead
-from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
+from viaduct.rehearsal.tf1_stage.reach import dependencies, find_perhaps_dead, is_fetchable
+from viaduct.rehearsal.tf1_stage.sessions import GraphRun, SessionRecord
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 from viaduct.scripts.runner import StopScript
 
 
 @dataclass
-class Watched(sessions.Observer):
+class ScriptWatch(sessions.Observer):
     """Observations of a script. `losses` has one value per step: the mean of the loss; None where none is known."""
 
-    limit: int | None = None
+    limit: int | None = None  # training steps, and batches of an evaluation; None: no limit
     by_line: bool = False  # a step ends when `take_step` is called, not with each run that trains
     losses: list[float | None] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)  # of each step's end: monotonic(), process_time()
@@ -40,8 +40,10 @@ class Watched(sessions.Observer):
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     stopped: bool = False  # StopScript was raised
     stop_requested_at: float | None = None  # when it was first raised: time.monotonic()
-    _unsaved: Opened | None = None  # the session of the last step, while its variables are not read
-    _loss: float | None = None  # of the present step, where it was computed in a run before it or, by line, so far
+    _unsaved: SessionRecord | None = None  # the session of the last step, until its variables are read
+    # The loss of the present step, where it is known before the step's end: it was computed in a run before the step
+    # (`compute_loss_before_step`), or by a run that a line does not yet end.
+    _loss: float | None = None
 
     @property
     def steps(self) -> int:
@@ -54,7 +56,7 @@ class Watched(sessions.Observer):
 
     # ---- before and after each run
 
-    def before_run(self, run: Pass) -> None:
+    def before_run(self, run: GraphRun) -> None:
         if run.training and self.full and not self.by_line:
             self.stop()
 
@@ -64,9 +66,9 @@ class Watched(sessions.Observer):
         self.stop_requested_at = self.stop_requested_at or time.monotonic()
         raise StopScript
 
-    def select_tensors(self, run: Pass) -> list[Any]:
+    def select_tensors(self, run: GraphRun) -> list[Any]:
         """Return the loss, and in the first step the gradients, that can be fetched without changing the run."""
-        # Of each tensor: "loss" or the kind that split_gradient gives, and the variable's name.
+        # For each tensor: ("loss", ""), or the kind that split_gradient gives and the variable's name.
         labels: list[tuple[str, str]] = []
         run.notes[id(self)] = labels
         if not self.is_part_of_step(run):
@@ -85,13 +87,13 @@ class Watched(sessions.Observer):
                 tensors.append(tensor)
         return tensors
 
-    def is_part_of_step(self, run: Pass) -> bool:
+    def is_part_of_step(self, run: GraphRun) -> bool:
         """Return True for a run that trains, or, where a line ends a step, one that computes gradients."""
         return run.training or (
             self.by_line and any(record.any_made_by(run.reach.ops) for record in recorded_gradients(run.graph))
         )
 
-    def receive_values(self, run: Pass, values: list[Any]) -> None:
+    def receive_values(self, run: GraphRun, values: list[Any]) -> None:
         if self.by_line and not run.opened.closed:
             self._unsaved = run.opened
         if not self.is_part_of_step(run):
@@ -125,31 +127,32 @@ class Watched(sessions.Observer):
         self.losses.append(loss)
         self.times.append((time.monotonic(), time.process_time()))
 
-    def _end_step(self, opened: Opened, loss: float | None) -> None:
+    def _end_step(self, opened: SessionRecord, loss: float | None) -> None:
         self._record_step(loss)
         self._unsaved = opened
         if self.full:
-            self.keep_variables(opened)
+            self.save_variables(opened)
 
     # ---- weights
 
-    def before_close(self, opened: Opened) -> None:
+    def before_close(self, opened: SessionRecord) -> None:
         if opened is self._unsaved:
-            self.keep_variables(opened)
+            self.save_variables(opened)
 
     def finish(self) -> None:
         """Read the variables of the last step's session if that is still open; call it when the script is over."""
         if self._unsaved is not None and not self._unsaved.closed:
-            self.keep_variables(self._unsaved)
+            self.save_variables(self._unsaved)
 
-    def keep_variables(self, opened: Opened) -> None:
+    def save_variables(self, opened: SessionRecord) -> None:
+        """Read the session's variables into `last_variables`."""
         graph, session = opened.session.graph, opened.session
         with sessions.internal_run():
             self.last_variables = read_variables(graph, session)
         self._unsaved = None
 
 
-def choose_loss(run: Pass) -> Any:
+def choose_loss(run: GraphRun) -> Any:
     """Return the loss with the most gradients, of those that this run computes and that can be fetched; else None."""
     candidates = [
         record
@@ -167,7 +170,7 @@ def has_side_effects(op: Any) -> bool:
     return bool(op.op_def.is_stateful) or op.type.startswith("Placeholder")
 
 
-def extra_dependencies(run: Pass, loss: Any) -> set[Any]:
+def extra_dependencies(run: GraphRun, loss: Any) -> set[Any]:
     """Return operators that a loss needs and the run does not execute: gradients do not need the loss itself."""
     return dependencies([loss.op], run.reach.fed) - run.reach.ops
 
@@ -179,25 +182,25 @@ def reads_variables(ops: set[Any]) -> bool:
     return any(tensor.dtype._is_ref_dtype for tensor in sources)
 
 
-def compute_loss_before_step(run: Pass, loss: Any) -> float | None:
+def compute_loss_before_step(run: GraphRun, loss: Any) -> float | None:
     """Compute the loss in a separate run before the step.
 
     Return None where that run would read data or draw random numbers, or where a sparse tensor is fed.
     """
     needed = dependencies([loss.op], run.reach.fed)
     has_state = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in needed)
-    if has_state or any(value is None for value in run.feeds.values()):  # None: fed in parts, as sparse tensors are
+    if has_state or any(value is None for value in run.feeds.values()):  # None: part of a sparse tensor
         return None
     with sessions.internal_run():
         return float(np.mean(run.opened.session.run(loss, feed_dict=run.feeds)))
 
 
-def find_gradients(run: Pass) -> list[tuple[str, Any]]:
+def find_gradients(run: GraphRun) -> list[tuple[str, Any]]:
     """Return the gradients that optimizers apply in this run; without an optimizer, the largest set of tf.gradients.
 
     Only records whose gradients the run computes completely are considered.
     """
-    alive = run.reach.ops - perhaps_dead(run.reach.ops)
+    alive = run.reach.ops - find_perhaps_dead(run.reach.ops)
     records = [record for record in recorded_gradients(run.graph) if record.all_made_by(run.reach.ops)]
     chosen = [readable_pairs(record, alive) for record in records if record.applied]
     if not chosen:
@@ -236,7 +239,7 @@ def densify_gradient(parts: dict[str, Any]) -> np.ndarray[Any, Any]:
 def read_variables(graph: Any, session: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Return the value of every global variable that is initialised, through tensors that the graph has already."""
     tensors: dict[str, Any] = {}
-    for variable in find_variables(graph, "variables"):  # local ones count batches and samples: no weights
+    for variable in find_variables(graph, "variables"):  # the global ones; local ones count batches and samples
         tensor = find_read_tensor(variable)
         if tensor is not None:
             tensors.setdefault(variable.op.name, tensor)
@@ -261,12 +264,12 @@ def try_run(session: Any, tensor: Any) -> Any:
         return None
 
 
-# ---- ending loops that ask
+# ---- ending loops that ask whether to stop
 
 
-def start(steps: int | None = None) -> Watched:
-    """Install a Watched and return it; `steps` bounds training, and evaluations and predictions with it."""
-    watched = Watched(steps)
+def start_watching(steps: int | None = None) -> ScriptWatch:
+    """Install a ScriptWatch and return it; `steps` bounds training, and evaluations and predictions with it."""
+    watched = ScriptWatch(steps)
     sessions.observers += [watched, evaluations.PlainLoops(watched)]
     bound_monitored_sessions(watched)
     bound_keras(watched)
@@ -274,7 +277,7 @@ def start(steps: int | None = None) -> Watched:
     return watched
 
 
-def bound_monitored_sessions(watched: Watched) -> None:
+def bound_monitored_sessions(watched: ScriptWatch) -> None:
     """Bound the loops over monitored sessions: the script's, and those of Estimator.train, evaluate and predict."""
     from tensorflow.python.training import monitored_session
 
@@ -287,14 +290,14 @@ def bound_monitored_sessions(watched: Watched) -> None:
 
     @functools.wraps(plain_run)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if watched.full and self.should_stop():  # the loop runs on without asking should_stop
+        if watched.full and self.should_stop():  # the loop goes on although it is asked to stop
             watched.stop()
         return plain_run(self, *args, **kwargs)
 
     kind.__init__, kind.run = init, run
 
 
-def bounding_hook(watched: Watched) -> Any:
+def bounding_hook(watched: ScriptWatch) -> Any:
     from tensorflow.python.training.session_run_hook import SessionRunHook
 
     class Bound(SessionRunHook):  # type: ignore[misc]
@@ -313,7 +316,7 @@ def bounding_hook(watched: Watched) -> Any:
     return Bound()
 
 
-def bound_keras(watched: Watched) -> None:
+def bound_keras(watched: ScriptWatch) -> None:
     """Bound Keras fit and fit_generator, which look at stop_training after each batch and each epoch.
 
     Keras skips the validation of an epoch that stop_training has ended, so the flag is cleared before it and set again

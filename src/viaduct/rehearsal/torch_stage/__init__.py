@@ -1,7 +1,7 @@
 """A device named npu or mlu in this process, whose memory and arithmetic are the CPU's.
 
 `install` gives PyTorch the device, the modules of the vendor's plug-in and the limits of the card. The device's name
-cannot be changed later: a rehearsal of the other card needs another process.
+cannot be changed later: a rehearsal on the other kind of card needs another process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 from viaduct.devices.strided_pointwise import guard_weight_gradients
 from viaduct.errors import BadValue
-from viaduct.rehearsal.torch_stage.cards import Meter, cards
+from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards
 
 
 def install(name: str, cards: int = 8) -> None:
@@ -23,7 +23,7 @@ def install(name: str, cards: int = 8) -> None:
         raise BadValue(f"a rehearsal is on npu or mlu, not on {name!r}.", "viaduct rehearse SCRIPT --on npu")
     if not _prepare(name, cards):
         return
-    vendor = importlib.import_module(f"{__name__}.{name}")
+    vendor = importlib.import_module(f"{__name__}.{name}")  # npu.py or mlu.py
     _register(name, vendor.build(), vendor.MEMORY)
     from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, refusals, tensors
 
@@ -45,7 +45,7 @@ def install_cuda_as_cpu(cards: int = 8) -> None:
 
 
 def _prepare(name: str, count: int) -> bool:
-    """Return True if the device must be created; raise where that is impossible."""
+    """Set the process's cards up; return False if that is done already, raise BadValue where it is impossible."""
     if cards.name == name:
         return False
     if cards.name:
@@ -54,13 +54,13 @@ def _prepare(name: str, count: int) -> bool:
         raise BadValue(f"a machine has 1 to 64 cards, not {count}.")
     if f"torch_{name}" in sys.modules:
         raise BadValue(f"torch_{name} is loaded already: with the plug-in there is nothing to stand in for.")
-    cards.name, cards.names, cards.count, cards.meters = name, {name}, count, [Meter() for _ in range(count)]
+    cards.name, cards.names, cards.count, cards.meters = name, {name}, count, [MemoryMeter() for _ in range(count)]
     guard_weight_gradients()
     return True
 
 
 def _register(name: str, device_module: Any, memory: int) -> None:
-    """Give PyTorch the device: its name, its module, its kernels."""
+    """Give PyTorch the device: its name, its module, its kernels; `memory` is the bytes of each card."""
     from viaduct.rehearsal.torch_stage import accelerator, casting, generators, kernels, pinning
 
     cards.memory = memory

@@ -1,8 +1,8 @@
 """Operators that PyTorch expects of an accelerator and that have no CPU kernel, computed by their formulas.
 
-These are the five of SyncBatchNorm, the fused cells of LSTM and GRU, and products with a wider result dtype.
-SyncBatchNorm's compute in float32, as the fused kernels do, and return normalised values and input gradients in the
-input's dtype. The cells compute in the dtype of their inputs.
+These are the five of SyncBatchNorm, the fused cells of LSTM and GRU, and matrix products with a wider result dtype.
+Those of SyncBatchNorm compute in float32, as CUDA's fused kernels do, and return normalised values and input gradients
+in the input's dtype. The cells compute in the dtype of their inputs.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any
     return grad_input, grad_hidden, grad_hy * z, *sums
 
 
-def multiply_wide(operator: Any) -> Any:
+def make_wide_product(operator: Any) -> Any:
     """Wrap a matrix product; its last positional argument becomes the dtype in which it computes and returns."""
 
     def multiply(*args: Any, out: Tensor | None = None, **scales: Any) -> Tensor:
@@ -157,8 +157,8 @@ def multiply_wide(operator: Any) -> Any:
 
 _PRODUCTS = {"mm": torch.mm, "bmm": torch.bmm, "addmm": torch.addmm, "baddbmm": torch.baddbmm}
 
-KERNELS = {
-    **{f"{name}.dtype{out}": multiply_wide(product) for name, product in _PRODUCTS.items() for out in ("", "_out")},
+MISSING_CPU_KERNELS = {
+    **{f"{name}.dtype{out}": make_wide_product(product) for name, product in _PRODUCTS.items() for out in ("", "_out")},
     "batch_norm_stats": batch_norm_stats,
     "batch_norm_gather_stats_with_counts": batch_norm_gather_stats_with_counts,
     "batch_norm_elemt": batch_norm_elemt,

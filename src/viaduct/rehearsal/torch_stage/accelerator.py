@@ -1,4 +1,8 @@
-"""`torch.accelerator` and backward passes, where PyTorch's guard for a device from Python knows one card only."""
+"""`torch.accelerator` and backward passes for several cards.
+
+PyTorch's C++ knows only one card of a device that Python registers; so the functions that take a card's number are
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 
 
 def register() -> None:
-    """Tell PyTorch's C++ that the device is there. Releases before 2.13 have no torch._C._acc."""
+    """Tell PyTorch's C++ that the device exists. Releases before 2.13 have no torch._C._acc."""
     acc: Any = torch._C._acc
     answers = dict.fromkeys(("is_available", "is_built", "has_primary_context"), lambda self, *index: True)
     kind = torch._C._autograd.DeviceType.PrivateUse1

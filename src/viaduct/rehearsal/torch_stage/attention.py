@@ -106,7 +106,7 @@ def backward(
     return *(put_on_card(grad, index) for grad in grads), None
 
 
-KERNELS = {
+ATTENTION_KERNELS = {
     "scaled_dot_product_attention": attention,
     "_scaled_dot_product_fused_attention_overrideable": forward,
     "_scaled_dot_product_fused_attention_overrideable_backward": backward,

@@ -18,19 +18,19 @@ import torch
 
 _EXTENSION = 12  # DLPack's kDLExtDev, which PyTorch reads as the out-of-tree device, PrivateUse1
 _HOST = 1  # kDLCPU
-_DEVICE_FIELD = 8  # of DLTensor, behind the data pointer: two int32, kind and index
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype = ctypes.c_void_p
-_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_field = ctypes.c_int64.from_address
+_DEVICE_FIELD = 8  # offset in DLTensor of the device, behind the data pointer: two int32, kind and index
+_address_of = ctypes.pythonapi.PyCapsule_GetPointer
+_address_of.restype = ctypes.c_void_p
+_address_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_int64_at = ctypes.c_int64.from_address  # the number at an address, which can be assigned to
 _export: Any = torch._C._to_dlpack
 _import: Any = torch._C._from_dlpack
-# Returns the card that a tensor is on, -1 for the host. Unlike `tensor.device`, original.py does not replace it.
+# Returns the card that a tensor is on, -1 for the host. `tensor.device` may not be used: original.py replaces it.
 card_of: Any = torch._C.TensorBase.get_device
 
 
 @dataclass
-class Meter:
+class MemoryMeter:
     """Memory of one card: bytes allocated now, their peak since the last reset, and totals of all (de)allocations."""
 
     alive: int = 0
@@ -58,8 +58,8 @@ class Cards:
 
     name: str = ""  # npu, mlu, or gpu for the original script
     count: int = 0
-    meters: list[Meter] = field(default_factory=list)
-    local: threading.local = field(default_factory=threading.local)
+    meters: list[MemoryMeter] = field(default_factory=list)
+    local: threading.local = field(default_factory=threading.local)  # each thread's current card and streams
     names: set[str] = field(default_factory=set)  # device types that mean a card: `name`; cuda too with mapping.py
     memory: int = 64 << 30  # of each card: a 910B's, an MLU590's is 80
 
@@ -87,8 +87,8 @@ class Cards:
 
 
 cards = Cards()
-_lock = threading.RLock()  # a weak reference's callback may come while this thread holds it
-_living: dict[weakref.ref[Any], tuple[int, int]] = {}  # by a storage: its card and its bytes
+_lock = threading.RLock()  # reentrant: garbage collection may call `_release` while this thread holds it
+_living: dict[weakref.ref[Any], tuple[int, int]] = {}  # by storage: its card and its bytes
 # A forked process holds its parent's tensors; freeing them there releases no memory of a card.
 os.register_at_fork(after_in_child=_living.clear)
 
@@ -96,10 +96,10 @@ os.register_at_fork(after_in_child=_living.clear)
 def view_on_cpu(tensor: torch.Tensor) -> torch.Tensor:
     """Return a CPU tensor over the memory of a card's tensor."""
     capsule = _export(tensor)
-    address = _pointer(capsule, b"dltensor")
-    if not _field(address).value and tensor._is_zerotensor():
+    address = _address_of(capsule, b"dltensor")
+    if not _int64_at(address).value and tensor._is_zerotensor():
         return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu")  # a zero tensor has no memory
-    _field(address + _DEVICE_FIELD).value = _HOST
+    _int64_at(address + _DEVICE_FIELD).value = _HOST
     below: torch.Tensor = _import(capsule)
     # DLPack does not carry the conjugate and negative bits, with which PyTorch marks lazy views.
     if tensor.dtype.is_complex and tensor.is_conj():
@@ -117,7 +117,7 @@ def to_cpu(value: Any) -> Any:
 def put_on_card(tensor: torch.Tensor, index: int) -> torch.Tensor:
     """Return a tensor of card `index` with the memory of a new CPU tensor, which is counted there until it is freed."""
     capsule = _export(tensor)
-    _field(_pointer(capsule, b"dltensor") + _DEVICE_FIELD).value = _EXTENSION | index << 32
+    _int64_at(_address_of(capsule, b"dltensor") + _DEVICE_FIELD).value = _EXTENSION | index << 32
     on_card: torch.Tensor = _import(capsule)
     storage = tensor.untyped_storage()
     size = storage.nbytes()

@@ -1,9 +1,9 @@
-"""Autocast on the card: the lists are those of CUDA's autocast, which both plug-ins follow.
+"""Autocast on the card, with the operator lists of CUDA's autocast, which both vendors' plug-ins follow.
 
-PyTorch has the autocast switch for a device that is not its own, and leaves the casting to the plug-in. Operators of
-LOWER run in the lower precision, of FLOAT32 in float32, of FLOAT32_RESULT with a float32 result, of WIDEST in float32
-if one input has it; all others run in the dtypes of their inputs. A parameter is cast once in each autocast region, so
-that gradients of a weight that is used twice add up as they do on CUDA.
+For a device that is not its own, PyTorch has the switch of autocast and leaves the casting to the plug-in. Operators of
+LOWER_PRECISION run in the lower precision, of FLOAT32 in float32, of FLOAT32_RESULT with a float32 result, of WIDEST in
+float32 if one input has it; all others run in the dtypes of their inputs. A parameter is cast once in each autocast
+region, so that gradients of a weight that is used twice add up as they do on CUDA.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXCLUDED = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
 _aten = torch.ops.aten
 
 # fmt: off
-LOWER = (
+LOWER_PRECISION = (
     "_convolution.deprecated", "_convolution", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d",
     "conv_transpose2d.input", "conv_transpose3d.input", "convolution", "prelu", "addmm", "addmv", "addr",
     "matmul", "einsum", "mm", "mv", "linalg_vecdot", "linear", "addbmm", "baddbmm", "bmm", "chain_matmul",
@@ -66,7 +66,7 @@ def _is_castable(value: Any) -> bool:
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
-    """Return an argument cast, a parameter's copy from the cache; unchanged if autocast leaves it."""
+    """Return an argument cast to a dtype, for a parameter the cached copy; unchanged if autocast does not cast it."""
     if not _is_castable(value) or value.dtype is dtype:
         return value
     if not _is_cacheable(value, dtype):
@@ -104,7 +104,7 @@ def _cast_all(args: Any, kwargs: Any, dtype: torch.dtype) -> tuple[tuple[Any, ..
 # Makers of autocast's kernels: each returns a function that calls the operator with other arguments.
 
 
-def _to(operator: Any, dtype: Callable[[], torch.dtype]) -> Callable[..., Any]:
+def _cast_arguments_to(operator: Any, dtype: Callable[[], torch.dtype]) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = _cast_all(args, kwargs, dtype())
         return operator(*args, **kwargs)
@@ -125,7 +125,7 @@ def _with_float32_result(operator: Any) -> Callable[..., Any]:
     return kernel
 
 
-def _norm(operator: Any, typed: Any) -> Callable[..., Any]:
+def _norm_in_float32(operator: Any, typed: Any) -> Callable[..., Any]:
     """Return the kernel of a norm; `typed` is its overload that takes the dtype of the result."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -156,12 +156,15 @@ def _refuse_autocast(*args: Any, **kwargs: Any) -> Any:
 def register() -> None:
     """Register autocast's kernels under the device's dispatch key."""
     library("_").fallback(torch.library.fallthrough_kernel, _KEY)
-    kernels = {name: _to(overload(name), lambda: torch.get_autocast_dtype(cards.name)) for name in LOWER}
-    kernels |= {name: _to(overload(name), lambda: torch.float32) for name in FLOAT32}
+    kernels = {
+        name: _cast_arguments_to(overload(name), lambda: torch.get_autocast_dtype(cards.name))
+        for name in LOWER_PRECISION
+    }
+    kernels |= {name: _cast_arguments_to(overload(name), lambda: torch.float32) for name in FLOAT32}
     kernels |= {name: _with_float32_result(overload(name)) for name in FLOAT32_RESULT}
     kernels |= {name: _to_widest(overload(name)) for name in WIDEST}
-    kernels["norm.Scalar"] = _norm(_aten.norm.Scalar, _aten.norm.ScalarOpt_dtype)
-    kernels["norm.ScalarOpt_dim"] = _norm(_aten.norm.ScalarOpt_dim, _aten.norm.ScalarOpt_dim_dtype)
+    kernels["norm.Scalar"] = _norm_in_float32(_aten.norm.Scalar, _aten.norm.ScalarOpt_dtype)
+    kernels["norm.ScalarOpt_dim"] = _norm_in_float32(_aten.norm.ScalarOpt_dim, _aten.norm.ScalarOpt_dim_dtype)
     kernels["binary_cross_entropy"] = _refuse_autocast
     aten = library("aten")
     for name, kernel in kernels.items():

@@ -15,7 +15,7 @@ _BEFORE_ALL = 5  # priority; PyTorch's own begin at 10
 
 
 def install(written: str = "") -> None:
-    """Register the storages; `written` is the device's name in files, if it is not the device's own."""
+    """Register how storages are tagged and restored; `written` is the device's name in files, by default its own."""
     device_name = written or cards.name
 
     def tag(storage: Any) -> str | None:

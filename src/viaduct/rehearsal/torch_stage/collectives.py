@@ -1,4 +1,4 @@
-"""Collectives of `hccl` and `cncl`: gloo, which ships with PyTorch, on the memory beneath the card's tensors.
+"""Collectives of `hccl` and `cncl`: gloo, which ships with PyTorch, on the CPU memory of the card's tensors.
 
 `init_process_group("hccl")` makes a group of this kind, and DistributedDataParallel and torch.distributed use it. A
 host's tensor is refused, as the card's library refuses it, unless the backend was given for both (`cpu:gloo,npu:hccl`).
@@ -21,10 +21,10 @@ from viaduct.cards import MLU, NPU
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import card_of, cards, view_on_cpu
 
-BACKENDS = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
+BACKEND_OF_CARD = {"npu": NPU.backend, "mlu": MLU.backend, "gpu": "gpucl"}
 _RECORDER = "TORCH_FR_BUFFER_SIZE"  # of torch's flight recorder; 0 turns it off
-_served: tuple[str, ...] = ()  # device types of the group that is being made: the card's, the host's, or both
-_translates_nccl = False  # nccl means the card's own backend, and is not reported
+_served: tuple[str, ...] = ()  # device types of the group that is being created: the card's, the host's, or both
+_translates_nccl = False  # a request for nccl gets the card's own backend, and is not reported
 _Work = Any
 c10d: Any = torch._C._distributed_c10d
 _ProcessGroup: Any = dist.ProcessGroup
@@ -40,7 +40,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
 
     def getBackendName(self) -> str:
         """Return the name of the card's backend, not gloo's."""
-        return BACKENDS[cards.name]
+        return BACKEND_OF_CARD[cards.name]
 
     @property
     def _device_types(self) -> Any:
@@ -67,6 +67,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         return value
 
     def _run(self, name: str, result: Any, *args: Any) -> Any:
+        """Run gloo's collective `name`; the returned work has `result`, the card's tensors, as its value."""
         return _replace_result(getattr(self._inner, name)(*self._lower(args)), result)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
@@ -78,9 +79,10 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         if opts.reduceOp != dist.ReduceOp.AVG:
             return self._run("allreduce", tensors, tensors, opts)
         opts.reduceOp = dist.ReduceOp.SUM
-        return self._then_divide("allreduce", tensors, tensors, opts)
+        return self._reduce_to_mean("allreduce", tensors, tensors, opts)
 
-    def _then_divide(self, name: str, outputs: Any, *args: Any) -> Any:
+    def _reduce_to_mean(self, name: str, outputs: Any, *args: Any) -> Any:
+        """Run gloo's sum `name` with `args` and divide it by the number of ranks, in `outputs`."""
         getattr(self._inner, name)(*self._lower(args)).wait()
         for tensor in _leaves(outputs):
             self._lower(tensor).div_(self.size())
@@ -108,7 +110,7 @@ class CardGroup(_ProcessGroup):  # type: ignore[misc]
         if opts.reduceOp != dist.ReduceOp.AVG:
             return self._run("reduce", tensors, tensors, opts)
         opts.reduceOp = dist.ReduceOp.SUM
-        return self._then_divide("reduce", tensors if opts.rootRank == self.rank() else [], tensors, opts)
+        return self._reduce_to_mean("reduce", tensors if opts.rootRank == self.rank() else [], tensors, opts)
 
     def allgather(self, output: Any, inputs: Any, opts: Any = None) -> Any:
         """Gather the tensors of all ranks on every rank."""
@@ -227,7 +229,7 @@ def _replace_result(work: Any, result: Any) -> _Work:
     return c10d._create_work_from_future(work.get_future().then(replace))
 
 
-def create(store: Any, rank: int, size: int, timeout: Any) -> CardGroup:
+def create_process_group(store: Any, rank: int, size: int, timeout: Any) -> CardGroup:
     """Return a process group of the card, as torch.distributed asks a backend for."""
     return CardGroup(store, rank, size, timeout, _served)
 
@@ -242,8 +244,8 @@ def translate_nccl() -> None:
 
 def install() -> None:
     """Register the card's backend and its group class with torch.distributed."""
-    name = BACKENDS[cards.name]
-    dist.Backend.register_backend(name, create, devices=[cards.name])
+    name = BACKEND_OF_CARD[cards.name]
+    dist.Backend.register_backend(name, create_process_group, devices=[cards.name])
     setattr(dist, f"ProcessGroup{name.upper()}", CardGroup)
     setattr(dist, f"is_{name}_available", lambda: True)
     setattr(dist.distributed_c10d, f"is_{name}_available", lambda: True)
@@ -252,7 +254,7 @@ def install() -> None:
 
 def install_as_nccl() -> None:
     """Register the backend for a script that was not migrated; it reports itself as nccl."""
-    dist.Backend.register_backend("gpucl", create, devices=[cards.name])
+    dist.Backend.register_backend("gpucl", create_process_group, devices=[cards.name])
     translate_nccl()
     plain_get_backend = dist.distributed_c10d.get_backend
 
@@ -306,7 +308,7 @@ def _served_devices(backend: Any) -> tuple[str, ...]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of it itself
         devices = dist.distributed_c10d.BackendConfig(dist.Backend(backend)).get_device_backend_map()
-    card_backend = BACKENDS[cards.name]
+    card_backend = BACKEND_OF_CARD[cards.name]
     serves_host = devices.get("cpu", card_backend) != card_backend
     serves_card = devices.get(cards.name) == card_backend
     return ("cpu",) * serves_host + (cards.name,) * serves_card
@@ -332,7 +334,7 @@ def _replace_nccl(
 
     nccl is reported as a limit, unless a vendor's patch or the original script translates it.
     """
-    backend = BACKENDS[cards.name]
+    backend = BACKEND_OF_CARD[cards.name]
     position = 0 if function == "init_process_group" else 2
     requested = kwargs.get("backend", args[position] if len(args) > position else None)
     if not isinstance(requested, str) or "nccl" not in requested.lower():
@@ -351,4 +353,4 @@ def _replace_nccl(
 
 def _translate(backend: str) -> str:
     """Return a backend with the card in place of CUDA: "cpu:gloo,npu:hccl" for "cpu:gloo,cuda:nccl"."""
-    return backend.lower().replace("nccl", BACKENDS[cards.name]).replace("cuda", cards.name)
+    return backend.lower().replace("nccl", BACKEND_OF_CARD[cards.name]).replace("cuda", cards.name)

@@ -40,7 +40,7 @@ class NpuDropPath(torch.nn.Module):
 
 
 class Prefetcher:
-    """Moves the next batch to the card before `next` is called; (None, None) at the end."""
+    """Moves the next batch to the card before `next` is called, which returns (None, None) at the end."""
 
     def __init__(self, loader: Any, stream: Any = None) -> None:
         self.loader = iter(loader)
@@ -61,4 +61,4 @@ class Prefetcher:
         return batch
 
 
-NAMES = {part.__name__: part for part in (LabelSmoothingCrossEntropy, NpuDropPath, Prefetcher)}
+CONTRIBUTED = {part.__name__: part for part in (LabelSmoothingCrossEntropy, NpuDropPath, Prefetcher)}

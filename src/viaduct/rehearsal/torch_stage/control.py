@@ -1,4 +1,4 @@
-"""The number of cards and the current one: functions that torch.npu and torch.mlu share with torch.cuda."""
+"""Functions that torch.npu and torch.mlu share with torch.cuda: the cards, the current one, autocast's state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _lazy_init() -> None:
     global _initialized
     if not _initialized:
         _initialized = True
-        cards.count = visible.count()
+        cards.count = visible.count_visible_cards()
 
 
 init = _lazy_init
@@ -36,7 +36,7 @@ def _is_in_bad_fork() -> bool:
 
 
 def device_count() -> int:
-    return cards.count if _initialized else visible.count()
+    return cards.count if _initialized else visible.count_visible_cards()
 
 
 def current_device() -> int:

@@ -13,14 +13,14 @@ _Library: Any = torch.library.Library
 
 
 def library(namespace: str) -> Any:
-    """Return a library that adds kernels to `namespace`; `_` is that of fallbacks for all operators."""
+    """Return a library that adds kernels to `namespace`; the namespace `_` takes fallbacks for all operators."""
     _libraries.append(_Library(namespace, "IMPL"))
     return _libraries[-1]
 
 
 @functools.cache
 def overload(name: str) -> Any:
-    """Return the operator of aten that is written `softmax.int`, or `mm`."""
+    """Return the operator of aten for a name with or without an overload: `softmax.int`, `mm`."""
     packet, _, variant = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet), variant or "default")
 

@@ -1,6 +1,6 @@
-"""The limit of float64 and complex128 tensors on the card.
+"""Reports float64 and complex128 tensors on the card, which is a limit of it.
 
-It is not reported where PyTorch's own code makes such a tensor for a moment.
+Temporary ones of PyTorch's own code are not reported.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import torch
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import cards
 
-WIDE = {torch.float64: "float64", torch.complex128: "complex128"}
+WIDE_DTYPES = {torch.float64: "float64", torch.complex128: "complex128"}
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 # GradScaler inverts its scale in float64, which both plug-ins support; printing a tensor and checking a trace compute
 # in float64 too.
-_OWN = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "_tensor_str.py", "jit"))
+_EXEMPT = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "_tensor_str.py", "jit"))
 
 
-def report(what: str) -> None:
-    """Report the limit, with what was done as a sentence without its full stop."""
-    if limits.mode("float64") == "off" or _is_pytorchs_own():
+def report_wide_tensor(what: str) -> None:
+    """Report the limit; `what` says what was done, a sentence without its full stop."""
+    if limits.find_mode("float64") == "off" or _is_pytorchs_own():
         return
     limits.report_violation(
         "float64",
@@ -35,11 +35,11 @@ def report(what: str) -> None:
 
 
 def _is_pytorchs_own() -> bool:
-    """Return True if the call comes from a part of PyTorch itself."""
-    frame: FrameType | None = sys._getframe(2)
+    """Return True if one of the exempt files of PyTorch is on the stack, with only PyTorch and this stage below it."""
+    frame: FrameType | None = sys._getframe(2)  # the caller of `report_wide_tensor`
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_OWN):
+        if file.startswith(_EXEMPT):
             return True
         if not file.startswith((_TORCH, os.path.dirname(__file__))):
             return False

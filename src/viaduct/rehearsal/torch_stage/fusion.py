@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-_TOP_LEFT, _DOWN_RIGHT = 2, 3  # sparse modes: causal masks that begin in this corner
+_TOP_LEFT, _DOWN_RIGHT = 2, 3  # values of sparse_mode: causal masks aligned to this corner
 
 
 def npu_fusion_attention(
@@ -32,7 +32,7 @@ def npu_fusion_attention(
     gen_mask_parallel: bool = True,
     sync: bool = False,
 ) -> tuple[Any, ...]:
-    """Return the attention's output, then empty stand-ins for what the kernel keeps for its backward pass."""
+    """Return the attention's output, then empty tensors and zeros for what the kernel keeps for its backward pass."""
     if sparse_mode not in (0, 1, _TOP_LEFT, _DOWN_RIGHT) or prefix is not None:
         unsupported = f"sparse_mode {sparse_mode}" if prefix is None else "prefix"
         raise NotImplementedError(
@@ -42,7 +42,7 @@ def npu_fusion_attention(
     attend = functools.partial(
         _attend, heads=head_num, pse=pse, mask=atten_mask, scale=scale, dropout=1 - keep_prob, mode=sparse_mode
     )
-    if input_layout == "TND":  # sequences one behind the other, without padding
+    if input_layout == "TND":  # the sequences of a batch are concatenated, without padding
         spans = zip(_spans(actual_seq_qlen), _spans(actual_seq_kvlen), strict=True)
         output = torch.cat([attend(query[q][None], key[k][None], value[k][None], "BSND")[0] for q, k in spans])
     else:
@@ -69,7 +69,7 @@ def _attend(
     dropout: float,
     mode: int,
 ) -> torch.Tensor:
-    """Return the attention of a batch in a layout; a mask that torch_npu is given is True where nothing is attended."""
+    """Return the attention of a batch in a layout. As in torch_npu, `mask` is True where nothing is attended."""
     width = query.shape[-1] if layout in ("BNSD", "BSND") else query.shape[-1] // heads
     q, k, v = (_split_heads(tensor, layout, width) for tensor in (query, key, value))
     if mode in (_TOP_LEFT, _DOWN_RIGHT):
@@ -78,7 +78,7 @@ def _attend(
     attended = None if mask is None else ~mask.bool()
     if pse is not None:
         attended = pse if attended is None else pse.masked_fill(~attended, float("-inf"))
-    grouped = q.shape[1] != k.shape[1]
+    grouped = q.shape[1] != k.shape[1]  # grouped-query attention: fewer heads of keys
     output = functional.scaled_dot_product_attention(q, k, v, attended, dropout, scale=scale, enable_gqa=grouped)
     return _join_heads(output, layout)
 

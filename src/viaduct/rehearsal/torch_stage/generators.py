@@ -13,7 +13,8 @@ import torch
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 
 _Plain: Any = torch._C.Generator
-_of_cards: set[int] = set()  # addresses of C++ generators: an operator gets another Python object for the same one
+# Addresses of the C++ generators made for cards. Python objects cannot be compared: an operator gets a new one.
+_of_cards: set[int] = set()
 
 
 class _AnyGenerator(type(_Plain)):  # type: ignore[misc]
@@ -45,7 +46,7 @@ class Generator(_Plain, metaclass=_AnyGenerator):  # type: ignore[misc]
 
 
 def check_generator(generator: Any) -> Any:
-    """Return the generator of an operator of the card; raise RuntimeError if it was made for the host."""
+    """Return the generator that an operator of the card is given; raise RuntimeError if it was made for the host."""
     default: Any = torch.default_generator
     if generator._cdata not in _of_cards and generator._cdata != default._cdata:
         raise RuntimeError(f"Expected a '{cards.public_name}' device type for generator but found 'cpu'")

@@ -1,4 +1,4 @@
-"""Captured graphs: make_graphed_callables returns its callables, and making a graph raises NotImplementedError."""
+"""Device graphs: making one raises NotImplementedError, and make_graphed_callables returns its callables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Operators on a card's tensors: the CPU's kernels on the same memory, so that the numbers are the CPU's bit for bit.
 
-A card is a stand-in device, known to PyTorch as PrivateUse1; its tensors are the CPU's memory with another device.
+A card is a stand-in device, known to PyTorch as PrivateUse1; a tensor on it is CPU memory with another device label.
 One fallback serves every operator that PyTorch does not compose from others. It makes CPU tensors over the memory of
 the arguments, runs the CPU's kernel, and labels new tensors of the result with the card. The few operators that
 allocate memory, share it or move it between devices have kernels of their own. Operators that PyTorch composes
@@ -26,7 +26,7 @@ _CPU = torch.device("cpu")
 _ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _aten = torch.ops.aten
 
-# Operators that may take indices of the host.
+# How the names of operators begin that may take index tensors of the host.
 _INDEXES = ("aten::index.", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")
 _COPIES = ("aten::copy", "aten::_foreach_copy")  # may take tensors of two devices
 _TENSOR, _LISTS, _DEVICE, _GENERATOR = torch.Tensor, (list, tuple), torch.device, torch._C.Generator
@@ -40,11 +40,13 @@ class _Schema:
         self.is_index = f"{schema.name}.".startswith(_INDEXES)
         self.may_mix_devices = self.is_index or schema.name.startswith(_COPIES)
         self.is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        # Parameters for results, such as `out`.
         self.out_names = frozenset(a.name for a in schema.arguments if a.is_out)
-        self.takes_tensor = tuple(isinstance(a.type, torch.TensorType) for a in schema.arguments)  # by position
+        # By position: True if the parameter is a tensor.
+        self.takes_tensor = tuple(isinstance(a.type, torch.TensorType) for a in schema.arguments)
 
     def has_number_as_tensor(self, args: Any) -> bool:
-        """Return True if a tensor's position holds a number."""
+        """Return True if an argument for a tensor's parameter is a number."""
         pairs = zip(self.takes_tensor, args)  # noqa: B905
         return any(takes_tensor and isinstance(value, (int, float, complex)) for takes_tensor, value in pairs)
 
@@ -101,12 +103,13 @@ class _Call:
     def __init__(self, operator: Any, schema: _Schema) -> None:
         self.operator = operator
         self.schema = schema
-        self.index = -1  # the card; -1 until an argument names one
+        self.index = -1  # the card of the call; -1 until an argument names one
         self.has_host_tensor = False
         # By the id of a CPU tensor: the card's tensor, and the CPU tensor.
         self.lowered: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self.adopted: list[tuple[torch.Tensor, torch.Tensor]] = []  # empty `out` tensors, and the CPU's in their place
-        self.addresses: set[int] | None = None  # of the inputs, once they are needed
+        # Pairs of an empty `out` tensor and the CPU tensor that the kernel fills in its place.
+        self.adopted: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.addresses: set[int] | None = None  # of the inputs' memory; None until `input_addresses` is called
 
     def lower_arguments(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments with the card's tensors replaced by CPU tensors over their memory."""
@@ -163,7 +166,7 @@ class _Call:
     def raise_result(self, result: Any) -> Any:
         """Return a result with its tensors on the card."""
         for tensor, below in self.adopted:
-            adopt(tensor, below)
+            adopt_memory(tensor, below)
         if isinstance(result, _TENSOR):
             return self.raise_tensor(result)
         if isinstance(result, tuple):
@@ -179,8 +182,8 @@ class _Call:
             return known[0]
         if card_of(result) >= 0:
             return result
-        if result.dtype in doubles.WIDE:
-            doubles.report(f"{self.operator} made a {doubles.WIDE[result.dtype]} tensor")
+        if result.dtype in doubles.WIDE_DTYPES:
+            doubles.report_wide_tensor(f"{self.operator} made a {doubles.WIDE_DTYPES[result.dtype]} tensor")
         index = self.index if self.index >= 0 else cards.current
         try:
             address = result.data_ptr()
@@ -229,7 +232,7 @@ def _refuse_mixing(index: int, other: str) -> None:
     )
 
 
-def adopt(tensor: torch.Tensor, below: torch.Tensor) -> None:
+def adopt_memory(tensor: torch.Tensor, below: torch.Tensor) -> None:
     """Give a card's tensor the memory and the shape of a CPU tensor."""
     fresh = put_on_card(below, card_of(tensor))
     _set_storage(tensor, fresh.untyped_storage(), 0, below.size(), below.stride())
@@ -266,8 +269,8 @@ def _check_device(device: Any, dtype: torch.dtype | None) -> int:
     """Return the card of a new tensor; refuse one that is not there, and report a dtype of 64-bit floats."""
     index = index_of(device)
     cards.check(index)
-    if (dtype := dtype or torch.get_default_dtype()) in doubles.WIDE:
-        doubles.report(f"a {doubles.WIDE[dtype]} tensor is made on the device")
+    if (dtype := dtype or torch.get_default_dtype()) in doubles.WIDE_DTYPES:
+        doubles.report_wide_tensor(f"a {doubles.WIDE_DTYPES[dtype]} tensor is made on the device")
     return index
 
 
@@ -297,7 +300,7 @@ def _resize(self: torch.Tensor, size: Any, memory_format: Any = None) -> torch.T
         old = view_on_cpu(_aten.as_strided.default(self, [self.numel()], [1], self.storage_offset()))
         larger = torch.empty(needed, dtype=self.dtype, device=_CPU)
         larger[: old.numel()].copy_(old)
-        adopt(self, larger)
+        adopt_memory(self, larger)
     strides = _aten.empty.memory_format(size, dtype=self.dtype, device="meta", memory_format=memory_format).stride()
     return _aten.as_strided_.default(self, list(size), list(strides), self.storage_offset())  # type: ignore[no-any-return]
 
@@ -312,7 +315,7 @@ def _set_source_tensor(self: Any, source: Any) -> Any:
 
 
 def _set_nothing(self: torch.Tensor) -> torch.Tensor:
-    adopt(self, torch.empty(0, dtype=self.dtype, device=_CPU))
+    adopt_memory(self, torch.empty(0, dtype=self.dtype, device=_CPU))
     return self
 
 
@@ -355,11 +358,11 @@ _KERNELS: dict[str, Kernel] = {
     "_nested_tensor_from_mask_left_aligned": lambda t, mask: False,  # so that padded batches stay padded
 }
 _VIEWS = ("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex")
-# Operators that the CPU computes by one kernel of its own.
-_WHOLE = ("convolution", "convolution_backward", "_fused_sgd_", "_fused_adam_", "_fused_adamw_")
-# Composed operators that allocate, share, pin or move memory, or inspect a tensor without computing: PyTorch composes
-# them here too.
-_COMPOSED = frozenset(
+# Operators that PyTorch composes from others on the card, and that the CPU computes by one kernel.
+_CPU_FUSED = ("convolution", "convolution_backward", "_fused_sgd_", "_fused_adam_", "_fused_adamw_")
+# Operators that allocate, share, pin or move memory, or inspect a tensor without computing: PyTorch may compose them
+# from others on the card too.
+_KEPT_COMPOSED = frozenset(
     (
         "_to_copy", "lift", "lift_fresh", "copy", "set", "resize", "resize_as_", "_resize_output_", "_pin_memory",
         "is_pinned", "_lazy_clone", "_print", "_fw_primal", "_make_dual", "is_coalesced", "is_same_size",
@@ -375,16 +378,19 @@ def register() -> None:
     """Register all kernels under the device's dispatch key, for the whole process; this cannot be undone."""
     library("_").fallback(fallback, _KEY)  # for all operators without a kernel below
     aten = library("aten")
-    for name, kernel in {**_KERNELS, **absent.KERNELS, **attention.KERNELS}.items():
+    for name, kernel in {**_KERNELS, **absent.MISSING_CPU_KERNELS, **attention.ATTENTION_KERNELS}.items():
         aten.impl(name, kernel, _KEY)
     aten.impl("scaled_dot_product_attention", attention.attention, "AutogradPrivateUse1")
     aten.impl("dropout", _dropout, "AutogradPrivateUse1")
     for name in _VIEWS:
         aten.impl(name, _redispatch_kernel(overload(name)), _KEY)
-    for names, refuse in ((sparse.NESTED, sparse.refuse_nested), (sparse.QUANTIZED, sparse.refuse_quantized)):
+    for names, refuse in (
+        (sparse.NESTED_OPERATORS, sparse.refuse_nested),
+        (sparse.QUANTIZED_OPERATORS, sparse.refuse_quantized),
+    ):
         for name in names:
             aten.impl(name, refuse, _KEY)
-    for name in (*_WHOLE, *_list_composed()):
+    for name in (*_CPU_FUSED, *_list_composed()):
         aten.impl(name, _fallback_kernel(name), _KEY)
     _register_layouts()
 
@@ -392,12 +398,12 @@ def register() -> None:
 def _register_layouts() -> None:
     """Register kernels for sparse tensors, and refusals with an explanation for nested and quantized ones."""
     aten = library("aten")
-    for key, host in sparse.KEYS.items():
+    for key, cpu_key in sparse.CPU_KEYS.items():
         library("_").fallback(fallback_sparse, key)
-        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, host))
-        for name in torch._C._dispatch_get_registrations_for_dispatch_key(host):
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, cpu_key))
+        for name in torch._C._dispatch_get_registrations_for_dispatch_key(cpu_key):
             short = name.removeprefix("aten::")
-            if short in sparse.STRUCTURE:  # reads or joins parts of a sparse tensor, without computing
+            if short in sparse.STRUCTURE_OPERATORS:  # reads or joins parts of a sparse tensor, without computing
                 aten.impl(short, _redispatch_kernel(overload(short), keys), key)
             elif name != short and _composite_keys(name):
                 aten.impl(short, _fallback_kernel(short, fallback_sparse), key)
@@ -412,11 +418,12 @@ def _list_composed() -> list[str]:
     The CPU then uses its own kernel where it has one. For the others the fallback checks the arguments' devices.
     """
     has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+    registered = {*_KERNELS, *absent.MISSING_CPU_KERNELS, *attention.ATTENTION_KERNELS, *_VIEWS, *_CPU_FUSED}
+    registered |= {*sparse.NESTED_OPERATORS, *sparse.QUANTIZED_OPERATORS}
     names = []
     for name in torch._C._dispatch_get_all_op_names():
         short = name.removeprefix("aten::")
-        known = (*_KERNELS, *absent.KERNELS, *attention.KERNELS, *_VIEWS, *_WHOLE, *sparse.NESTED, *sparse.QUANTIZED)
-        if name == short or short in known or not (keys := _composite_keys(name)):
+        if name == short or short in registered or not (keys := _composite_keys(name)):  # `short` equal: not of aten
             continue
         has_cpu_kernel = has_kernel(name, "CPU") or short.startswith("_foreach_")
         if has_cpu_kernel or (keys != ["CompositeImplicitAutograd"] and _computes(name)):
@@ -435,7 +442,9 @@ def _computes(name: str) -> bool:
     """Return True if an operator computes new tensors from tensors, on the device where they are."""
     packet, _, variant = name.partition(".")
     schema: Any = torch._C._get_schema(packet, variant)
-    if packet.removeprefix("aten::") in _COMPOSED or any(a.name in ("device", "storage") for a in schema.arguments):
+    if packet.removeprefix("aten::") in _KEPT_COMPOSED or any(
+        a.name in ("device", "storage") for a in schema.arguments
+    ):
         return False
     takes_tensor = any("Tensor" in str(a.type) for a in schema.arguments if not a.is_out)
     is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)

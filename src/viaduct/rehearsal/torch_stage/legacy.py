@@ -8,7 +8,7 @@ import torch
 
 from viaduct.rehearsal.torch_stage.cards import card_of, cards
 
-DTYPES = {
+DTYPE_OF_PREFIX = {
     "Float": torch.float32,
     "Double": torch.float64,
     "Half": torch.float16,
@@ -60,7 +60,7 @@ def make_types() -> dict[str, Any]:
     """Return FloatTensor, FloatStorage and so on for the device."""
     types: dict[str, Any] = {}
     for metaclass, suffix in ((TensorType, "Tensor"), (StorageType, "Storage")):
-        for prefix, dtype in DTYPES.items():
+        for prefix, dtype in DTYPE_OF_PREFIX.items():
             body = {"dtype": dtype, "__module__": f"torch.{cards.name}"}
             types[prefix + suffix] = metaclass(prefix + suffix, (), body)
     return types

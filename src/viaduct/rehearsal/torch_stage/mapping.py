@@ -24,11 +24,11 @@ from viaduct.rehearsal.torch_stage import amp, collectives, control
 from viaduct.rehearsal.torch_stage.cards import card_of, cards
 from viaduct.rehearsal.torch_stage.dispatch import library
 
-_PATCHES = {card.module: card.patches[0] for card in CARDS.values()}
+_VENDOR_PATCHES = {card.module: card.patches[0] for card in CARDS.values()}
 _CUDA = re.compile(r"cuda(?::(\d+))?")
 
 
-def card_for(device: Any) -> Any:
+def map_to_card(device: Any) -> Any:
     """Return the card that a CUDA device stands for, and anything else unchanged."""
     if isinstance(device, str):
         match = _CUDA.fullmatch(device)
@@ -49,15 +49,15 @@ class CudaMeansCard(TorchFunctionMode):
         if kwargs:
             if "device" in kwargs:
                 device = kwargs["device"]
-                number = isinstance(device, int) and not isinstance(device, bool)
-                kwargs = {**kwargs, "device": torch.device(cards.name, device) if number else card_for(device)}
+                is_index = isinstance(device, int) and not isinstance(device, bool)
+                kwargs = {**kwargs, "device": torch.device(cards.name, device) if is_index else map_to_card(device)}
             return func(*self._map_arguments(args), **kwargs)
         return func(*self._map_arguments(args))
 
     def _map_arguments(self, args: Any) -> Any:
         for value in args:
             if isinstance(value, str | torch.device):
-                return tuple(card_for(value) for value in args)
+                return tuple(map_to_card(value) for value in args)
         return args
 
 
@@ -83,8 +83,8 @@ def map_cuda() -> None:
 
 def _make_on_card(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """Make a tensor on the card that PyTorch's own functions, which bypass the mode, request on CUDA."""
-    args = tuple(card_for(value) if isinstance(value, torch.device) else value for value in args)
-    return operator(*args, **{name: card_for(value) for name, value in kwargs.items()})
+    args = tuple(map_to_card(value) if isinstance(value, torch.device) else value for value in args)
+    return operator(*args, **{name: map_to_card(value) for name, value in kwargs.items()})
 
 
 def _map_methods() -> None:
@@ -92,10 +92,10 @@ def _map_methods() -> None:
     move = getattr(torch.Tensor, cards.name)
 
     def cuda(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-        return move(self, card_for(device), non_blocking, **kwargs)
+        return move(self, map_to_card(device), non_blocking, **kwargs)
 
     def storage_cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-        return getattr(self, cards.name)(card_for(device))
+        return getattr(self, cards.name)(map_to_card(device))
 
     def module_cuda(self: Any, device: Any = None) -> Any:
         return self._apply(lambda tensor: tensor.cuda(device))
@@ -113,7 +113,7 @@ def _map_default_device() -> None:
     begin = context.__init__
 
     def init(self: Any, device: Any) -> None:
-        begin(self, card_for(device))
+        begin(self, map_to_card(device))
 
     context.__init__ = init  # type: ignore[method-assign]
 
@@ -135,14 +135,14 @@ def replace_torch_cuda(names: dict[str, Any]) -> None:
 def _map_autocast() -> None:
     """Make autocast('cuda') and GradScaler('cuda') the card's."""
     classes: Any = ((torch.amp.autocast_mode.autocast, "device_type"), (torch.amp.GradScaler, "device"))
-    for cls, parameter in classes:
+    for cls, parameter in classes:  # the name of the first parameter
         cls.__init__ = _wrap_device_parameter(cls.__init__, parameter)
     for name in ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
         setattr(torch, name, _wrap_arguments(getattr(torch, name)))
 
 
 def _wrap_device_parameter(function: Any, parameter: str) -> Any:
-    """Wrap a constructor whose first parameter is a device's name; GradScaler's may be left out: it is the card's."""
+    """Wrap a constructor whose first parameter is a device's name; GradScaler's is the card where it is left out."""
 
     @functools.wraps(function)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -189,7 +189,7 @@ def _map_fake_tensors() -> None:
     make: Any = FakeTensor.__new__
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        return make(cls, *map(card_for, args), **{name: card_for(value) for name, value in kwargs.items()})
+        return make(cls, *map(map_to_card, args), **{name: map_to_card(value) for name, value in kwargs.items()})
 
     FakeTensor.__new__ = staticmethod(new)  # type: ignore[method-assign]
 
@@ -198,16 +198,16 @@ def _map_location(location: Any) -> Any:
     """Return a map_location, or the location of a storage, with CUDA devices replaced; strings stay strings."""
     if isinstance(location, dict):
         return {key: _map_location(value) for key, value in location.items()}
-    device = card_for(location)
+    device = map_to_card(location)
     return str(device) if isinstance(location, str) and device is not location else device
 
 
 def make_patch_importable(package: str) -> None:
     """Make the vendor's patch importable; its import maps cuda to the card."""
-    sys.meta_path.insert(0, _Finder(_PATCHES[package]))
+    sys.meta_path.insert(0, _PatchFinder(_VENDOR_PATCHES[package]))
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _PatchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finder and loader of one module: the vendor's patch."""
 
     def __init__(self, name: str) -> None:
@@ -222,10 +222,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         replace_torch_cuda(vars(device))
         collectives.translate_nccl()
         map_cuda()
+        # Priority 4: before checkpoints.py's (5) and PyTorch's own (from 10 on).
         torch.serialization.register_package(4, lambda storage: None, _restore_cuda_storage)
 
 
 def _restore_cuda_storage(storage: Any, location: str) -> Any:
-    """Restore a storage of CUDA on the card; None for other locations."""
+    """Return a storage that was saved on CUDA, restored on the card; None for other locations."""
     restored: Any = torch.serialization.default_restore_location
     return restored(storage, _map_location(location)) if location.startswith("cuda") else None

@@ -9,13 +9,13 @@ import collections
 from collections.abc import Iterator
 from typing import Any
 
-from viaduct.rehearsal.torch_stage.cards import Meter, cards, index_of
+from viaduct.rehearsal.torch_stage.cards import MemoryMeter, cards, index_of
 
 _MIB = 1 << 20
 _POOLS = ("all", "large_pool", "small_pool")
 
 
-def _meter(device: Any) -> Meter:
+def _meter(device: Any) -> MemoryMeter:
     return cards.meters[index_of(device)]
 
 
@@ -52,6 +52,7 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """Return the counters in the layout of torch.cuda."""
     meter = _meter(device)
     keys, alive = ("current", "peak", "allocated", "freed"), meter.allocations - meter.releases
+    # The peak of the number of allocations is not measured: it is given as the current number.
     count = dict(zip(keys, (alive, alive, meter.allocations, meter.releases), strict=True))
     size = dict(zip(keys, (meter.alive, meter.peak, meter.bytes_allocated, meter.bytes_released), strict=True))
     nothing = dict.fromkeys(size, 0)

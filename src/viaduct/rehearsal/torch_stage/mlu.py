@@ -10,27 +10,19 @@ from typing import Any
 import torch
 
 from viaduct.cards import MLU
-from viaduct.rehearsal.torch_stage import profiling, streams
+from viaduct.rehearsal.torch_stage import profiling, streams, surface
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
-from viaduct.rehearsal.torch_stage.surface import (
-    Properties,
-    defined_names,
-    make_device_module,
-    make_module,
-    make_submodules,
-    shared_names,
-)
 
 NAME = MLU.name
 PACKAGE = MLU.module
-CARD = "MLU590-M9"
+CARD_NAME = "MLU590-M9"
 MEMORY = 80 << 30
 
 
-class _Properties(Properties):
+class _Properties(surface.Properties):
     """Result of get_device_properties."""
 
-    name = CARD
+    name = CARD_NAME
     major = 5
     minor = 0
     multi_processor_count = 48
@@ -38,7 +30,7 @@ class _Properties(Properties):
 
 def get_device_name(device: Any = None) -> str:
     index_of(device)
-    return CARD
+    return CARD_NAME
 
 
 def get_device_properties(device: Any) -> _Properties:
@@ -92,11 +84,11 @@ class cncl:
 def build() -> types.ModuleType:
     """Make torch_mlu with its submodules, and return the module that becomes torch.mlu."""
     streams.Stream.mlu_stream = property(streams._handle)  # type: ignore[attr-defined]
-    make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
-    device = make_device_module(f"{PACKAGE}.mlu", {**shared_names(), **defined_names(__name__)})
-    make_submodules(f"{PACKAGE}.mlu")
-    make_module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
-    make_module(f"{PACKAGE}.utils", {}, package=True)
+    surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
+    device = surface.make_device_module(f"{PACKAGE}.mlu", {**surface.shared_names(), **surface.defined_names(__name__)})
+    surface.make_submodules(f"{PACKAGE}.mlu")
+    surface.make_module(f"{PACKAGE}.profiler", profiling.module_contents(NAME), package=True)
+    surface.make_module(f"{PACKAGE}.utils", {}, package=True)
     _backends()
     return device
 
@@ -104,7 +96,7 @@ def build() -> types.ModuleType:
 def _backends() -> None:
     """Make torch.backends.mlu, cnnl and mlufusion, whose attributes scripts set without effect."""
     matmul = types.SimpleNamespace(allow_tf32=False)
-    make_module("torch.backends.mlu", {"matmul": matmul, "is_built": lambda: True})
-    make_module("torch.backends.cnnl", {"allow_tf32": True, "enabled": True, "is_available": lambda: True})
-    make_module("torch.backends.mlufusion", {"enabled": False})
+    surface.make_module("torch.backends.mlu", {"matmul": matmul, "is_built": lambda: True})
+    surface.make_module("torch.backends.cnnl", {"allow_tf32": True, "enabled": True, "is_available": lambda: True})
+    surface.make_module("torch.backends.mlufusion", {"enabled": False})
     torch.autograd.profiler.emit_cnpx = torch.autograd.profiler.emit_nvtx  # type: ignore[attr-defined]

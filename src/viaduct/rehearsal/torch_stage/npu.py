@@ -1,4 +1,4 @@
-"""Names that torch_npu has beyond those it shares with torch.cuda: settings, marks, properties, fused optimizers."""
+"""What torch_npu has beyond torch.cuda's functions: settings, profiler marks, properties, operators, optimizers."""
 
 from __future__ import annotations
 
@@ -12,30 +12,22 @@ import torch
 
 from viaduct.cards import NPU
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.torch_stage import contributed, profiling, streams
+from viaduct.rehearsal.torch_stage import contributed, profiling, streams, surface
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
-from viaduct.rehearsal.torch_stage.surface import (
-    Properties,
-    defined_names,
-    make_device_module,
-    make_module,
-    make_submodules,
-    shared_names,
-)
 
 NAME = NPU.name
 PACKAGE = NPU.module
-CARD = "Ascend910B1"
+CARD_NAME = "Ascend910B1"
 MEMORY = 64 << 30
 _options: dict[str, Any] = {}  # what scripts set; nothing but their getters reads it
-_blocks: dict[int, torch.Tensor] = {}  # of caching_allocator_alloc, by address
+_blocks: dict[int, torch.Tensor] = {}  # allocated by caching_allocator_alloc, by address
 
 
-class _Properties(Properties):
+class _Properties(surface.Properties):
     """Result of get_device_properties: name and memory, without major or minor."""
 
-    name = CARD
+    name = CARD_NAME
     cube_core_num = 24
     vector_core_num = 48
     L2_cache_size = 192 << 20
@@ -53,7 +45,7 @@ class _Properties(Properties):
 
 def get_device_name(device_name: Any = None) -> str:
     index_of(device_name)
-    return CARD
+    return CARD_NAME
 
 
 def get_device_properties(device_name: Any = None) -> _Properties:
@@ -274,7 +266,7 @@ _OPERATORS = (
 
 def _device_names() -> dict[str, Any]:
     """Return the names of torch.npu that torch.cuda has not."""
-    names = {name: value for name, value in defined_names(__name__).items() if value not in _OPERATORS}
+    names = {name: value for name, value in surface.defined_names(__name__).items() if value not in _OPERATORS}
     return {**names, **_settings(), "npu_config": types.SimpleNamespace(**_settings())}
 
 
@@ -282,15 +274,15 @@ def build() -> types.ModuleType:
     """Make torch_npu with its submodules, and return the module that becomes torch.npu."""
     operators = {function.__name__: function for function in _OPERATORS}
     streams.Stream.npu_stream = property(streams._handle)  # type: ignore[attr-defined]
-    make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0], **operators}, package=True)
-    device = make_device_module(f"{PACKAGE}.npu", {**shared_names(), **_device_names()})
-    make_submodules(f"{PACKAGE}.npu")
-    make_module(f"{PACKAGE}.npu.utils", {**shared_names(), **_device_names()})
-    make_module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
-    make_module(f"{PACKAGE}.optim", _optimizers())
-    make_module(f"{PACKAGE}.utils", {}, package=True)
-    make_module(f"{PACKAGE}.contrib", contributed.NAMES, package=True)
-    make_module(f"{PACKAGE}.contrib.module", contributed.NAMES)
+    surface.make_module(PACKAGE, {"__version__": torch.__version__.partition("+")[0], **operators}, package=True)
+    device = surface.make_device_module(f"{PACKAGE}.npu", {**surface.shared_names(), **_device_names()})
+    surface.make_submodules(f"{PACKAGE}.npu")
+    surface.make_module(f"{PACKAGE}.npu.utils", {**surface.shared_names(), **_device_names()})
+    surface.make_module(f"{PACKAGE}.profiler", profiling.module_contents(NAME), package=True)
+    surface.make_module(f"{PACKAGE}.optim", _optimizers())
+    surface.make_module(f"{PACKAGE}.utils", {}, package=True)
+    surface.make_module(f"{PACKAGE}.contrib", contributed.CONTRIBUTED, package=True)
+    surface.make_module(f"{PACKAGE}.contrib.module", contributed.CONTRIBUTED)
     return device
 
 

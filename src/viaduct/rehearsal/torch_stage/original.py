@@ -1,8 +1,8 @@
 """Runs an unchanged CUDA script on the CPU: the side that a migrated script is compared with.
 
-PyTorch does not let a stand-in be registered as cuda, so it is called `gpu`. CUDA devices in the arguments of calls are
-replaced by it, and `tensor.device` is cuda. So a copy to the device is a copy, tensors of two devices do not mix, and a
-branch on `device.type == "cuda"` is taken as on a GPU.
+PyTorch does not let a stand-in be registered as cuda, so its device is called `gpu`. CUDA devices in the arguments of
+calls are replaced by it, and `tensor.device` says cuda. So a copy to the device is a copy, tensors of two devices do
+not mix, and a branch on `device.type == "cuda"` is taken as on a GPU.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from viaduct.rehearsal.torch_stage.cards import card_of, index_of
 from viaduct.rehearsal.torch_stage.surface import Properties, make_module, shared_names
 
 NAME = "gpu"
-CARD = "CPU, called a CUDA device by viaduct"
+CARD_NAME = "CPU, called a CUDA device by viaduct"
 MEMORY = 80 << 30
 
 
 class _Properties(Properties):
     """Result of get_device_properties: compute capability 8.0, which has bf16 and no newer kernels."""
 
-    name = CARD
+    name = CARD_NAME
     major = 8
     minor = 0
     multi_processor_count = 108
@@ -34,12 +34,12 @@ class _Properties(Properties):
 
 
 def get_device_name(device: Any = None) -> str:
-    index_of(mapping.card_for(device))
-    return CARD
+    index_of(mapping.map_to_card(device))
+    return CARD_NAME
 
 
 def get_device_properties(device: Any = None) -> _Properties:
-    index_of(mapping.card_for(device))
+    index_of(mapping.map_to_card(device))
     return _Properties()
 
 
@@ -52,7 +52,7 @@ def get_arch_list() -> list[str]:
 
 
 class nvtx:
-    """Marks in a profile."""
+    """Marks in a profile, as torch.cuda.nvtx; they have no effect."""
 
     @staticmethod
     def mark(msg: str) -> None:

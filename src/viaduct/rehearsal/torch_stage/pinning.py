@@ -17,7 +17,7 @@ FACTORIES = (
     "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "empty_strided",
 )  # fmt: skip
 METHODS = ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor")
-_pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # by address
+_pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # pinned storages by address
 
 
 def _pin(self: torch.Tensor, device: Any = None) -> torch.Tensor:
@@ -35,7 +35,7 @@ def _is_pinned(self: torch.Tensor, device: Any = None) -> bool:
 
 
 def _wrap_factory(function: Any) -> Any:
-    """Return a factory whose tensor is pinned once it is made; PyTorch's allocator for that is a plug-in's, in C++."""
+    """Wrap a factory so that it makes an ordinary tensor and pins it; PyTorch would ask a plug-in's C++ allocator."""
 
     @functools.wraps(function)
     def create(*args: Any, **kwargs: Any) -> Any:
@@ -49,7 +49,7 @@ def _wrap_factory(function: Any) -> Any:
 
 def install() -> None:
     """Let factories take pin_memory=True."""
-    _device_constructors()  # PyTorch looks its factories up once: before some of them have another name
+    _device_constructors()  # PyTorch caches its list of factories here: it must hold the unwrapped ones
     for name in FACTORIES:
         replace_function(name, _wrap_factory)
     for name in METHODS:

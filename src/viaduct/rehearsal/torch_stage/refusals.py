@@ -12,8 +12,8 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import wrappers
 from viaduct.rehearsal.torch_stage.cards import cards
 
-# Backends of torch.compile that generate no code for a processor.
-_COMPILES = ("eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept")
+# Backends of torch.compile that generate no code for a processor, and so work on any device.
+_PORTABLE_BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept")
 
 
 def install() -> None:
@@ -64,7 +64,7 @@ def _report_cuda_checkpoint(function: Any) -> Any:
 
 def _check_backend(backend: Any) -> None:
     """Report a backend of torch.compile that generates code for other processors."""
-    if isinstance(backend, str) and backend not in (*_COMPILES, cards.name):
+    if isinstance(backend, str) and backend not in (*_PORTABLE_BACKENDS, cards.name):
         limits.report_violation(
             "compile",
             f"torch.compile is called with the backend {backend!r}.",
@@ -74,7 +74,7 @@ def _check_backend(backend: Any) -> None:
 
 
 def _report_cuda_precision(name: str, function: Any) -> Any:
-    """Wrap the constructor of autocast or GradScaler, to report those for CUDA: without it they have no effect."""
+    """Wrap the constructor of autocast or GradScaler, to report those for CUDA: without CUDA they have no effect."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)

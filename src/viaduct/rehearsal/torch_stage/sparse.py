@@ -1,7 +1,8 @@
-"""Sparse tensors on a card (COO, CSR, CSC, BSR, BSC): their parts are the card's tensors, their arithmetic the CPU's.
+"""Sparse tensors on a card (COO, CSR, CSC, BSR, BSC): their parts are tensors of the card, their kernels the CPU's.
 
-PyTorch has separate dispatch keys for them. Operators that only read or join their parts are the CPU's, which do not
-look at the device; every other operator goes through the fallback, on sparse CPU tensors over the same memory.
+PyTorch has separate dispatch keys for them. For operators that only read or join the parts (indices and values), the
+CPU's kernels run on the card's tensors: they do not look at the device. Every other operator goes through the fallback
+of `kernels.py`, on sparse CPU tensors over the same memory.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from viaduct.rehearsal.torch_stage.cards import card_of, cards, put_on_card, vie
 _aten = torch.ops.aten
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
-KEYS = {"SparsePrivateUse1": "SparseCPU", "SparseCsrPrivateUse1": "SparseCsrCPU"}
+# By dispatch key of a card's sparse tensors: that of the CPU's.
+CPU_KEYS = {"SparsePrivateUse1": "SparseCPU", "SparseCsrPrivateUse1": "SparseCsrCPU"}
 # Operators that read or join the parts of a sparse tensor and compute nothing.
-STRUCTURE = (
+STRUCTURE_OPERATORS = (
     "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values", "indices",
     "values", "_nnz", "_dimI", "_dimV", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "crow_indices",
     "col_indices", "ccol_indices", "row_indices", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_",
 )  # fmt: skip
 # Operators on nested tensors, whose offsets PyTorch reads in C++ from a memory that it believes to be the card's.
-NESTED = ("_nested_tensor_from_mask", "_nested_tensor_from_tensor_list", "_nested_from_padded")
-QUANTIZED = ("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic")
+NESTED_OPERATORS = ("_nested_tensor_from_mask", "_nested_tensor_from_tensor_list", "_nested_from_padded")
+QUANTIZED_OPERATORS = ("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic")
 
 
 def lower_sparse(tensor: torch.Tensor) -> torch.Tensor:
@@ -49,7 +51,7 @@ def _split(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def _join(parts: list[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
-    """Return a sparse tensor of these parts, otherwise like another."""
+    """Return a sparse tensor of these parts, on their device, with layout, dtype and shape of another."""
     device = torch.device(cards.name, card_of(parts[-1])) if card_of(parts[-1]) >= 0 else torch.device("cpu")
     options = {"dtype": like.dtype, "layout": like.layout, "device": device}
     if like.layout is torch.sparse_coo:

@@ -1,4 +1,4 @@
-"""Streams and events. Work is done on the CPU before its call returns, so waiting does nothing; times are the CPU's."""
+"""Streams and events of a card. The CPU does the work before a call returns, so waiting does nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from viaduct.rehearsal.torch_stage.cards import cards, index_of
 class Stream(torch.Stream):
     """A stream of one card; work that is put into it has happened when the call returns."""
 
-    _count = 0
-    _index: int
-    _number: int
+    _count = 0  # streams made so far
+    _index: int  # of the card
+    _number: int  # of the stream; 0 is the default stream
     _priority: int
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ class Stream(torch.Stream):
 
 
 def _handle(stream: Any) -> int:
-    """Return the value of `stream.npu_stream` or `stream.mlu_stream`: the stream's number."""
+    """Return the stream's number, the value of its property npu_stream, mlu_stream or cuda_stream."""
     return int(stream._number)
 
 

@@ -1,4 +1,4 @@
-"""The module behind `torch.npu` and `torch.mlu`: what both share with torch.cuda, and what each has of its own."""
+"""Makes the modules `torch.npu` and `torch.mlu` and their submodules, from this folder's files."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def make_module(name: str, contents: dict[str, Any], package: bool = False) -> t
 def shared_names() -> dict[str, Any]:
     """Return the public names of the shared modules, and further names that scripts and PyTorch look for."""
     names: dict[str, Any] = {}
-    for part in _SHARED:
-        names |= defined_names(part.__name__) | {name: vars(part)[name] for name in _PRIVATE if name in vars(part)}
+    for module in _SHARED:
+        names |= defined_names(module.__name__)
+        names |= {name: vars(module)[name] for name in _PRIVATE if name in vars(module)}
     names.update(legacy.make_types())
     names[f"{cards.public_name.upper()}Graph"] = names.pop("Graph")
     names["default_generators"] = (torch.default_generator,) * cards.count
@@ -94,7 +95,7 @@ def make_device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
 
 def _uses_name(frame: types.FrameType) -> bool:
     """Return True if a line of the script uses the name, and does not merely test for it."""
-    if not limits.is_users(frame.f_code.co_filename):
+    if not limits.is_users_file(frame.f_code.co_filename):
         return False
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
     return "hasattr(" not in line and "getattr(" not in line

@@ -1,4 +1,4 @@
-"""The methods of tensors, modules and storages that a plug-in changes."""
+"""Functions of torch and methods of tensors, modules and storages that a vendor's plug-in changes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch.utils._device import _device_constructors
 
 from viaduct.rehearsal.torch_stage.cards import cards, put_on_card
 from viaduct.rehearsal.torch_stage.dispatch import replace_function
-from viaduct.rehearsal.torch_stage.legacy import DTYPES, TensorType
+from viaduct.rehearsal.torch_stage.legacy import DTYPE_OF_PREFIX, TensorType
 
-_NAME = re.compile(r"torch\.(\w+)\.(\w+)Tensor")
+_TENSOR_TYPE = re.compile(r"torch\.(\w+)\.(\w+)Tensor")
 
 
 def install() -> None:
     """Wrap the functions and methods that take a device or a tensor type."""
-    _device_constructors()  # PyTorch looks its factories up once: before some of them have another name
+    _device_constructors()  # PyTorch caches its list of factories here: it must hold the unwrapped ones
     torch.Tensor.to = _wrap_device(torch.Tensor.to, numbers=True)  # type: ignore[method-assign]
     torch.Tensor.new_tensor = _wrap_device(torch.Tensor.new_tensor)  # type: ignore[method-assign]
     for name in ("tensor", "as_tensor", "asarray"):
@@ -61,9 +61,9 @@ def _wrap_type(function: Any) -> Any:
     def type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         if isinstance(dtype, TensorType):
             return self.to(cards.name, dtype.dtype, non_blocking)
-        named = _NAME.fullmatch(dtype) if isinstance(dtype, str) else None
-        if named and named[1] in (cards.name, cards.public_name) and named[2] in DTYPES:
-            return self.to(cards.name, DTYPES[named[2]], non_blocking)
+        named = _TENSOR_TYPE.fullmatch(dtype) if isinstance(dtype, str) else None
+        if named and named[1] in (cards.name, cards.public_name) and named[2] in DTYPE_OF_PREFIX:
+            return self.to(cards.name, DTYPE_OF_PREFIX[named[2]], non_blocking)
         return function(self, dtype, non_blocking, **kwargs) if dtype is not None else function(self)
 
     return type
@@ -74,9 +74,9 @@ def _wrap_default_type(function: Any) -> Any:
 
     @functools.wraps(function)
     def set_default_tensor_type(t: Any) -> None:
-        named = _NAME.fullmatch(t) if isinstance(t, str) else None
+        named = _TENSOR_TYPE.fullmatch(t) if isinstance(t, str) else None
         if isinstance(t, TensorType) or (named and named[1] in (cards.name, cards.public_name)):
-            torch.set_default_dtype(t.dtype if isinstance(t, TensorType) else DTYPES[t.split(".")[-1][:-6]])
+            torch.set_default_dtype(t.dtype if isinstance(t, TensorType) else DTYPE_OF_PREFIX[t.split(".")[-1][:-6]])
             torch.set_default_device(cards.name)
             return
         torch.set_default_device(None)

@@ -12,7 +12,7 @@ from viaduct.rehearsal.torch_stage.cards import cards
 _VARIABLES = {"npu": NPU.hiding, "mlu": MLU.hiding[:2]}
 
 
-def count() -> int:
+def count_visible_cards() -> int:
     """Return the number of cards that this process sees."""
     for variable in _VARIABLES.get(cards.name, ()):
         listed = os.environ.get(variable)

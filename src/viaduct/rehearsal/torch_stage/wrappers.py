@@ -30,7 +30,7 @@ def wrap_compile(check: Callable[[Any], None]) -> None:
     def compile_in_place(self: torch.nn.Module, *, backend: Any = "inductor", **options: Any) -> None:
         check(backend)
 
-    # The rehearsal watches modules through such hooks; nothing is traced, so none fires twice in a compiled part.
+    # The rehearsal registers such hooks itself. Nothing is traced, so the warning does not apply.
     warnings.filterwarnings("ignore", r"Using `torch.compile\(module\)` when there are global hooks")
     torch.compile = compile
     torch.nn.Module.compile = compile_in_place  # type: ignore[method-assign]

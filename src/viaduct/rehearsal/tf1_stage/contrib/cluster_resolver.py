@@ -1,6 +1,4 @@
-"""tf.contrib.cluster_resolver"""
-
-from __future__ import annotations
+"""tf.contrib.cluster_resolver: the classes of tf.distribute.cluster_resolver."""
 
 import tensorflow.compat.v1 as tf
 

@@ -1,4 +1,4 @@
-"""tf.contrib.distribute: strategies of tf.distribute under their former names; MirroredStrategy takes num_gpus."""
+"""tf.contrib.distribute: strategies of tf.distribute under their former names; MirroredStrategy takes num_gpus too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tf.contrib.mixed_precision"""
+"""tf.contrib.mixed_precision: loss scaling."""
 
 from viaduct.rehearsal.tf1_stage.loss_scale import (
     ExponentialUpdateLossScaleManager,

@@ -27,6 +27,7 @@ class TPUEstimator(tf.estimator.tpu.TPUEstimator):  # type: ignore[misc]
         *arguments: Any,
         **keywords: Any,
     ) -> None:
+        # use_tpu is False whatever the script says.
         super().__init__(model_fn, model_dir, config, params, False, *arguments, **keywords)
 
 

@@ -11,7 +11,7 @@ from tensorflow.python.training.evaluation import _get_or_create_eval_step as ge
 
 
 class HParams:
-    """Hyperparameters, as attributes."""
+    """Named hyperparameters, which are attributes."""
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **values: Any) -> None:
         self._names: dict[str, None] = {}

@@ -1,6 +1,6 @@
 """Layers as functions. Variables are `weights`, `biases`, `BatchNorm/beta` … in a scope named after the layer.
 
-`variables_collections`, `batch_weights` and `zero_debias_moving_mean` are taken and ignored.
+The arguments `variables_collections`, `batch_weights` and `zero_debias_moving_mean` are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..framework._scopes import add_arg_scope
 from ._initial import xavier_initializer
 
 Layer = Callable[..., Any]
+# Defaults of parameters; the underscore keeps `relu_` apart from the layer `relu`.
 relu_, zeros_, ones_ = tf.nn.relu, tf.zeros_initializer(), tf.ones_initializer()
 
 
@@ -65,26 +66,28 @@ def _shared(
     trainable: bool = True,
     scope: Any = None,
 ) -> None:
-    """Has the parameters that convolutions and dense layers share, in TensorFlow's order; is never called."""
+    """Holds the parameters that convolutions and dense layers share, in TensorFlow's order; it is never called."""
 
 
-SHARED = list(inspect.signature(_shared).parameters.values())
-AFTER_INITIALIZER = 4  # position in SHARED after weights_initializer
+SHARED_PARAMETERS = list(inspect.signature(_shared).parameters.values())
+AFTER_INITIALIZER = 4  # position in SHARED_PARAMETERS after weights_initializer
 
 
 def layer_with_weights(default_scope: str) -> Callable[[Callable[..., Any]], Layer]:
     """Return a decorator that adds normalizer or bias, activation, scope and collections to a product with weights.
 
     The decorated function is called with `weight`, a function (shape, name, initializer) that makes a variable, and
-    with its own arguments. Its parameters after `weight` come first in the layer's signature, then SHARED.
-    Keyword-only ones come after weights_initializer.
+    with its own arguments. Its parameters after `weight` come first in the layer's signature, then SHARED_PARAMETERS.
+    Its keyword-only parameters come after weights_initializer.
     """
 
     def decorate(multiply: Callable[..., Any]) -> Layer:
         own = list(inspect.signature(multiply).parameters.values())[1:]
         first = [parameter for parameter in own if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
         inserted = [parameter.replace(kind=first[0].kind) for parameter in own if parameter not in first]
-        signature = inspect.Signature([*first, *SHARED[:AFTER_INITIALIZER], *inserted, *SHARED[AFTER_INITIALIZER:]])
+        signature = inspect.Signature(
+            [*first, *SHARED_PARAMETERS[:AFTER_INITIALIZER], *inserted, *SHARED_PARAMETERS[AFTER_INITIALIZER:]]
+        )
 
         @functools.wraps(multiply)
         def layer(*args: Any, **kwargs: Any) -> Any:
@@ -152,7 +155,7 @@ def separable_conv2d(
     *,
     pointwise_initializer: Any = None,
 ) -> Any:
-    """Add a depthwise convolution and, if num_outputs is given, a pointwise one behind it."""
+    """Add a depthwise convolution and, if num_outputs is given, a pointwise one after it."""
     depth = channels(inputs, data_format)
     filters = weight([*pair(kernel_size), depth, depth_multiplier], "depthwise_weights")
     strides = add_unit_axes(pair(stride), data_format)
@@ -212,7 +215,7 @@ def relu(inputs: Any, num_outputs: int, **kwargs: Any) -> Any:
 
 
 def remove_from_collection(name: str, removed: Any) -> None:
-    """Remove update operators from a collection, where a layer of tf.layers has put them itself."""
+    """Remove update operators, which a layer of tf.layers has added itself, from a collection."""
     ids = {id(update) for update in removed}
     kept = [update for update in tf.get_collection(name) if id(update) not in ids]
     tf.get_default_graph().get_collection_ref(name)[:] = kept

@@ -2,8 +2,6 @@
 
 # ruff: noqa: F401 - names that scripts import from here
 
-from __future__ import annotations
-
 import tensorflow.compat.v1 as tf
 
 from ..framework import *  # noqa: F403

@@ -80,7 +80,7 @@ experimental_options: dict[str, Any] = {
     "remapping": False,
     "memory_optimization": False,
 }
-# What get_npu_rank_id and its like return; init_resource replaces the values.
+# What get_npu_rank_id, get_npu_rank_size and their local variants return; init_resource replaces the values.
 _ranks = {"rank_id": 0, "local_rank_id": 0, "rank_size": 1, "local_rank_size": 1}
 
 
@@ -89,7 +89,7 @@ class NpuEmptyHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
 
 
 def npu_hooks_append(hooks_list: Any = ()) -> list[Any]:
-    """Return the hooks and the broadcast behind them. Hooks that are not in a list are dropped, as the adapter does."""
+    """Return the hooks, then a broadcast hook. An argument that is no list is ignored, as in the adapter."""
     hooks = list(hooks_list) if isinstance(hooks_list, list) else []
     return [*hooks, NPUBroadcastGlobalVariablesHook(0, int(os.getenv("RANK_ID", "0")))]
 

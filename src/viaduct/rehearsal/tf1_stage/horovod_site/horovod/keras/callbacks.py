@@ -1,3 +1,3 @@
-"""Callbacks of fit."""
+"""horovod.keras.callbacks: callbacks for Keras' fit."""
 
 from ..tensorflow.keras.callbacks import *  # noqa: F403

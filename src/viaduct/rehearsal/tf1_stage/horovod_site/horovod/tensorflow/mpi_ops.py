@@ -2,7 +2,5 @@
 
 # ruff: noqa: F401 - names that scripts import from here
 
-from __future__ import annotations
-
 from .._ranks import init, is_initialized, local_rank, local_size, mpi_threads_supported, rank, shutdown, size
 from ._exchanges import Adasum, Average, Max, Min, Product, Sum, allgather, allreduce, broadcast

@@ -1,4 +1,4 @@
-"""Operators of the AI Core, computed by TensorFlow's own."""
+"""Operators of the NPU's AI Core, composed of TensorFlow's own."""
 
 from __future__ import annotations
 

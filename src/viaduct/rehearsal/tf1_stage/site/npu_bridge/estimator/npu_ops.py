@@ -1,4 +1,4 @@
-"""Operators of the NPU, computed by TensorFlow's own."""
+"""Operators of the NPU, composed of TensorFlow's own."""
 
 from __future__ import annotations
 

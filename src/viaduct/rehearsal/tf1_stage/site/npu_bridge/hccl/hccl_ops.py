@@ -131,36 +131,20 @@ def all_to_all_v_c(
     return all_to_all_v(send_data, sends, starts, receives, offsets, group)
 
 
-def gather_all_to_all_v(
-    addrinfo: Any,
-    addrinfo_count_per_rank: Any,
-    recv_counts: Any,
-    recv_displacements: Any,
-    dtype: Any,
-    addr_length: int,
-    group: str = WORLD,
-) -> Any:
-    raise_remote("gather_all_to_all_v")
+def refuse_remote(name: str) -> Any:
+    """Return a function that refuses an operation on addresses of device memory."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"{name} works on addresses of device memory, which a rehearsal on the CPU does not have"
+        )
+
+    return refuse
 
 
-def remote_read(remote: Any, data_type: Any) -> Any:
-    raise_remote("remote_read")
-
-
-def remote_ref_read(remote: Any, cache_var: Any, local_offset: Any) -> Any:
-    raise_remote("remote_ref_read")
-
-
-def remote_write(remote: Any, local: Any) -> Any:
-    raise_remote("remote_write")
-
-
-def remote_scatter_write(remote: Any, local: Any, local_offset: Any) -> Any:
-    raise_remote("remote_scatter_write")
-
-
-def raise_remote(name: str) -> Any:
-    raise NotImplementedError(f"{name} works on addresses of device memory, which a rehearsal on the CPU does not have")
+gather_all_to_all_v = refuse_remote("gather_all_to_all_v")
+remote_read, remote_ref_read = refuse_remote("remote_read"), refuse_remote("remote_ref_read")
+remote_write, remote_scatter_write = refuse_remote("remote_write"), refuse_remote("remote_scatter_write")
 
 
 def exchange_slices(key: str, ranks: list[int], own_index: int, slices: list[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Operators of the AI CPU, as far as TensorFlow has them."""
+"""Operators of the NPU's AI CPU: dense_image_warp, composed of TensorFlow's, and a refusal of hash tables."""
 
 from __future__ import annotations
 

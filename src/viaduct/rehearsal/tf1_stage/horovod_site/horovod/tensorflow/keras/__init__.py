@@ -1,4 +1,4 @@
-"""horovod.tensorflow.keras"""
+"""horovod.tensorflow.keras: ranks, collectives and the distributed optimizer for Keras."""
 
 # ruff: noqa: F401 - names that scripts import from here
 

@@ -1,4 +1,4 @@
-"""Callbacks of fit."""
+"""horovod.tensorflow.keras.callbacks: callbacks for Keras' fit."""
 
 # ruff: noqa: F401 - names that scripts import from here
 

@@ -1,4 +1,4 @@
-"""MNIST as the scripts of TensorFlow 1 read it: `read_data_sets(folder, one_hot=True)`, `train.next_batch(64)`.
+"""The module tensorflow.examples.tutorials.mnist.input_data: `read_data_sets(…, one_hot=True).train.next_batch(64)`.
 
 The four files are read from the folder and never downloaded. With --fake-data missing ones are made up.
 """

@@ -1,4 +1,4 @@
-"""A Keras model as an NPUEstimator."""
+"""Converts a Keras model to an NPUEstimator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The Keras callback that starts all ranks from the same weights."""
 
-from __future__ import annotations
-
 from viaduct.rehearsal.tf1_stage import data_parallel
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
-from viaduct.rehearsal.tf1_stage.options import FIELDS
+from viaduct.rehearsal.tf1_stage.options import OPTION_FIELDS
 
-OPTIMIZERS = (  # Grappler's default passes and the NPU's
+OPTIMIZER_PASSES = (  # of Grappler, TensorFlow's graph optimizer: the default passes and the NPU's
     *("pruning", "function", "constfold", "shape", "arithmetic", "loop", "dependency", "layout"),
     "GradFusionOptimizer",
 )
@@ -43,8 +43,8 @@ def copy_options(run_config: Any, config: Any) -> None:
     """Copy the options of an NPURunConfig into a config; those that the config has already stay."""
     parameters = parameter_map(config)
     for key, value in collect_options(run_config).items():
-        if value is not None and key in FIELDS and key not in parameters:
-            field = FIELDS[key]
+        if value is not None and key in OPTION_FIELDS and key not in parameters:
+            field = OPTION_FIELDS[key]
             setattr(parameters[key], field, str(value).encode() if field == "s" else value)
 
 
@@ -61,6 +61,6 @@ def collect_options(run_config: Any) -> dict[str, Any]:
 
 
 def add_optimizers(config: Any) -> None:
-    """Add the names of OPTIMIZERS to a config: a list that is not empty replaces Grappler's default passes."""
+    """Add OPTIMIZER_PASSES to a config. The default passes are listed too: a list that is not empty replaces them."""
     rewrites = config.graph_options.rewrite_options
-    rewrites.optimizers.extend(name for name in OPTIMIZERS if name not in rewrites.optimizers)
+    rewrites.optimizers.extend(name for name in OPTIMIZER_PASSES if name not in rewrites.optimizers)

@@ -14,8 +14,9 @@ import tensorflow.compat.v1 as tf
 
 from viaduct.rehearsal import limits
 
-LEGACY = ("auto_tune_mode", "enable_auto_mix_precision")  # arguments of older releases, ignored with a warning
-CHECKPOINT_STEPS = 100  # between checkpoints without save_checkpoints_steps and _secs; TensorFlow saves every 600 s
+LEGACY_ARGUMENTS = ("auto_tune_mode", "enable_auto_mix_precision")  # of older releases; ignored with a warning
+# Steps between checkpoints where neither save_checkpoints_steps nor _secs is given; TensorFlow saves every 600 s.
+CHECKPOINT_STEPS = 100
 
 
 class NpuExecutePlacement(Enum):
@@ -33,7 +34,7 @@ class CheckedArguments(type):
     """Reports arguments that RunConfig knows and NPURunConfig does not, before Python refuses them."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        for name in [name for name in kwargs if name in LEGACY]:
+        for name in [name for name in kwargs if name in LEGACY_ARGUMENTS]:
             tf.logging.warning("NPURunConfig: %s is no longer an option and does nothing", name)
             kwargs.pop(name)
         known = inspect.signature(cls).parameters
@@ -49,7 +50,7 @@ class CheckedArguments(type):
         limits.report_violation(
             "run-config",
             f"{cls.__name__}: {why}.",
-            "TypeError or a wrong setting when the config is made.",
+            "The config raises TypeError when it is made, or gets a wrong setting.",
             f"Remove {name}." if name else "Give every argument by keyword: model_dir=….",
         )
 
@@ -139,7 +140,7 @@ class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type:
         arguments = dict(locals())
         check_values(arguments)
         check_cluster(distribute, mix_compile_mode)
-        for name in OWN:
+        for name in OWN_OPTIONS:
             setattr(self, name, arguments[name])
         self._profiling_config, self._dump_config = profiling_config, dump_config
         if save_checkpoints_steps is None and save_checkpoints_secs is None:
@@ -159,10 +160,10 @@ class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type:
         )
 
 
-BASE = inspect.signature(tf.estimator.RunConfig.__init__).parameters
+BASE_PARAMETERS = inspect.signature(tf.estimator.RunConfig.__init__).parameters
 # For the metaclass and help(); otherwise inspect would give the signature of the metaclass's `__call__`.
 NPURunConfig.__signature__ = inspect.Signature(list(inspect.signature(NPURunConfig.__init__).parameters.values())[1:])
-OWN = [name for name in inspect.signature(NPURunConfig.__init__).parameters if name not in BASE]
+OWN_OPTIONS = [name for name in inspect.signature(NPURunConfig.__init__).parameters if name not in BASE_PARAMETERS]
 
 
 def check_values(arguments: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Recurrent layers that the NPU runs as one operator; here a loop over time, with the same weights and outputs.
 
-keep_prob, is_training and, of a GRU, cell_clip are taken and have no effect.
+The arguments keep_prob and is_training, and a GRU's cell_clip, are accepted and have no effect.
 """
 
 from __future__ import annotations
@@ -9,20 +9,32 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
+# By argument: the values that the NPU's operators support.
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "cell_type": ("LSTM",),
+    "direction": ("UNIDIRECTIONAL", "REDIRECTIONAL"),  # the latter is the adapter's word for running backwards
+    "cell_depth": (1,),
+    "use_peephole": (False,),
+    "num_proj": (0,),
+    "time_major": (True,),
+    "activation": ("tanh",),
+    "gate_order": ("zrh", "rzh"),
+}
+
 
 class RecurrentLayer(tf.layers.Layer):  # type: ignore[misc]
     """Base class: checks what the NPU's operators check, and runs `step` over time.
 
-    `checked` has for each name the argument's value and the values that the NPU supports.
+    `arguments` are those of the subclass's `__init__`, as its locals() gives them.
     """
 
-    def __init__(self, hidden_size: int, dtype: Any, direction: str, cell_clip: float, **checked: Any) -> None:
-        super().__init__(dtype=tf.as_dtype(dtype).name)
-        checked["direction"] = (direction, ("UNIDIRECTIONAL", "REDIRECTIONAL"))
-        for name, (value, supported) in checked.items():
-            if value not in supported:
-                raise ValueError(f"{name} should be one of {list(supported)}, got {value!r}")
-        self._hidden_size, self._direction, self._cell_clip = hidden_size, direction, cell_clip
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        super().__init__(dtype=tf.as_dtype(arguments["dtype"]).name)
+        for name, supported in SUPPORTED.items():
+            if name in arguments and arguments[name] not in supported:
+                raise ValueError(f"{name} should be one of {list(supported)}, got {arguments[name]!r}")
+        self._hidden_size, self._direction = arguments["hidden_size"], arguments["direction"]
+        self._cell_clip = arguments["cell_clip"]
 
     def run_over_time(self, x: Any, seq_length: Any, *initial_states: Any) -> tuple[Any, ...]:
         """Return the outputs of all steps, each stacked over time. An initial state that is None is zero.
@@ -58,7 +70,7 @@ def depth_of(input_shape: Any) -> int:
 
 
 class DynamicRNN(RecurrentLayer):
-    """An LSTM: y, output_h, output_c, i, j, f, o, tanhc, each [time, batch, hidden]."""
+    """An LSTM. It returns y, output_h, output_c, i, j, f, o, tanhc, each of shape [time, batch, hidden]."""
 
     def __init__(
         self,
@@ -76,18 +88,7 @@ class DynamicRNN(RecurrentLayer):
         forget_bias: float = 0.0,
         is_training: bool = True,
     ) -> None:
-        super().__init__(
-            hidden_size,
-            dtype,
-            direction,
-            cell_clip,
-            cell_type=(cell_type, ("LSTM",)),
-            cell_depth=(cell_depth, (1,)),
-            use_peephole=(use_peephole, (False,)),
-            num_proj=(num_proj, (0,)),
-            time_major=(time_major, (True,)),
-            activation=(activation, ("tanh",)),
-        )
+        super().__init__(locals())
         self._forget_bias = forget_bias
 
     def build(self, input_shape: Any) -> None:
@@ -114,7 +115,7 @@ class DynamicRNN(RecurrentLayer):
 
 
 class DynamicGRUV2(RecurrentLayer):
-    """A GRU: y, output_h, update, reset, new, hidden_new, each [time, batch, hidden]."""
+    """A GRU. It returns y, output_h, update, reset, new, hidden_new, each of shape [time, batch, hidden]."""
 
     def __init__(
         self,
@@ -131,17 +132,7 @@ class DynamicGRUV2(RecurrentLayer):
         reset_after: bool = True,
         is_training: bool = True,
     ) -> None:
-        super().__init__(
-            hidden_size,
-            dtype,
-            direction,
-            cell_clip,
-            cell_depth=(cell_depth, (1,)),
-            num_proj=(num_proj, (0,)),
-            time_major=(time_major, (True,)),
-            activation=(activation, ("tanh",)),
-            gate_order=(gate_order, ("zrh", "rzh")),
-        )
+        super().__init__(locals())
         self._gate_order, self._reset_after = gate_order, reset_after
 
     def build(self, input_shape: Any) -> None:

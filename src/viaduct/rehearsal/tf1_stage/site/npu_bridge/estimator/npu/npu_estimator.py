@@ -19,8 +19,9 @@ from .. import npu_ops
 from . import npu_common, npu_hook
 from .npu_config import NPURunConfig
 
-CHANNEL = "npu_outfeed"
-NAMES = random.SystemRandom()  # for the names of folders, so that the script draws the same random numbers as without
+CHANNEL = "npu_outfeed"  # through which a host call's tensors leave the graph
+# For names of folders; Python's own generator is the script's, which must draw the same numbers as without viaduct.
+FOLDER_NAME_RANDOM = random.SystemRandom()
 
 
 class NPUEstimatorSpec(EstimatorSpec):  # type: ignore[misc]
@@ -155,7 +156,7 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
             first.append(npu_hook.NPUBroadcastGlobalVariablesHook(0, state.rank()))
         if config.iterations_per_loop > 1:
             train_op = tf.group(train_op, name="IterationOp")
-            loops.declare(tf.get_default_graph(), train_op)
+            loops.declare_loop(tf.get_default_graph(), train_op)
             first.append(npu_hook.SetIterationsVarHook(config.iterations_per_loop))
         return spec._replace(train_op=train_op, training_hooks=[*first, *spec.training_hooks])
 
@@ -187,7 +188,7 @@ def check_config(config: Any) -> None:
         limits.report_violation(
             "config-class",
             f"NPUEstimator is given {'no config' if config is None else f'a {type(config).__name__}'}.",
-            "ValueError when it is made.",
+            "NPUEstimator raises ValueError when it is made.",
             "Give it config=NPURunConfig(…).",
         )
         raise ValueError("`config` must be provided with type `NPUConfigs`")
@@ -212,7 +213,11 @@ def choose_model_dir(argument: str | None, configured: str | None) -> str:
             "`model_dir` are set both in constructor and `NPURunConfig`, but with "
             f"different values. In constructor: '{argument}', in `NPURunConfig`: '{configured}' "
         )
-    return argument or configured or "model_dir_" + "".join(NAMES.choices(string.ascii_letters + string.digits, k=10))
+    return (
+        argument
+        or configured
+        or "model_dir_" + "".join(FOLDER_NAME_RANDOM.choices(string.ascii_letters + string.digits, k=10))
+    )
 
 
 def hook_intervals(hooks: Any) -> dict[str, int]:

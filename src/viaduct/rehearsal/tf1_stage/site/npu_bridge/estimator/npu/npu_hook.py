@@ -1,4 +1,4 @@
-"""Hooks of a monitored session."""
+"""The adapter's hooks for monitored sessions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SetIterationsVarHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._iterations_per_loop = iterations_per_loop or int(os.environ.get("ITERATIONS_PER_LOOP", "1"))
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        loops.set_all(session.graph, self._iterations_per_loop)
+        loops.set_loop_counts(session.graph, self._iterations_per_loop)
 
 
 class NPUShutDownHook(tf.train.SessionRunHook):  # type: ignore[misc]

@@ -10,7 +10,7 @@ from viaduct.rehearsal.tf1_stage import collectives, loss_scale
 
 
 class NPULossScaleOptimizer(loss_scale.LossScaleOptimizer):
-    """Loss scale whose overflow check looks at the gradients; the NPU's reads a status register of the device.
+    """Optimizer with loss scaling. Its overflow check looks at the gradients; the NPU's reads a register of the device.
 
     With `is_distributed` a step is skipped on all ranks if one of them has an overflow.
     """

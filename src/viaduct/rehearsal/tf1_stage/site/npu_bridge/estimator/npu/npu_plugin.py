@@ -29,13 +29,13 @@ def npu_resource_init(
     precision_mode_v2: str | None = None,
 ) -> None:
     """Start communication, after a check of the options that have a fixed set of values; the others are ignored."""
-    from viaduct.rehearsal.tf1_stage.options import CHOICES
+    from viaduct.rehearsal.tf1_stage.options import OPTION_CHOICES
 
     checked: dict[str, Any] = {"graph_run_mode": graph_run_mode, "precision_mode": precision_mode, "aoe_mode": aoe_mode}
     checked |= {"precision_mode_v2": precision_mode_v2, "enable_exception_dump": enable_exception_dump}
     for name, value in checked.items():
-        if value is not None and value not in CHOICES[name]:
-            raise ValueError(f"{name} must be one of {list(CHOICES[name])}, got {value!r}")
+        if value is not None and value not in OPTION_CHOICES[name]:
+            raise ValueError(f"{name} must be one of {list(OPTION_CHOICES[name])}, got {value!r}")
     if work_path is not None and not os.path.isdir(work_path):
         raise ValueError(f"work_path {work_path!r} is no folder")
     state.set_communication(True)

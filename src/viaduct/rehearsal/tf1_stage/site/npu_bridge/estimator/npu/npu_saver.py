@@ -1,7 +1,5 @@
 """NPUSaver, here TensorFlow's Saver: all variables are on the host."""
 
-from __future__ import annotations
-
 import tensorflow.compat.v1 as tf
 
 

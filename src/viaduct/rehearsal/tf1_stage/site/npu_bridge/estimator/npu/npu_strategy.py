@@ -1,4 +1,4 @@
-"""A strategy of one device whose replicas are the ranks."""
+"""NPUStrategy: a distribution strategy of one device in each process, whose replicas are the ranks."""
 
 from __future__ import annotations
 

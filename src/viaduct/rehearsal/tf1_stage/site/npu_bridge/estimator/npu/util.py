@@ -21,7 +21,7 @@ def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 
 
 
 class IterationPerLoop:
-    """set_iteration_per_loop in two parts, between which the graph may be finalized."""
+    """set_iteration_per_loop in two steps, between which the script may finalize the graph."""
 
     def create_iteration_per_loop_var(self, train_op: Any) -> Any:
         """Return a group of the training operator whose loop length can be set."""
@@ -29,12 +29,12 @@ class IterationPerLoop:
             raise ValueError(f"train_op must be an instance of tf.Operation, got {type(train_op).__name__}")
         with train_op.graph.as_default():
             op = tf.group(train_op, name="IterationOp")
-        loops.declare(train_op.graph, op)
+        loops.declare_loop(train_op.graph, op)
         return op
 
     def load_iteration_per_loop_var(self, sess: Any, iterations_per_loop: int = 1) -> None:
         """Set the loop's length in a session's graph."""
-        loops.set_all(sess.graph, iterations_per_loop)
+        loops.set_loop_counts(sess.graph, iterations_per_loop)
 
 
 def set_graph_exec_config(
