@@ -19,7 +19,7 @@ from viaduct.kernels.copies import Weights
 from viaduct.kernels.halves import HalvedFunction
 from viaduct.kernels.norm import rows_of
 from viaduct.kernels.pooling import Pool, as_rows
-from viaduct.kernels.terms import MOST_READERS, OutputBuffer, Term, as_images, sum_terms
+from viaduct.kernels.terms import MAX_READERS, OutputBuffer, Term, as_images, sum_terms
 from viaduct.models.amoebanet_cells import (
     Cell,
     FactorisedReduction,
@@ -128,7 +128,8 @@ def find_wirings(cell: Cell) -> list[Wiring]:
 
 def make_wiring(cell: Cell, index: int) -> Wiring:
     """Return the readers of one state of a cell."""
-    raw, convs = list[Side](), list[tuple[Side, nn.Conv2d]]()
+    raw: list[Side] = []
+    convs: list[tuple[Side, nn.Conv2d]] = []
     for number, combination in enumerate(cell.combinations):
         for side, layer in enumerate((combination.left, combination.right)):
             # A choice is the name of an operation, and the index of the state that it reads.
@@ -169,13 +170,13 @@ def can_fuse_cell(cell: Cell) -> bool:
 
 def list_readers(wiring: Wiring) -> list[bool]:
     """Return for each reader inside the cell whether it reads through a ReLU; all 1x1 convolutions are one reader."""
-    return [False] * len(wiring.raw) + [True] * bool(wiring.pointwise)
+    return [False] * len(wiring.raw) + ([True] if wiring.pointwise else [])
 
 
 def has_few_readers(wiring: Wiring) -> bool:
     """Return True if the merging kernel supports the number of readers, inside and outside of the cell."""
-    outside = 0 if wiring.output_index is None else 3  # two cells, and the auxiliary head
-    return len(list_readers(wiring)) + outside <= MOST_READERS
+    outside = 0 if wiring.output_index is None else 3  # readers of the output: two cells, and the auxiliary head
+    return len(list_readers(wiring)) + outside <= MAX_READERS
 
 
 class CellPass:

@@ -48,7 +48,7 @@ def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
     unfuse(network)
     copies = Copies(dtype)
     fused, unfused = [], []
-    for name, outcome in visit(network, copies):
+    for name, outcome in replace_forwards(network, copies):
         if outcome is None:
             fused.append(name)
         else:
@@ -59,10 +59,10 @@ def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
     return set_report(network, FuseReport(tuple(fused), tuple(unfused), obstacle))
 
 
-def visit(network: nn.Module, copies: Copies) -> Iterator[tuple[str, str | None]]:
+def replace_forwards(network: nn.Module, copies: Copies) -> Iterator[tuple[str, str | None]]:
     """Replace the forward methods of the parts that our kernels fit.
 
-    Yield the names of these parts with None, and the names of parts that resemble them with the reason against it.
+    Yield the name of each such part with None, and that of a part that resembles them with the reason why it is kept.
     """
     for name, module in network.named_modules():
         if isinstance(module, Stem):

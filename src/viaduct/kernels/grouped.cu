@@ -6,7 +6,7 @@
 // have 4 or 8 channels (two groups of 4 have zeros between them), 16 inputs of one tap where they have more.
 //
 // x and out are [count, height, width, channels]; weight is [channels, 3, 3, GROUP].
-// Set from outside: KERNEL (FORWARD, BACKWARD or WEIGHT), GROUP, STRIDE, SLICE (32 or 64), TURNED (outputs and inputs
+// Set from outside: KERNEL (FORWARD, BACKWARD or WEIGHT), GROUP, STRIDE, SLICE (32 or 64), TRANSPOSED (outputs and inputs
 // of the weights change places), HALF (fp16, else bf16), WARPS, RESIDENT (blocks on a multiprocessor).
 
 #define FORWARD 1
@@ -73,7 +73,7 @@ INSIDE void load_tile(const Tile& tile, const u16* x, const Images& all, int sli
 INSIDE u32 weight_pair(const u16* weight, int output, int tap, int input) {
   if (GROUP == 4 && (output & 4) != (input & 4)) return 0;
   int inner = input % GROUP;
-#if TURNED
+#if TRANSPOSED
   const u16* from = weight + ((output / GROUP * GROUP + inner) * 9 + tap) * GROUP + output % GROUP;
   return from[0] | (u32)from[9 * GROUP] << 16;
 #else
@@ -146,7 +146,7 @@ INSIDE u32 tap_shift(const Tile& tile, int tap) {
 }
 
 #if KERNEL == FORWARD
-// The convolution; with TURNED weights and a stride of 1, the gradient w.r.t. the input.
+// The convolution; with TRANSPOSED weights and a stride of 1, the gradient w.r.t. the input.
 extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
 grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int height, int width, int out_height,
                     int out_width, int channels, int top, int left, int rows, int images) {
@@ -159,7 +159,7 @@ grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int he
 
   int output = warp % COLUMNS * 8 * OWN;
   u32 held[OWN][STEPS][2];
-#if TURNED
+#if TRANSPOSED
   const int taps[9] = {8, 7, 6, 5, 4, 3, 2, 1, 0};
 #else
   const int taps[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8};

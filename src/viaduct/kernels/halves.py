@@ -1,4 +1,7 @@
-"""AmoebaNet's factorised reduction: 1x1 convolutions of the even and of the odd pixels, concatenated."""
+"""AmoebaNet's factorised reduction: 1x1 convolutions of the even and of the odd pixels, concatenated.
+
+Even pixels have an even row and an even column, odd pixels an odd row and an odd column.
+"""
 
 from __future__ import annotations
 

@@ -92,11 +92,3 @@ def as_rows(x_NCHW: Tensor) -> Tensor:
 def apply_pool(x_NCHW: Tensor, pool: Pool) -> Tensor:
     output: Tensor = PoolFunction.apply(x_NCHW, pool)  # type: ignore[no-untyped-call]
     return output
-
-
-def max_pool_same(x_NCHW: Tensor, size: int, stride: int) -> Tensor:
-    return apply_pool(x_NCHW, Pool(size, stride, average=False))
-
-
-def average_pool_same(x_NCHW: Tensor, size: int, stride: int) -> Tensor:
-    return apply_pool(x_NCHW, Pool(size, stride, average=True))

@@ -3,9 +3,9 @@
 Depth 6n + 2: three stages of n basic blocks with 16, 32 and 64 filters, behind a 3x3 stem without a pool. The
 paper's shortcuts have no weights; TensorFlow's project in the first block of every stage, as on ImageNet.
 
-`resnet20_quick` and `resnet50_stem3` are not TensorFlow's: they start as their shortcuts, and their norms keep
-up with a run of a few thousand steps, where a decay of 0.997 would remember some 330 of them. `resnet50_stem3`
-is ResNet-50 behind the small stem.
+`resnet20_quick` and `resnet50_stem3` are not TensorFlow's: their blocks start as their shortcuts, and the running
+statistics of their norms average over ten steps, as a run of a few thousand steps needs it, instead of some 330 (a
+decay of 0.997). `resnet50_stem3` is ResNet-50 behind the small stem.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part
     types_by_name = field_types(type(recipe))
     if name not in types_by_name:
         prefix = full_path.removesuffix(path)
-        raise UnknownName("field", full_path, [prefix + known for known in types_by_name] + paths(recipe, prefix))
+        known = [*(prefix + field for field in types_by_name), *list_field_paths(recipe, prefix)]
+        raise UnknownName("field", full_path, known)
     part = getattr(recipe, name)
     if not inner_path:
         value = parse(text, types_by_name[name], full_path)
@@ -40,24 +41,25 @@ def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part
         value = override(part, inner_path, text, full_path=full_path)
     else:
         outer = full_path.removesuffix("." + inner_path)
-        remedy = [f"The recipe's {outer} is a function of its author's: change it in the file."] * callable(part)
-        raise BadValue(f"{full_path!r} goes too deep: {outer!r} has no fields of its own.", *remedy)
+        remedy = f"The recipe's {outer} is a function of its author's: change it in the file."
+        what = f"{full_path!r} goes too deep: {outer!r} has no fields of its own."
+        raise BadValue(what, *([remedy] if callable(part) else []))
     changed: Part = dataclasses.replace(recipe, **{name: value})  # type: ignore[type-var]
     return changed
 
 
-def paths(part: Any, prefix: str = "") -> list[str]:
+def list_field_paths(part: Any, prefix: str = "") -> list[str]:
     """Return every path that `--set` accepts for a recipe, or the paths of a part and its parts after a prefix."""
     found = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         found.append(prefix + field.name)
         if dataclasses.is_dataclass(value):
-            found += paths(value, f"{prefix}{field.name}.")
+            found += list_field_paths(value, f"{prefix}{field.name}.")
     return found
 
 
-def read(recipe: Any, path: str) -> Any:
+def read_field(recipe: Any, path: str) -> Any:
     """Return the value at a path."""
     for name in path.split("."):
         recipe = getattr(recipe, name)
@@ -91,7 +93,7 @@ def parse_as(text: str, kind: Any) -> Any:
         return text
     if origin is tuple:
         return parse_tuple(text, typing.get_args(kind))
-    if origin is dict and text.strip() == "{}":  # functions by name: only a recipe file can hold them
+    if origin is dict and text.strip() == "{}":  # `metrics`: its functions can be removed here, but not written
         return {}
     if kind is bool and text.lower() in BOOLEANS:
         return BOOLEANS[text.lower()]
@@ -140,11 +142,14 @@ def to_record(value: Any) -> Any:
 
 
 def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
-    """Return the value that `to_record` wrote; what JSON cannot hold is taken from the same field of `base`."""
+    """Return the value that `to_record` wrote; what JSON cannot hold is taken from the same field of `base`.
+
+    `kind` is the type of the field; it tells which class a stored part may have.
+    """
     if isinstance(record, dict) and "callable" in record:
         return base
     if isinstance(record, dict):
-        part = part_class(record.get("is"), base, kind)
+        part = find_part_class(record.get("is"), base, kind)
         for entry in dataclasses.fields(part):
             is_required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
             if is_required and entry.name not in record:
@@ -159,7 +164,7 @@ def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
     return record
 
 
-def part_class(name: object, base: Any, kind: Any) -> Any:
+def find_part_class(name: object, base: Any, kind: Any) -> Any:
     """Return the class of a stored part: that of the base recipe, or another one of the field's type."""
     if type(base).__name__ == name:
         return type(base)
@@ -169,12 +174,12 @@ def part_class(name: object, base: Any, kind: Any) -> Any:
     raise BadValue(f"the stored recipe has a part {show_value(name)} that this recipe does not know.")
 
 
-def differences(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+def compare_records(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
     """Return the paths at which two records differ, with both values; another kind of part is one difference."""
     are_parts = isinstance(before, dict) and isinstance(after, dict) and "is" in before
     if not are_parts or before["is"] != after.get("is"):
         return {} if before == after else {prefix.rstrip("."): (before, after)}
     found: dict[str, tuple[Any, Any]] = {}
     for name in {**before, **after}:
-        found |= differences(before.get(name), after.get(name), f"{prefix}{name}.")
+        found |= compare_records(before.get(name), after.get(name), f"{prefix}{name}.")
     return found

@@ -1,7 +1,9 @@
-"""Tuned operators in a training run: the choices of a bank are read when the run begins, and kept in recipe.json.
+"""Tuned operators in a training run.
 
-A resumed run takes its choices from recipe.json and reads no bank: other variants round differently, and a resumed
-run must have the same bits. Without entries for this device and software nothing changes.
+A tuning bank is a folder with the fastest measured variants of operators, written by `viaduct tune`. A run reads its
+choices from a bank when it begins, and records them in recipe.json. A resumed run takes its choices from recipe.json
+and reads no bank: other variants round differently, and a resumed run must have the same bits. A bank without entries
+for this device and software changes nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
         )
     applied = apply_to_training(training, choices, make_step_signature(training, name).key)
     unused = len(choices) - len(applied.choices)
-    remainder = f" {unused} of those it was begun with fit no operator now." if unused else ""
+    remainder = f" {unused} of the choices it was begun with fit no operator now." if unused else ""
     return f"Tuned as the run was begun, {applied.describe()}.{remainder}"
 
 

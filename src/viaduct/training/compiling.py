@@ -35,12 +35,12 @@ from viaduct.torch_compat import (
 from viaduct.training.freezing import list_parents, match_patterns
 
 CompileMode = Literal["auto", "regional", "whole", "off"]  # the recipe's field `compile`
-CACHE = "TORCHINDUCTOR_CACHE_DIR"
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 # Importing torch._dynamo sets the variable, too: after that the user's setting and torch's cannot be told apart.
-USERS_CACHE = os.environ.get(CACHE) if "torch._dynamo" not in sys.modules else None
+USERS_CACHE = os.environ.get(CACHE_VARIABLE) if "torch._dynamo" not in sys.modules else None
 SLOWER_ON_CPU = "On the CPU compiled steps can be slower than eager ones (docs/speed.md): compare with --mode eager."
 MIN_STEPS_TO_COMPILE = 200  # a shorter run would spend more on compiling than it saves
-MAX_VARIANTS = 64  # of one block class that are compiled, by shapes and settings; torch's own limit is 8
+MAX_VARIANTS = 64  # compiled versions of one block class, for different shapes and settings; torch's own limit is 8
 
 
 class Compilation:
@@ -114,7 +114,8 @@ class Compilation:
         blocks = (
             f"{len(self.parts)} blocks of the network, {graphs} of them different," if self.parts else "the network"
         )
-        line = f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {os.environ.get(CACHE, 'nowhere')}"
+        folder = os.environ.get(CACHE_VARIABLE, "nowhere")
+        line = f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {folder}"
         return f"{line}\n{SLOWER_ON_CPU}" if is_on_cpu(self.wrapped) else line
 
 
@@ -219,13 +220,13 @@ def set_compile_cache() -> None:
 
     A folder that the user has named is kept.
     """
-    if CACHE in os.environ and not is_torch_default(os.environ[CACHE]):
+    if CACHE_VARIABLE in os.environ and not is_torch_default(os.environ[CACHE_VARIABLE]):
         return
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct" / "compiled"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
-            os.environ[CACHE] = str(folder)
+            os.environ[CACHE_VARIABLE] = str(folder)
 
 
 def is_torch_default(folder: str) -> bool:

@@ -24,7 +24,8 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from viaduct import devices
-from viaduct.cluster.secret import VARIABLE, derive_key_prefix
+from viaduct.cluster.secret import VARIABLE as SECRET_VARIABLE
+from viaduct.cluster.secret import derive_key_prefix
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, Diverged, LostRank, ViaductError
 from viaduct.path_errors import explain_os_error
@@ -32,7 +33,7 @@ from viaduct.recipes import Parallel
 from viaduct.training.messages import decode, encode
 
 Result = TypeVar("Result")
-ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
+ADDRESS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 GRACE_S = 60.0  # added to `hang_seconds` for the timeout of messages, so that the watchdog reports first
 # Texts of the backends' errors when the other side is gone; gloo raises nothing more specific than RuntimeError.
 # Two begin with their second letter, because the first may be a capital.
@@ -160,7 +161,7 @@ def read_group(variables: Mapping[str, str] = os.environ) -> Group:
     """Return this process's rank and the number of ranks from torchrun's variables; ALONE without them."""
     if "RANK" not in variables or "WORLD_SIZE" not in variables:
         return ALONE
-    missing = [name for name in ADDRESS if not variables.get(name)]
+    missing = [name for name in ADDRESS_VARIABLES if not variables.get(name)]
     if missing:
         raise BadValue(
             f"RANK={variables['RANK']} makes this one rank of several, but {' and '.join(missing)} are not set.",
@@ -229,7 +230,7 @@ def share_cores(device: str, group: Group) -> None:
 
 def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
     """Join the process group; an error names the rendezvous address."""
-    where = ":".join(os.environ[name] for name in ADDRESS)
+    where = ":".join(os.environ[name] for name in ADDRESS_VARIABLES)
     try:
         join(group, backend, timedelta(seconds=seconds))
     except distributed.DistNetworkError as error:
@@ -244,7 +245,7 @@ def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
 
 
 def join(group: Group, backend: str, timeout: timedelta) -> None:
-    """Join the process group, with a key prefix for each start: the rendezvous store outlives a restart."""
+    """Join the process group; its keys have a prefix for each start: the rendezvous store outlives a restart."""
     store, *_ = next(rendezvous("env://", timeout=timeout))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     prefixed = distributed.PrefixStore(f"viaduct/{name_job_prefix()}/start_{attempt}", store)  # type: ignore[attr-defined]
@@ -255,7 +256,7 @@ def join(group: Group, backend: str, timeout: timedelta) -> None:
 
 def name_job_prefix() -> str:
     """Return the prefix of the store's keys for this job, derived from the job's secret."""
-    return derive_key_prefix(os.environ.get(VARIABLE, ""), "ranks")
+    return derive_key_prefix(os.environ.get(SECRET_VARIABLE, ""), "ranks")
 
 
 @contextmanager

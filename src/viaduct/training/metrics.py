@@ -58,8 +58,7 @@ class Judged(NamedTuple):
     hits: Tensor
 
 
-Judge = Callable[[Tensor, Tensor, int], Judged]
-"""Function of the logits and labels of a batch, and how many of its images are not padding."""
+Judge = Callable[[Tensor, Tensor, int], Judged]  # of a batch's logits, labels, and number of images before the padding
 
 
 def build_judge(loss: Loss, classes: int) -> Judge:

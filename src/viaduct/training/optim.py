@@ -49,7 +49,7 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
-    """Return LARS: kernels have trust ratios; which other parameters decay depends on the form."""
+    """Return LARS: convolution and dense weights have trust ratios; which others decay depends on the form."""
     default_decay: Decay = "not_norm" if part.form == "contrib" else "weights"
     kernels = {id(parameter) for parameter in decaying_parameters(model, "weights")}
     groups = [

@@ -39,16 +39,16 @@ from viaduct.training.profile_marks import Points, ProfileMarks, check_point
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-FOLDER = "profile"
+PROFILE_FOLDER = "profile"
 
 
 @dataclass(frozen=True)
 class ProfileRequest:
     """Steps of a run to profile, and the name of the profile."""
 
-    window: Window | None  # None: the default of PROFILING_MODE
+    window: Window | None  # None: asked for by the variable PROFILING_MODE, for its default steps
     options: ProfilingOptions = field(default_factory=ProfilingOptions)
-    source: str = ""
+    source: str = ""  # name of the recipe
     command: str = ""
     notes: tuple[str, ...] = ()
 
@@ -81,14 +81,15 @@ class Profiling(Callback):
         self.requested_folder = folder or request.options.output
         self.window: Window | None = None  # None if the steps were taken before this process began
         self.collector: Collector | None = None
-        self.first_step = 0  # the step that the collector counts as 0
-        self.written = self.published = False  # files of this rank; advice and page
+        self.first_step = 0  # number in the run of the step that the collector counts as 0
+        self.written = False  # this rank's files
+        self.published = False  # advice and page
         self.lines: list[str] = []  # notes for the user
 
     # Events of the run
 
     def start(self, training: Training) -> None:
-        self.folder = self.requested_folder or training.run.path / FOLDER
+        self.folder = self.requested_folder or training.run.path / PROFILE_FOLDER
         self.window = self.choose_window(training)
         self.marks = ProfileMarks(training, lambda: self.collect(training))
         if self.window is not None:
@@ -257,7 +258,8 @@ class Profiling(Callback):
             steps = f"--profile {self.request.window}" if self.request.window else "PROFILING_MODE"
             return [*notes, f"{steps}: nothing was profiled, since this process took none of these steps."]
         page = self.folder / REPORT if self.published else self.folder
-        return [*notes, f"Profile of step{'s' * (self.window is None or len(self.window) > 1)} {self.window}: {page}"]
+        steps = "step" if self.window is not None and len(self.window) == 1 else "steps"
+        return [*notes, f"Profile of {steps} {self.window}: {page}"]
 
 
 @contextmanager
@@ -284,7 +286,7 @@ def publish_profile(folder: Path) -> Profile:
 
 
 def count_undisturbed(training: Training, last: int) -> int:
-    """Return how many steps up to `last` have no planned evaluation or checkpoint among or right before them."""
+    """Return how many steps up to `last` come after the last planned evaluation or checkpoint before them."""
     intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
     return min((last % every for every in intervals if every), default=last)
 

@@ -85,7 +85,7 @@ class Progress:
             raise BadValue(
                 f"change_order_seed: {seed!r} is no seed.", "It must be a whole number, at least 0 and below 2**63."
             )
-        first = -(-self.step // self.pace.steps_per_epoch)  # epoch that has not begun; the division rounds up
+        first = -(-self.step // self.pace.steps_per_epoch)  # first epoch that has not begun; the division rounds up
         self.order_seeds = [change for change in self.order_seeds if change[0] != first] + [(first, seed)]
 
     def change_loss_weights(self, main: float | None, auxiliary: float | None) -> None:

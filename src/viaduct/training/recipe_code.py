@@ -23,11 +23,11 @@ from viaduct.recipes import Recipe
 from viaduct.training.distributed import is_lost_connection
 
 PARTS = ("model", "loss", "optimizer", "schedule")  # fields of a recipe that may be functions of its author
-RESULTS: dict[str, tuple[type, str]] = {
+RESULTS: dict[str, tuple[type, str]] = {  # what a function of the author must return: type, and its name for messages
     "model": (nn.Module, "torch.nn.Module"),
     "optimizer": (torch.optim.Optimizer, "torch.optim.Optimizer"),
 }
-ONE_VALUE = "more than 1 value per channel"  # torch's message for a batch that is too small for a batch norm
+ONE_VALUE_PER_CHANNEL = "more than 1 value per channel"  # in torch's error for a batch too small for a batch norm
 
 
 def call_recipe_part(what: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -94,7 +94,7 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
     except ViaductError:
         raise
     except (Exception, SystemExit) as error:
-        if not own_parts or lacks_memory(error) or ONE_VALUE in str(error):
+        if not own_parts or lacks_memory(error) or ONE_VALUE_PER_CHANNEL in str(error):
             raise
         if isinstance(error, RuntimeError) and is_lost_connection(error):
             raise  # a layer may be the first to notice that another rank is gone

@@ -62,7 +62,7 @@ from viaduct.training.observing import build_board
 from viaduct.training.output_streams import print_line
 from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_profiles
 from viaduct.training.provenance import describe_init, describe_provenance, describe_session
-from viaduct.training.recipe_code import ONE_VALUE, explain_part_errors
+from viaduct.training.recipe_code import ONE_VALUE_PER_CHANNEL, explain_part_errors
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
 from viaduct.training.sink import describe_sink
@@ -87,11 +87,9 @@ class Request:
     resume: Resume
     command: str
     dump: DumpOptions | None = None
-    watch: int | None = None
-    """Port of the live page; 0: any free port; None: no page."""
+    watch: int | None = None  # port of the live page; 0: any free port; None: no page
     profile: ProfileRequest | None = None
-    bank: Location | None = None
-    """Where tuned operators are looked up; None: nowhere."""
+    bank: Location | None = None  # of the tuning bank (a folder of the fastest measured variants); None: no bank
 
 
 @dataclass(frozen=True)
@@ -102,8 +100,7 @@ class Outcome:
     signal: int | None = None
     step: int = 0
     steps: int = 0
-    stop_reason: str = ""
-    """Why a run has finished before its last step; empty if it has not."""
+    stop_reason: str = ""  # why a run has finished before its last step; empty if it has not
 
 
 def run_training(request: Request) -> Outcome:
@@ -112,10 +109,7 @@ def run_training(request: Request) -> Outcome:
     A request that cannot be fulfilled is refused before recipe.json is written or changed.
     """
     with join_ranks(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
-        if request.dump is not None:
-            request.dump.refuse(request.loaded.recipe, group.ranks)
-        if request.profile is not None:
-            request.profile.refuse(request.loaded.recipe)
+        refuse_observation(request, group.ranks)
         if group.run_on_first(lambda: refuse_or_find_finished(request)):
             for line in describe_finished(request) if group.is_first else ():
                 print_note(line)
@@ -167,12 +161,17 @@ def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
 def refuse_ranks(request: Request, ranks: int) -> None:
     """Refuse, before ranks are started, a dump, profile, batch or --data that they would refuse."""
     recipe = request.loaded.recipe
-    if request.dump is not None:
-        request.dump.refuse(recipe, ranks)
-    if request.profile is not None:
-        request.profile.refuse(recipe)
+    refuse_observation(request, ranks)
     Share(0, ranks, recipe.accumulate, recipe.mixes_images).split_batch(recipe.data.global_batch, train=True)
     check_path(recipe.data, request.data)
+
+
+def refuse_observation(request: Request, ranks: int) -> None:
+    """Refuse a dump or a profile that a run of this recipe cannot give."""
+    if request.dump is not None:
+        request.dump.refuse(request.loaded.recipe, ranks)
+    if request.profile is not None:
+        request.profile.refuse(request.loaded.recipe)
 
 
 def describe_finished(request: Request) -> Iterator[str]:
@@ -333,7 +332,7 @@ def print_resume_command(training: Training) -> None:
 
 
 def start(request: Request, training: Training, saved: checkpoint.Saved | None) -> None:
-    """Restore the run, or load its initial weights; then write recipe.json, unless the run is only evaluated."""
+    """Restore the run from `saved`, or load its initial weights; then record the start, unless it is only evaluated."""
     recipe = request.loaded.recipe
     if saved is not None:
         refuse_other_images(request, training)
@@ -416,11 +415,11 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
             "Try --accumulate 2 (the same batch, worked through in two parts), or a smaller --batch or data.size.",
         ) from error
     except ValueError as error:
-        if ONE_VALUE not in str(error):
+        if ONE_VALUE_PER_CHANNEL not in str(error):
             raise
         batch, size = recipe.data.global_batch, recipe.data.size
         raise BadValue(
-            f"batch norm has one value only for a channel with a batch of {batch} and images of {size} pixels.",
+            f"a batch norm gets a single value per channel with a batch of {batch} and images of {size} pixels.",
             "Use a larger --batch or data.size.",
         ) from error
 
@@ -512,7 +511,7 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
         "data": str(request.data if request.data == SYNTHETIC else request.data.resolve()) if request.data else None,
         "device": request.device,
         "command": request.command,
-        "pictures": fingerprint(training.images),
+        "pictures": fingerprint(training.images),  # runs of earlier versions have this key, too
         "image_shape": None if stored_images is None else [int(side) for side in stored_images.shape[1:3]],
         "provenance": trace_provenance(request, training, resumed),
         "tuning": training.tuned,
@@ -598,7 +597,7 @@ def write_final_files(request: Request, training: Training) -> None:
     The summary comes last: a run that has one counts as finished.
     """
     run = request.run
-    for name in (checkpoint.MODEL, checkpoint.EMA):
+    for name in (checkpoint.MODEL_FILE, checkpoint.EMA_FILE):
         final = run.checkpoints / f"step-{training.step}" / name
         if final.is_file():
             with replace_file(run.path / name) as copy, final.open("rb") as file:

@@ -38,7 +38,9 @@ class StepSink:
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
             raise BadValue(f"viaduct.sink: steps is {steps!r}; it must be a whole number of 1 or more.")
         self.step, self.steps = step, steps
-        self.is_open = self.was_open = self.is_running = False  # within `with`; ever entered; within a call
+        self.is_open = False  # within the `with` block
+        self.was_open = False  # entered before
+        self.is_running = False  # within a call
         self.calls = 0
         self.expected: list[tuple[torch.Size, torch.dtype, torch.device]] | None = None  # of the first call's inputs
         self.device: Device | None = None  # of the step; None before the first call and where it is not known
@@ -86,7 +88,7 @@ class StepSink:
             if not isinstance(value, Tensor):
                 raise BadValue(
                     f"viaduct.sink: input {number} is of type {type(value).__name__}; inputs must be tensors.",
-                    "A replay would use the value of the capture; what stays the same belongs into the step.",
+                    "A replay would use its value at the capture; use values that do not change inside the step.",
                 )
             if value.requires_grad:
                 raise BadValue(f"viaduct.sink: input {number} requires a gradient, which would not leave the step.")
@@ -116,7 +118,7 @@ class StepSink:
         if others := [value.device for value in inputs if value.device.index not in (None, current)]:
             raise BadValue(
                 f"viaduct.sink: an input is on {others[0]}, and the current card is {kinds[0]}:{current}.",
-                f"Say torch.{kinds[0]}.set_device({others[0].index}) before.",
+                f"Call torch.{kinds[0]}.set_device({others[0].index}) before.",
             )
         self.side_stream = self.vendor.Stream()
         self.buffers = [torch.empty_like(value, requires_grad=False) for value in inputs]

@@ -21,7 +21,7 @@ from viaduct.torch_compat import disable_dynamo
 
 
 class Normalise(torch.autograd.Function):
-    """(x - mean) / sqrt(variance + epsilon) over all ranks, times weight, plus bias; computed in fp32, of fp64 in fp64.
+    """(x - mean) / sqrt(variance + epsilon) over all ranks, times weight, plus bias; in fp32, or in fp64 for fp64.
 
     Returns also the mean, the variance, and the number of values a channel has over all ranks.
     """
@@ -114,6 +114,7 @@ class RankSyncNorm(_BatchNorm):
         self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
 
 
+# The classes of synchronised norms, on the CPU and on accelerators.
 class Norm1d(RankSyncNorm, nn.BatchNorm1d): ...
 
 

@@ -36,11 +36,11 @@ from viaduct.weights.torch_names import describe_differences, torchvision_names
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-AUX, COUNTER = "aux.", "num_batches_tracked"
+AUX, COUNTER = "aux.", "num_batches_tracked"  # in tensor names: of an auxiliary head; a batch norm's count of batches
 # TensorFlow's slots, and the keys of the same tensors in our optimizers' state, in the order in which they are tried.
 MOMENTUM = ({"Momentum": "momentum_buffer"}, {"LARSOptimizer": "momentum_buffer"})
 RMSPROP = ({"RMSProp": "square_average", "RMSProp_1": "momentum_buffer"},)
-SLOTS_OF = {"SGD": MOMENTUM, "LarsOptimizer": MOMENTUM, "ThorOptimizer": MOMENTUM, "TfRmsProp": RMSPROP}
+SLOTS_BY_OPTIMIZER = {"SGD": MOMENTUM, "LarsOptimizer": MOMENTUM, "ThorOptimizer": MOMENTUM, "TfRmsProp": RMSPROP}
 
 State = dict[str, dict[str, Any]]  # optimizer state by the parameter's name
 
@@ -289,9 +289,9 @@ def match_layout(value: Any, parameter: Tensor) -> Any:
 def convert_slots(slots: Slots, training: Training) -> tuple[State, str]:
     """Return TensorFlow's slots as the state of this run's optimizer, and why it is empty if it is."""
     if not slots:
-        return {}, "no state of one is stored there"
+        return {}, "no optimizer state is stored there"
     kind = type(training.optimizer).__name__
-    for keys_by_slot in SLOTS_OF.get(kind, ()):
+    for keys_by_slot in SLOTS_BY_OPTIMIZER.get(kind, ()):
         if keys_by_slot.keys() <= slots.keys():
             names = set.intersection(*(set(slots[slot]) for slot in keys_by_slot))
             return {name: {key: slots[slot][name] for slot, key in keys_by_slot.items()} for name in names}, ""
@@ -314,8 +314,8 @@ def read_run_state(folder: Path, training: Training) -> tuple[State, str]:
     from viaduct.training.networks import build_model
     from viaduct.training.optim import build_optimizer
 
-    if not (folder / checkpoint.STATE).is_file():
-        return {}, "the run has kept its weights alone"
+    if not (folder / checkpoint.STATE_FILE).is_file():
+        return {}, "of the run only final weights are left, no checkpoint"
     saved = checkpoint.Saved(folder)
     if (damage := saved.damage()) is not None:  # choosing the weights has checked their file only
         hint = "Name an older checkpoint of the run, or begin with a fresh optimizer: --init-schedule restart."
@@ -325,7 +325,7 @@ def read_run_state(folder: Path, training: Training) -> tuple[State, str]:
     freeze(model, recipe.init.freeze)
     optimizer = build_optimizer(recipe, model)
     if type(optimizer) is not type(training.optimizer):
-        return {}, f"the run's was {type(optimizer).__name__}"
+        return {}, f"the earlier run's was {type(optimizer).__name__}"
     stored = saved.training_state()["optimizer"]["state"]
     trained = enumerate(list_trained(model, optimizer))
     return {name: stored[index] for index, (name, _) in trained if index in stored}, ""

@@ -90,7 +90,7 @@ def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
     """Return the merge of several gradients, the first through a ReLU; with several tensors one is a norm's input."""
     draw = draw_for(signature, device)
     rows, channels, tensors = sizes_of(signature)
-    count = max(1, min(tensors - 1, terms.MOST_READERS))
+    count = max(1, min(tensors - 1, terms.MAX_READERS))
     gradients = [draw.rows(rows, channels) + 1 for _ in range(count)]
     x, statistics = draw.rows(rows, channels), draw.norm(channels)
     bits = torch.rand((rows, blocks(channels, 8), 8), generator=draw.generator) < 0.5
