@@ -85,7 +85,7 @@ def find_class_parameter(name: str, function: Callable[..., Any], options: dict[
     by_position = [
         key for key, value in parameters.items() if value.kind in (value.POSITIONAL_ONLY, value.POSITIONAL_OR_KEYWORD)
     ]
-    takes_all = any(value.kind in (value.VAR_POSITIONAL, value.VAR_KEYWORD) for value in parameters.values())
+    kinds = {value.kind for value in parameters.values()}
     needed = [
         key
         for key, value in parameters.items()
@@ -98,8 +98,10 @@ def find_class_parameter(name: str, function: Callable[..., Any], options: dict[
             f"{name} needs more arguments than the number of classes: {', '.join(missing)}.",
             "Write a function of your own that gives them: def make(classes): return …",
         )
-    if not keyword and not by_position and not takes_all:
-        raise BadValue(f"{name} takes no number of classes.", "Give it a parameter called num_classes or classes.")
-    if not keyword and takes_all and not by_position:
+    if keyword or by_position:
+        return keyword
+    if inspect.Parameter.VAR_KEYWORD in kinds:
         return "num_classes"
-    return keyword
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return ""
+    raise BadValue(f"{name} takes no number of classes.", "Give it a parameter called num_classes or classes.")
