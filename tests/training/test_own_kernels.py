@@ -37,7 +37,7 @@ OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {
     "dump": ({"recipe": RECIPE, "closely": True}, "a dump or another callback observes"),
     "whole": (
         {"recipe": replace(RECIPE, mode="graph", compile="whole")},
-        "cannot be part of a network that is compiled",
+        "cannot be part of a network compiled whole",
     ),
 }
 

@@ -95,16 +95,14 @@ class JoinedFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        # Some gradients are not channels_last yet: that of a mean has stride 0 over the pixels.
         chunks = [
-            list(as_channels_last(gradient).chunk(ctx.parts, 1)) if gradient is not None else [None] * ctx.parts
+            [None] * ctx.parts
+            if gradient is None
+            else gradient.contiguous(memory_format=torch.channels_last).chunk(ctx.parts, 1)
             for gradient in gradients
         ]
         return None, None, *(piece for pieces in zip(*chunks, strict=True) for piece in pieces)
-
-
-def as_channels_last(x_NCHW: Tensor) -> Tensor:
-    """Return the images channels_last. The gradient of a mean, for one, has stride 0 over the pixels."""
-    return x_NCHW.contiguous(memory_format=torch.channels_last)
 
 
 @dataclass(frozen=True)

@@ -159,14 +159,11 @@ def stem_forward(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
 
 def amoebanet_forward(network: Any, copies: Copies, images: Tensor) -> Any:
     """Run AmoebaNet on our kernels; in evaluation, or if a tensor is too large, its own forward."""
-    largest = images.shape[0] * images.shape[2] * images.shape[3] // 4 * count_widest_channels(network)
+    # The first cell is the widest at the stem's image size; cells of half the size have twice as many channels.
+    first = next(iter(network.cells.values()))
+    channels = max(int(first.outputs), network.stem.conv0.out_channels)
+    largest = images.shape[0] * images.shape[2] * images.shape[3] // 4 * channels
     if not network.training or largest > MAX_ELEMENTS:
         return type(network).forward(network, images)
     weights = copies.get(amoebanet.convolutions(network))
     return amoebanet.forward(network, weights, copies.dtype, images)
-
-
-def count_widest_channels(network: AmoebaNet) -> int:
-    """Return the most channels at the stem's image size; cells of half the size have twice as many channels."""
-    first = next(iter(network.cells.values()))
-    return max(int(first.outputs), network.stem.conv0.out_channels)  # type: ignore[arg-type]

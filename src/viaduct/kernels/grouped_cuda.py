@@ -230,11 +230,6 @@ def can_run(x: Tensor) -> bool:
     return x.device not in FAILED_DEVICES and can_compile(int(x.device.index))
 
 
-def flatten_weight(weight: Tensor) -> Tensor:
-    """Return the weight as contiguous [channels, 3, 3, per_group]."""
-    return weight.permute(0, 2, 3, 1).contiguous()
-
-
 def convolution(
     x: Tensor, weight: Tensor, layer: Layer, transposed: bool = False, block_shape: BlockShape | None = None
 ) -> Tensor:
@@ -267,9 +262,10 @@ def launch_convolution(
     """Launch a kernel that computes images of height and width `size` from x."""
     plan = plan_launch(tile, layer, block_shape, x)
     out = torch.empty((layer.count, *size, layer.channels), dtype=x.dtype, device=x.device)
+    flat_weight = weight.permute(0, 2, 3, 1).contiguous()  # [channels, 3, 3, per_group]
     find_kernel(name, layer, block_shape, x, transposed).launch(
         (plan.slices, plan.strips, plan.stacks), block_shape.warps * 32, plan.shared,
-        [x, flatten_weight(weight), out], *layer.sizes, plan.rows, plan.images,
+        [x, flat_weight, out], *layer.sizes, plan.rows, plan.images,
     )  # fmt: skip
     return out.permute(0, 3, 1, 2)
 

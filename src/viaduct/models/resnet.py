@@ -289,19 +289,14 @@ official_names = TensorflowNames(SCOPE, is_official, link_official)
 
 version1 = partial(ResNet, block=Bottleneck)
 version2 = partial(ResNet, block=Bottleneck2, stem=BareStem)
+DEEP = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}  # depth -> blocks of each stage
 variants: dict[str, Callable[..., nn.Module]] = {
     "resnet18_v1": partial(version1, block=BasicBlock, blocks=(2, 2, 2, 2)),
     "resnet34_v1": partial(version1, block=BasicBlock, blocks=(3, 4, 6, 3)),
-    "resnet50_v1": partial(version1, blocks=(3, 4, 6, 3)),
-    "resnet101_v1": partial(version1, blocks=(3, 4, 23, 3)),
-    "resnet152_v1": partial(version1, blocks=(3, 8, 36, 3)),
-    "resnet200_v1": partial(version1, blocks=(3, 24, 36, 3)),
+    **{f"resnet{depth}_v1": partial(version1, blocks=blocks) for depth, blocks in DEEP.items()},
     "resnet18_v2": partial(version2, block=BasicBlock2, blocks=(2, 2, 2, 2)),
     "resnet34_v2": partial(version2, block=BasicBlock2, blocks=(3, 4, 6, 3)),
-    "resnet50_v2": partial(version2, blocks=(3, 4, 6, 3)),
-    "resnet101_v2": partial(version2, blocks=(3, 4, 23, 3)),
-    "resnet152_v2": partial(version2, blocks=(3, 8, 36, 3)),
-    "resnet200_v2": partial(version2, blocks=(3, 24, 36, 3)),
+    **{f"resnet{depth}_v2": partial(version2, blocks=blocks) for depth, blocks in DEEP.items()},
 }
 family = Family(
     variants,

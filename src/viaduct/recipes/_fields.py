@@ -7,6 +7,7 @@ to_record(recipe) / from_record(record, base) to JSON and back; callables come f
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import types
@@ -86,7 +87,11 @@ def parse_as(text: str, kind: Any) -> Any:
     """Parse text as a type; ValueError if it is no value of it."""
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
-        return parse_first(text, typing.get_args(kind))
+        # The first type that accepts the text; a plain string accepts anything, so it is tried last.
+        for option in sorted(typing.get_args(kind), key=lambda option: option is str):
+            with contextlib.suppress(ValueError, TypeError):
+                return parse_as(text, option)
+        raise ValueError(text)
     if origin is Literal:
         if text not in typing.get_args(kind):
             raise ValueError(text)
@@ -105,17 +110,6 @@ def parse_as(text: str, kind: Any) -> Any:
         return None
     if isinstance(kind, type) and dataclasses.is_dataclass(kind) and text.lower() == kind.__name__.lower():
         return kind()
-    raise ValueError(text)
-
-
-def parse_first(text: str, kinds: tuple[Any, ...]) -> Any:
-    """Parse text as the first of these types that accepts it."""
-    # A plain string accepts anything, so it is tried last.
-    for kind in sorted(kinds, key=lambda kind: kind is str):
-        try:
-            return parse_as(text, kind)
-        except (ValueError, TypeError):
-            continue
     raise ValueError(text)
 
 

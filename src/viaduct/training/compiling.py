@@ -64,7 +64,7 @@ class Compilation:
         # Device graphs save the host's work between kernels of a network compiled whole; for blocks a sink does.
         self.device_graphs = device_graphs and not self.is_regional and mode != "off"
         self.compiles = mode != "off" and (bool(self.parts) or not self.is_regional)
-        self._is_described = not self.compiles
+        self.is_underway = self.compiles  # until `describe_compilation` is called after the first step
         if self.compiles:
             set_compile_cache()
             if is_on_cpu(network):
@@ -77,11 +77,6 @@ class Compilation:
         if not self.compiles:
             return "off"
         return "regional" if self.is_regional else "whole"
-
-    @property
-    def is_underway(self) -> bool:
-        """Return True until `describe_compilation` is called after the first step; False if nothing is compiled."""
-        return not self._is_described
 
     def compile_network(self) -> Callable[..., Any]:
         """Return a function that calls the network, compiled as decided."""
@@ -103,9 +98,9 @@ class Compilation:
 
     def describe_compilation(self) -> str | None:
         """Return what was compiled and how long it took; only the first call after a step returns text."""
-        if self._is_described:
+        if not self.is_underway:
             return None
-        self._is_described = True
+        self.is_underway = False
         from torch._dynamo import utils
 
         seconds, graphs = compile_seconds(), utils.counters["stats"]["unique_graphs"]

@@ -75,8 +75,9 @@ def refuse_unsplittable(recipe: Recipe, group: Group) -> None:
     """Raise CannotSplit for a recipe that needs whole layers, or all logits of an image in one place."""
     if recipe.parallel.reduce == "sum":
         raise CannotSplit("parallel.reduce sums the ranks' gradients, and each rank has those of its own classes only")
-    if not isinstance(recipe.loss, CrossEntropy) or recipe.metrics:
-        raise CannotSplit("a loss or metrics of your own need the logits of all classes in one place")
+    for name, is_own in {"a loss": not isinstance(recipe.loss, CrossEntropy), "a metric": bool(recipe.metrics)}.items():
+        if is_own:
+            raise CannotSplit(f"{name} of your own needs the logits of all classes in one place")
     if isinstance(recipe.optimizer, Thor):
         raise CannotSplit("THOR's curvature is that of whole layers")
     if callable(recipe.optimizer):

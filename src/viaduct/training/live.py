@@ -181,7 +181,11 @@ class LivePage:
                 self.ended.wait(min(wait_s, IDLE_WAIT_S))
             return self.read_state()[1]
         contents, state = self.read_state()
-        return state | {"curves": [chart_to_json(chart) for chart in thin_curves(contents)]}
+        curves: list[dict[str, Any]] = []
+        for chart in thin_curves(contents):
+            series = [{"name": line.name, "step": list(line.x), "value": list(line.y)} for line in chart.series]
+            curves.append({"title": chart.title, "unit": chart.unit, "series": series})
+        return state | {"curves": curves}
 
 
 class Visitors:
@@ -470,11 +474,6 @@ def keep_finite(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) < 1e300 else None
-
-
-def chart_to_json(chart: LineChart) -> dict[str, Any]:
-    series = [{"name": line.name, "step": list(line.x), "value": list(line.y)} for line in chart.series]
-    return {"title": chart.title, "unit": chart.unit, "series": series}
 
 
 def build_histograms(contents: RunContents, layers: str) -> Section:

@@ -20,7 +20,7 @@ def find_kernel_obstacle(recipe: Recipe, plan: Plan, device: str, observed: bool
         "they would update the statistics of frozen batch norms": bool(recipe.init.freeze),
         "THOR observes the convolutions that they replace": isinstance(recipe.optimizer, Thor),
         "a dump or another callback observes the operators that they replace": observed,
-        "they cannot be part of a network that is compiled whole": mode == "graph" and recipe.compile == "whole",
+        "they cannot be part of a network compiled whole": mode == "graph" and recipe.compile == "whole",
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
 

@@ -57,30 +57,21 @@ class Order:
 
     def encode(self) -> str:
         """Return the order as JSON, for another process."""
-        return json.dumps(
-            {
-                "recipe": str(self.loaded.file or self.loaded.name),
-                "out": str(self.out.resolve()),
-                "plan": asdict(self.plan),
-                "device": self.device,
-                "data": None if self.data is None else str(self.data),
-                "settings": list(self.settings),
-                "command": self.command,
-            }
-        )
+        fields = {
+            **vars(self),
+            "loaded": str(self.loaded.file or self.loaded.name),
+            "out": str(self.out.resolve()),
+            "plan": asdict(self.plan),
+            "data": None if self.data is None else str(self.data),
+        }
+        return json.dumps(fields)
 
     @classmethod
     def decode(cls, text: str) -> Order:
         fields = json.loads(text)
-        return cls(
-            load(fields["recipe"]),
-            Path(fields["out"]),
-            Plan(**fields["plan"]),
-            fields["device"],
-            None if fields["data"] is None else Path(fields["data"]),
-            [(path, value) for path, value in fields["settings"]],
-            fields["command"],
-        )
+        fields |= {"loaded": load(fields["loaded"]), "out": Path(fields["out"]), "plan": Plan(**fields["plan"])}
+        data = None if fields["data"] is None else Path(fields["data"])
+        return cls(**fields | {"data": data, "settings": [(path, value) for path, value in fields["settings"]]})
 
     def change_recipe(self) -> Recipe:
         """Return the recipe with the settings applied."""

@@ -114,27 +114,10 @@ class RankSyncNorm(_BatchNorm):
         self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
 
 
-# The classes of synchronised norms, on the CPU and on accelerators.
-class Norm1d(RankSyncNorm, nn.BatchNorm1d): ...
-
-
-class Norm2d(RankSyncNorm, nn.BatchNorm2d): ...
-
-
-class Norm3d(RankSyncNorm, nn.BatchNorm3d): ...
-
-
-class DeviceNorm1d(nn.SyncBatchNorm, nn.BatchNorm1d): ...
-
-
-class DeviceNorm2d(nn.SyncBatchNorm, nn.BatchNorm2d): ...
-
-
-class DeviceNorm3d(nn.SyncBatchNorm, nn.BatchNorm3d): ...
-
-
-ON_CPU = {nn.BatchNorm1d: Norm1d, nn.BatchNorm2d: Norm2d, nn.BatchNorm3d: Norm3d}
-ON_DEVICE = {nn.BatchNorm1d: DeviceNorm1d, nn.BatchNorm2d: DeviceNorm2d, nn.BatchNorm3d: DeviceNorm3d}
+# For each of torch's batch norms a class that is also a synchronised norm, on the CPU and on accelerators.
+TORCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+ON_CPU = {norm: type(f"RankSync{norm.__name__}", (RankSyncNorm, norm), {}) for norm in TORCH_NORMS}
+ON_DEVICE = {norm: type(f"Sync{norm.__name__}", (nn.SyncBatchNorm, norm), {}) for norm in TORCH_NORMS}
 
 
 def synchronise_norms(model: nn.Module, device: str) -> None:

@@ -267,16 +267,11 @@ def load_state(training: Training, state: State) -> int:
             key: take_rows_of(("optimizer", index, key), value) if isinstance(value, Tensor) else value
             for key, value in state.get(name, {}).items()
         }
-        if has_shape_of(slots, parameter):
+        tensors = [value for value in slots.values() if isinstance(value, Tensor) and value.ndim]
+        if slots and all(value.shape == parameter.shape for value in tensors):
             record["state"][index] = {key: match_layout(value, parameter) for key, value in slots.items()}
     optimizer.load_state_dict(record)
     return len(record["state"])
-
-
-def has_shape_of(slots: dict[str, Any], parameter: Tensor) -> bool:
-    """Return True if the optimizer state of one parameter is there and has the shape of the parameter."""
-    tensors = [value for value in slots.values() if isinstance(value, Tensor) and value.ndim]
-    return bool(slots) and all(value.shape == parameter.shape for value in tensors)
 
 
 def match_layout(value: Any, parameter: Tensor) -> Any:
