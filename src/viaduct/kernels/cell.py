@@ -151,30 +151,22 @@ def can_fuse_cell(cell: Cell) -> bool:
     """Return True if our kernels support a cell.
 
     All operations must be known, 1x1 convolutions have stride 1, pools of a combination the same stride, and states
-    few readers.
+    no more readers than the merging kernel supports.
     """
     known = (nn.Identity, SameMaxPool2d, PointwiseAfterPool, Pointwise, *Squeezed)
     pairs = [(combination.left, combination.right) for combination in cell.combinations]
     wirings = find_wirings(cell)
     has_unit_strides = all(conv.stride == (1, 1) for wiring in wirings for _, conv in wiring.pointwise)
     pools_agree = all(len({layer.stride for layer in pair if isinstance(layer, SameMaxPool2d)}) < 2 for pair in pairs)
-    return (
-        has_unit_strides
-        and pools_agree
-        and all(map(has_few_readers, wirings))
-        and all(isinstance(layer, known) for pair in pairs for layer in pair)
-    )
+    # A cell's output is read outside of it, too: by two cells, and by the auxiliary head.
+    readers = [len(list_readers(wiring)) + (0 if wiring.output_index is None else 3) for wiring in wirings]
+    is_known = all(isinstance(layer, known) for pair in pairs for layer in pair)
+    return has_unit_strides and pools_agree and max(readers) <= MAX_READERS and is_known
 
 
 def list_readers(wiring: Wiring) -> list[bool]:
     """Return for each reader inside the cell whether it reads through a ReLU; all 1x1 convolutions are one reader."""
     return [False] * len(wiring.raw) + ([True] if wiring.pointwise else [])
-
-
-def has_few_readers(wiring: Wiring) -> bool:
-    """Return True if the merging kernel supports the number of readers, inside and outside of the cell."""
-    outside = 0 if wiring.output_index is None else 3  # readers of the output: two cells, and the auxiliary head
-    return len(list_readers(wiring)) + outside <= MAX_READERS
 
 
 class CellPass:
@@ -191,9 +183,8 @@ class CellPass:
 
     def run(self, x: Tensor, previous: Tensor | list[Tensor]) -> list[Tensor]:
         """Return the output for each reader. In the first cell `previous` is the second state, once for each reader."""
-        self.add_state(
-            0, [Term(apply_pointwise(x, [self.cell.entry.conv_1x1], self.weights)[0], self.cell.entry.beginning_bn)]
-        )
+        (entered,) = apply_pointwise(x, [self.cell.entry.conv_1x1], self.weights)
+        self.add_state(0, [Term(entered, self.cell.entry.beginning_bn)])
         if isinstance(previous, list):
             self.distribute(find_wirings(self.cell)[1], previous)
         else:

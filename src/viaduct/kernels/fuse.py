@@ -99,9 +99,8 @@ def has_plain_norms(module: nn.Module) -> bool:
 def can_fuse_stem(stem: Stem) -> bool:
     """Return True for a 7x7 convolution with stride 2 from 3 to 64 channels, a plain norm and a pool."""
     conv = stem.conv
-    has_known_shape = (
-        conv.kernel_size == (7, 7) and conv.stride == (2, 2) and conv.in_channels == 3 and conv.out_channels == 64
-    )
+    shape = (conv.kernel_size, conv.stride, conv.in_channels, conv.out_channels)
+    has_known_shape = shape == ((7, 7), (2, 2), 3, 64)
     return has_known_shape and not isinstance(stem.pool, nn.Identity) and has_plain_norms(stem)
 
 
@@ -135,11 +134,8 @@ def is_in_precision(x: Tensor, copies: Copies) -> bool:
     precision = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
     if precision != copies.dtype and not copies.is_precision_noted:
         copies.is_precision_noted = True
-        LOGGER.warning(
-            "blocks run as written, because they compute in %s here and viaduct's kernels in %s",
-            precision,
-            copies.dtype,
-        )
+        text = "blocks run as written, because they compute in %s here and viaduct's kernels in %s"
+        LOGGER.warning(text, precision, copies.dtype)
     return precision == copies.dtype
 
 

@@ -35,9 +35,8 @@ class HalvedFunction(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         parts = split_columns(as_rows(gradient), ctx.flat_weights)
         even, odd = (part @ weight for part, weight in zip(parts, ctx.flat_weights, strict=True))
-        weight_gradients = [
-            weight_gradient(part, rows)[:, :, None, None] for part, rows in zip(parts, ctx.gathered, strict=True)
-        ]
+        pairs = zip(parts, ctx.gathered, strict=True)
+        weight_gradients = [weight_gradient(part, rows)[:, :, None, None] for part, rows in pairs]
         ctx.gathered = ctx.flat_weights = None
         weights = [gradient.to(dtype) for gradient, dtype in zip(weight_gradients, ctx.dtypes, strict=True)]
         return scatter(even, odd, ctx.shape), None, *weights

@@ -57,9 +57,8 @@ def gradient_rows(gradient_NCHW: Tensor, dtype: torch.dtype) -> Tensor:
     image_gradients = gradient_NCHW[:, :, 0, 0].contiguous()
     out = torch.empty((count * height * width, channels), dtype=dtype, device=image_gradients.device)
     tile = tile_for("repeat_rows", len(out), channels, dtype)
-    norm_kernels.repeat_kernel[(blocks(len(out), tile.rows) * blocks(channels, tile.columns),)](
-        *(image_gradients, out, len(out), channels, height * width, tile.rows, tile.columns), num_warps=tile.warps
-    )
+    sizes, programs = (len(out), channels, height * width), blocks(len(out), tile.rows) * blocks(channels, tile.columns)
+    norm_kernels.repeat_kernel[(programs,)](image_gradients, out, *sizes, tile.rows, tile.columns, num_warps=tile.warps)
     return out
 
 

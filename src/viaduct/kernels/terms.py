@@ -35,12 +35,12 @@ class Term:
 class SavedTerm:
     """Values of a term that are saved for the backward pass."""
 
-    x: Tensor | None  # the norm's input, as rows
-    norm: Norm | None
-    pool: Pool | None
-    argmax: Tensor | None  # of a max pool
-    keep: Tensor | None
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of the term's images
+    x: Tensor | None = None  # the norm's input, as rows
+    norm: Norm | None = None
+    pool: Pool | None = None
+    argmax: Tensor | None = None  # of a max pool
+    keep: Tensor | None = None
 
 
 class OutputBuffer:
@@ -136,7 +136,7 @@ def prepare_term(term: Term, x: Tensor) -> SavedTerm:
     elif term.pool is not None and not term.pool.average:
         shape = (x.shape[0], *term.pool.output_size(*x.shape[2:]), x.shape[1])
         argmax = torch.empty(shape, dtype=torch.uint8, device=x.device)
-    return SavedTerm(rows, norm, term.pool, argmax, term.keep, tuple(x.shape))
+    return SavedTerm(tuple(x.shape), rows, norm, term.pool, argmax, term.keep)
 
 
 def allocate_outputs(

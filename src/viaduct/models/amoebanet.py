@@ -83,10 +83,8 @@ def auxiliary_grid(image: int) -> int:
     for _ in range(3):  # two stem cells and one reduction cell
         size = -(-size // 2)
     if size < 5:
-        raise BadValue(
-            f"images of {image}x{image} are too small for AmoebaNet's auxiliary head.",
-            "It needs at least 67x67; aux=False leaves it out.",
-        )
+        what = f"images of {image}x{image} are too small for AmoebaNet's auxiliary head."
+        raise BadValue(what, "It needs at least 67x67; aux=False leaves it out.")
     return pooled_size(size)
 
 
@@ -120,9 +118,8 @@ class AmoebaNet(nn.Module):
         self.stem = Stem(stem_filters)
         self.cells = build_cells(cells, filters, stem_filters)
         self.aux_after = f"cell_{2 * cells // 3 - 1}"
-        self.aux = (
-            Auxiliary(count_channels(self.cells, self.aux_after), classes, auxiliary_grid(image)) if aux else None
-        )
+        inputs = count_channels(self.cells, self.aux_after)
+        self.aux = Auxiliary(inputs, classes, auxiliary_grid(image)) if aux else None
         self.dropout = nn.Dropout(1 - dropout_keep)
         self.head = nn.Linear(count_channels(self.cells, f"cell_{cells - 1}"), classes)
         self.apply(initialisers.slim)

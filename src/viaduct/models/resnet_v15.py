@@ -39,9 +39,9 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
 
 def link_block(module: str, scope: str, project: bool) -> list[Link]:
     """Link the tensors of a bottleneck block."""
-    links = (
-        link_layer(f"{module}.shortcut.conv", f"{module}.shortcut.norm", f"{scope}/shortcut/conv2d") if project else []
-    )
+    links = []
+    if project:
+        links += link_layer(f"{module}.shortcut.conv", f"{module}.shortcut.norm", f"{scope}/shortcut/conv2d")
     for number in (1, 2, 3):
         links += link_layer(f"{module}.conv{number}", f"{module}.norm{number}", f"{scope}/bottleneck_{number}")
     return links

@@ -149,9 +149,8 @@ def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
             if is_required and entry.name not in record:
                 raise BadValue(f"the stored recipe has a {part.__name__} without {entry.name}.")
         stored = {name: hint for name, hint in field_types(part).items() if name in record}
-        return part(
-            **{name: from_record(record[name], getattr(base, name, None), hint) for name, hint in stored.items()}
-        )
+        values = {name: from_record(record[name], getattr(base, name, None), hint) for name, hint in stored.items()}
+        return part(**values)
     if isinstance(record, list):
         items = base if isinstance(base, tuple) and len(base) == len(record) else [None] * len(record)
         return tuple(from_record(item, known) for item, known in zip(record, items, strict=True))

@@ -56,14 +56,11 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
     try:
         choices = {str(key): decode_choice(choice, key) for key, choice in stored["choices"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise BadRun(
-            f"{training.run.path / 'recipe.json'} is damaged: its field 'tuning' cannot be read ({error})."
-        ) from None
+        file = training.run.path / "recipe.json"
+        raise BadRun(f"{file} is damaged: its field 'tuning' cannot be read ({error}).") from None
     training.tuned = dict(stored)
     if training.group.ranks > 1:
-        return (
-            "The run was begun on one rank with tuned operators; several ranks use the defaults, which round otherwise."
-        )
+        return "The run was begun on one rank with tuned operators; several ranks use defaults, which round otherwise."
     applied = apply_to_training(training, choices, make_step_signature(training, name).key)
     unused = len(choices) - len(applied.choices)
     remainder = f" {unused} of the choices it was begun with fit no operator now." if unused else ""
@@ -75,11 +72,8 @@ def read_banks(training: Training, location: Location) -> Stored:
     fingerprint = read_fingerprint(training.torch_device.type)
     built_in = read_built_in(fingerprint)
     custom = location.bank.read(fingerprint)
-    return replace(
-        custom,
-        entries={**built_in.entries, **custom.entries},
-        verdicts={**built_in.verdicts, **custom.verdicts},
-    )
+    entries, verdicts = {**built_in.entries, **custom.entries}, {**built_in.verdicts, **custom.verdicts}
+    return replace(custom, entries=entries, verdicts=verdicts)
 
 
 def explain_no_choices(stored: Stored, location: Location) -> str:

@@ -113,11 +113,8 @@ def find_recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
     """Return the trained batch norms that have running averages; frozen ones keep their averages."""
     network.train()
     set_frozen_norms_to_evaluation(network)
-    found = [
-        module
-        for module in network.modules()
-        if isinstance(module, _BatchNorm) and module.training and module.running_mean is not None
-    ]
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
+    found = [norm for norm in norms if norm.training and norm.running_mean is not None]
     network.eval()
     return found
 

@@ -137,13 +137,8 @@ def save(
     contents = {MODEL_FILE: save_tensors(on_host(tensors)), STATE_FILE: pickled.getvalue()}
     if ema is not None:
         contents[EMA_FILE] = save_tensors(on_host(ema))
-    manifest = {
-        "step": step,
-        **notes,
-        "files": {
-            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()
-        },
-    }
+    files = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()}
+    manifest = {"step": step, **notes, "files": files}
     contents[MANIFEST] = json.dumps(finite_or_null(manifest), indent=1).encode()
     temporary = folder / f".step-{step}.{os.getpid()}.tmp"
     try:

@@ -106,9 +106,8 @@ class Compilation:
         seconds, graphs = compile_seconds(), utils.counters["stats"]["unique_graphs"]
         if not seconds:
             return None
-        blocks = (
-            f"{len(self.parts)} blocks of the network, {graphs} of them different," if self.parts else "the network"
-        )
+        count = len(self.parts)
+        blocks = f"{count} blocks of the network, {graphs} of them different," if count else "the network"
         folder = os.environ.get(CACHE_VARIABLE, "nowhere")
         line = f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {folder}"
         return f"{line}\n{SLOWER_ON_CPU}" if is_on_cpu(self.wrapped) else line
@@ -152,10 +151,8 @@ def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
     outermost = [name for name in modules if name in names and not names & set(list_parents(name))]
     parts = [modules[name] for name in outermost if not any(is_fused(module) for module in modules[name].modules())]
     if not parts:
-        raise BadValue(
-            f"--compile-parts {patterns!r}: these parts run on kernels of our own, which are not compiled.",
-            "Use --kernels off, or name other parts.",
-        )
+        what = f"--compile-parts {patterns!r}: these parts run on kernels of our own, which are not compiled."
+        raise BadValue(what, "Use --kernels off, or name other parts.")
     return parts
 
 

@@ -123,9 +123,8 @@ class FactorRecorder(TorchFunctionMode):
     def factors(self) -> dict[str, tuple[Factor, Factor]]:
         """Return A and G of each recorded layer; a weight that was used several times has the mean over its calls."""
         inputs, outputs = self.input_factors, self.output_factors
-        return {
-            name: (average_factors(inputs[name]), average_factors(outputs[name])) for name in inputs if name in outputs
-        }
+        names = [name for name in inputs if name in outputs]
+        return {name: (average_factors(inputs[name]), average_factors(outputs[name])) for name in names}
 
 
 def average_factors(factors: list[Factor]) -> Factor:

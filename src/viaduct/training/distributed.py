@@ -195,11 +195,8 @@ def join_ranks(device: str, hang_seconds: float) -> Iterator[Group]:
         device_module, torch_device = devices.pick(device, group.local_rank)
         share_cores(torch_device.type, group)
         backend = device_module.collective_backend()
-        join_rendezvous(
-            group,
-            backend if torch_device.type == "cpu" else f"cpu:gloo,{torch_device.type}:{backend}",
-            hang_seconds + GRACE_S,
-        )
+        backends = backend if torch_device.type == "cpu" else f"cpu:gloo,{torch_device.type}:{backend}"
+        join_rendezvous(group, backends, hang_seconds + GRACE_S)
         if torch_device.type != "cpu":
             check_rank_count(group, torch_device, backend)
         yield group
@@ -231,8 +228,14 @@ def share_cores(device: str, group: Group) -> None:
 def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
     """Join the process group; an error names the rendezvous address."""
     where = ":".join(os.environ[name] for name in ADDRESS_VARIABLES)
+    attempt, timeout = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), timedelta(seconds=seconds)
+    # Keys have a prefix for each start of the ranks, because the rendezvous store outlives a restart.
+    prefix = f"viaduct/{name_job_prefix()}/start_{attempt}"
+    sizes = {"rank": group.rank, "world_size": group.ranks}
     try:
-        join(group, backend, timedelta(seconds=seconds))
+        store, *_ = next(rendezvous("env://", timeout=timeout))
+        prefixed = distributed.PrefixStore(prefix, store)  # type: ignore[attr-defined]
+        distributed.init_process_group(backend, store=prefixed, timeout=timeout, **sizes)
     except distributed.DistNetworkError as error:
         raise BadValue(
             f"rank {group.rank} of {group.ranks} cannot reach the rendezvous address {where}: {first_line(error)}",
@@ -242,14 +245,6 @@ def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
         raise LostRank(
             f"rank {group.rank} of {group.ranks} waited in vain for the other ranks at {where}: {first_line(error)}"
         ) from None
-
-
-def join(group: Group, backend: str, timeout: timedelta) -> None:
-    """Join the process group; its keys have a prefix for each start: the rendezvous store outlives a restart."""
-    store, *_ = next(rendezvous("env://", timeout=timeout))
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    prefixed = distributed.PrefixStore(f"viaduct/{name_job_prefix()}/start_{attempt}", store)  # type: ignore[attr-defined]
-    distributed.init_process_group(backend, store=prefixed, rank=group.rank, world_size=group.ranks, timeout=timeout)
     # A gloo thread that still waits for the GIL when Python ends aborts the process (SIGABRT): give it time to end.
     atexit.register(time.sleep, 0.2)
 

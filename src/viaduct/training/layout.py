@@ -105,11 +105,8 @@ def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
     Raise CannotSplit if there is not exactly one, or if the network has an auxiliary head.
     """
     classes, size = recipe.data.classes, recipe.data.size
-    layers = {
-        name: layer
-        for name, layer in model.named_modules()
-        if type(layer) is nn.Linear and layer.out_features == classes
-    }
+    dense = {name: layer for name, layer in model.named_modules() if type(layer) is nn.Linear}
+    layers = {name: layer for name, layer in dense.items() if layer.out_features == classes}
     outputs: dict[str, Tensor] = {}
 
     def record_output(name: str) -> Any:

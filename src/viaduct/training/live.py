@@ -263,10 +263,8 @@ def bind(port: int, flag: str = "--watch-port") -> Server:
     except OSError as error:
         reasons = {errno.EADDRINUSE: "another process listens there", errno.EACCES: "it needs privileges"}
         reason = reasons.get(error.errno or 0, error.strerror or str(error))
-        raise BadValue(
-            f"{flag} {port} cannot be used: {reason}.",
-            f"Leave {flag} out for a port that is free, or give another one.",
-        ) from None
+        what = f"{flag} {port} cannot be used: {reason}."
+        raise BadValue(what, f"Leave {flag} out for a port that is free, or give another one.") from None
 
 
 def check_port(port: int) -> None:
@@ -395,14 +393,13 @@ def build_tiles(state: dict[str, Any]) -> list[Tile]:
     epoch, loss, rate, left = (state[name] for name in ("epoch", "loss", "images_per_s", "seconds_left"))
     notes = [f"{math.floor(100 * min(1.0, step / steps))} % of {steps:,}"] if steps else []
     notes += [] if epoch is None else [f"epoch {epoch:.2f}"]
+    top1, evaluated = "–", "not evaluated yet"
+    if validation:
+        top1, evaluated = format_percent(validation["top1"]), f"at step {validation['step']:,}"
     tiles = [
         Tile("step", f"{step:,}", "; ".join(notes) or "none yet"),
         Tile("training loss", "–" if loss is None else f"{loss:.4g}", "at the last log line"),
-        Tile(
-            "validation top-1",
-            format_percent(validation["top1"]) if validation else "–",
-            f"at step {validation['step']:,}" if validation else "not evaluated yet",
-        ),
+        Tile("validation top-1", top1, evaluated),
         Tile("images/s", "–" if rate is None else f"{rate:,.0f}", "at the last log line"),
     ]
     if not state["ended"]:

@@ -190,10 +190,8 @@ class Training:
     def refuse_single_rank(self, setter: str) -> None:
         """Raise BadValue if a callback that runs on rank 0 alone would change something that all ranks share."""
         if self.group.ranks > 1 and not self._every_rank_called:
-            raise BadValue(
-                f"{setter} was called on rank 0 alone, and {self.group.ranks} ranks train together.",
-                "Give the callback `every_rank = True`: then all ranks change the same.",
-            )
+            what = f"{setter} was called on rank 0 alone, and {self.group.ranks} ranks train together."
+            raise BadValue(what, "Give the callback `every_rank = True`: then all ranks change the same.")
 
     def request_stop(self, reason: str) -> None:
         """Finish the run after this step; if rank 0 alone asks, a step or two later, when all ranks know of it."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -59,9 +60,9 @@ class Applied:
         before, after = median(self.before_us), median(self.after_us)
         medians = f"medians of {len(self.before_us)} turns"
         times = f"{show_time(before)} a step without, {show_time(after)} with it, {medians}"
-        gain = (
-            f"measured gain: {show_time(before * self.share)} a step, {self.share:.1%}" if self.is_gain else "no gain"
-        )
+        gain = "no gain"
+        if self.is_gain:
+            gain = f"measured gain: {show_time(before * self.share)} a step, {self.share:.1%}"
         expected = "not known" if self.advice.gain_us is None else show_time(self.advice.gain_us)
         return f"Tried {self.change}: {gain} ({times}). Expected was: {expected}."
 
@@ -102,12 +103,11 @@ def apply_advice(
     timed = replace(plan, recorded=0)
     applied = Applied(row, changes, [], [])
 
+    profile_with = partial(profile_recipe, loaded, plan=timed, device=device, data=data, ranks=ranks)
+
     def measure(more: list[tuple[str, str]]) -> float:
         with tempfile.TemporaryDirectory(prefix="viaduct-apply-") as folder:
-            out = Path(folder) / "prof"
-            profile = profile_recipe(
-                loaded, out=out, plan=timed, device=device, data=data, ranks=ranks, settings=[*settings, *more]
-            )
+            profile = profile_with(out=Path(folder) / "prof", settings=[*settings, *more])
         if profile.iteration_us is None:
             raise BadRun("no regular step was measured: a trial of the advice needs two steps.", "Give more --steps.")
         return profile.iteration_us

@@ -61,10 +61,8 @@ class ProfileRequest:
         """Raise an error if the run does not have these steps, or the network these modules."""
         window, steps = self.window, training.steps
         if window is not None and window.last >= steps:
-            raise BadValue(
-                f"--profile {window}: the run has {steps:,} steps, 0 to {steps - 1:,}.",
-                f"For its last steps: --profile {max(0, steps - len(window))}-{steps - 1}",
-            )
+            what = f"--profile {window}: the run has {steps:,} steps, 0 to {steps - 1:,}."
+            raise BadValue(what, f"For its last steps: --profile {max(0, steps - len(window))}-{steps - 1}")
         for key in ("fp_point", "bp_point"):
             check_point(key, getattr(self.options, key), training.computation.network)
 
@@ -210,11 +208,10 @@ class Profiling(Callback):
         collector, options = self.collector, self.request.options
         assert collector is not None
         profile = collector.finish(self.describe(training, ended))
-        profile = replace(
-            profile, steps=[replace(step, number=step.number + self.first_step) for step in profile.steps]
-        )
+        steps = [replace(step, number=step.number + self.first_step) for step in profile.steps]
         if not options.collectives:
-            profile = replace(profile, steps=[replace(step, collectives=()) for step in profile.steps])
+            steps = [replace(step, collectives=()) for step in steps]
+        profile = replace(profile, steps=steps)
         profile = split_replays(profile, self.marks.replayed)
         profile, events = fit_storage(profile, collector.events, options.storage_limit)
         write_profile(profile, folder, events)

@@ -111,14 +111,12 @@ class ProfileMarks(StepMarks):
     def describe(self) -> list[str]:
         """Return how each time point was found."""
         waits = self._has_ranks and can_queue_callback()
-        forward = f"Forward start: the forward pass of {self.points.forward!r} (fp_point)."
-        backward = f"Backward end: the end of the backward pass of {self.points.backward!r} (bp_point)."
-        points = [
-            forward if self.points.forward else FORWARD,
-            backward if self.points.backward else BUCKETS if waits else BACKWARD,
-            UPDATE,
-            LOADER,
-        ]
+        forward, backward = FORWARD, BUCKETS if waits else BACKWARD
+        if self.points.forward:
+            forward = f"Forward start: the forward pass of {self.points.forward!r} (fp_point)."
+        if self.points.backward:
+            backward = f"Backward end: the end of the backward pass of {self.points.backward!r} (bp_point)."
+        points = [forward, backward, UPDATE, LOADER]
         return [*points, REPLAY] if self.replayed else points
 
 

@@ -115,10 +115,8 @@ def start_ranks(order: Order, ranks: int) -> None:
         path.write_text(order.encode())
         code = run_local(["python", "-m", "viaduct.training.profiled", str(path)], ranks, max_restarts=0)
     if code:
-        raise BadRun(
-            f"the ranks ended with exit code {code}: there is no profile of all of them.",
-            f"What each of them had collected is in {order.out}.",
-        )
+        what = f"the ranks ended with exit code {code}: there is no profile of all of them."
+        raise BadRun(what, f"What each of them had collected is in {order.out}.")
 
 
 def profile_here(order: Order) -> None:

@@ -50,9 +50,8 @@ def explain_part_errors(what: str, function: Any) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if lacks_memory(error):
             raise
-        raise BadValue(
-            f"the recipe's {what} fails: {first_line(error)}", *find_author_line(error, [function])
-        ) from error
+        where = find_author_line(error, [function])
+        raise BadValue(f"the recipe's {what} fails: {first_line(error)}", *where) from error
 
 
 def check_callbacks(callbacks: Iterable[object]) -> None:
@@ -61,10 +60,8 @@ def check_callbacks(callbacks: Iterable[object]) -> None:
 
     for callback in callbacks:
         if not isinstance(callback, Callback):
-            raise BadValue(
-                f"callbacks has {callback!r}; it must be objects of viaduct.training.callbacks.Callback.",
-                "A class is given as an object: callbacks=(MyCallback(),)",
-            )
+            what = f"callbacks has {callback!r}; it must be objects of viaduct.training.callbacks.Callback."
+            raise BadValue(what, "A class is given as an object: callbacks=(MyCallback(),)")
 
 
 @contextmanager
@@ -100,9 +97,8 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
             raise  # a layer may be the first to notice that another rank is gone
         layer = describe_failing_layer(error, own_parts.get("model"))
         evidence = [*layer, *find_author_line(error, list_functions(own_parts))]
-        in_optimizer = any(
-            isinstance(frame.f_locals.get("self"), torch.optim.Optimizer) for frame in list_frames(error)
-        )
+        objects = [frame.f_locals.get("self") for frame in list_frames(error)]
+        in_optimizer = any(isinstance(instance, torch.optim.Optimizer) for instance in objects)
         if step != 0 and not evidence and not (in_optimizer and "optimizer" in own_parts):
             raise
         source = recipe.data

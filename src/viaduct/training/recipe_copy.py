@@ -104,9 +104,7 @@ def read_checksums(run: Path, record: Mapping[str, Any]) -> dict[str, str]:
     entry is malformed, or has a path that `keep_copy` does not write.
     """
     checksums = record.get("files", {})
-    if not isinstance(checksums, dict) or not all(
-        isinstance(name, str) and isinstance(checksum, str) for name, checksum in checksums.items()
-    ):
+    if not isinstance(checksums, dict) or not all(isinstance(text, str) for item in checksums.items() for text in item):
         raise BadRun(f'{run / "recipe.json"} is damaged: its "files" must map file names to checksums.')
     for name in checksums:
         parts = name.split("/")
@@ -132,25 +130,19 @@ def read_inside(run: Path, name: str, checksum: str | None) -> bytes:
     """
     path = run / name
     if not path.resolve().is_relative_to(run.resolve()):
-        raise BadRun(
-            f"{path} is a link to {path.resolve()}, outside of the run; it is not executed.",
-            "A run executes only files inside its directory: replace the link by the file itself.",
-        )
+        what = f"{path} is a link to {path.resolve()}, outside of the run; it is not executed."
+        raise BadRun(what, "A run executes only files inside its directory: replace the link by the file itself.")
     if not path.is_file():
         raise BadRun(
             f"{path} is missing: the run was trained with a user's recipe file, and this is the run's copy of it.",
             f"`viaduct train FILE --run {run}` and `viaduct evaluate {run} --recipe FILE` take the original.",
         )
-    if path.stat().st_size > MAX_SOURCE_BYTES:
-        raise BadRun(
-            f"{path} has {path.stat().st_size:,} bytes; a source file of a recipe may have {MAX_SOURCE_BYTES:,}."
-        )
+    if (size := path.stat().st_size) > MAX_SOURCE_BYTES:
+        raise BadRun(f"{path} has {size:,} bytes; a source file of a recipe may have {MAX_SOURCE_BYTES:,}.")
     content = path.read_bytes()
     if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
-        raise BadRun(
-            f"{path} has changed since the run was begun with it (checksum); it is not executed.",
-            f"Restore it; or name the file to execute: `viaduct evaluate {run} --recipe FILE`.",
-        )
+        what = f"{path} has changed since the run was begun with it (checksum); it is not executed."
+        raise BadRun(what, f"Restore it; or name the file to execute: `viaduct evaluate {run} --recipe FILE`.")
     return content
 
 

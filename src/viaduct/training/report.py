@@ -43,12 +43,9 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], st
     if evaluations:
         sections.append(Section("Evaluations", "", [build_evaluation_table(evaluations)]))
     if training.score is not None:
-        sections += [
-            build_confusion(training, training.score),
-            Section(
-                "Predictions", "Validation images, the wrong ones first.", [build_samples(training, training.score)]
-            ),
-        ]
+        samples = build_samples(training, training.score)
+        sections.append(build_confusion(training, training.score))
+        sections.append(Section("Predictions", "Validation images, the wrong ones first.", [samples]))
     if training.recipe.data.balance:
         sections.append(build_balance(training))
     if skipped := [*training.train_batches.skipped, *training.validation.skipped]:
@@ -163,10 +160,8 @@ def build_balance(training: Training) -> Section:
     strength = training.recipe.data.balance
     classes, counts, quotas = class_quotas(training.images.train.labels, strength)
     listed = [find_class_name(training, label) for label in classes.tolist()]
-    rows = [
-        [name, int(count), round(float(quota), 1), float(quota / count)]
-        for name, count, quota in zip(listed, counts, quotas, strict=True)
-    ]
+    per_class = zip(listed, counts, quotas, strict=True)
+    rows = [[name, int(count), round(float(quota), 1), float(quota / count)] for name, count, quota in per_class]
     lead = f"Strength {strength:g}: what an epoch sees of each class."
     return Section("Balance", lead, [Table(("class", "images", "seen in an epoch", "times"), rows)])
 
@@ -185,10 +180,8 @@ def build_profile_link(training: Training) -> Section | None:
 
 def build_restarts(training: Training) -> Section:
     """Return a table of the steps that were repeated after ranks were lost."""
-    rows = [
-        [f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]]
-        for restart in training.run.restarts()
-    ]
+    restarts = training.run.restarts()
+    rows = [[f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]] for restart in restarts]
     table = Table(("steps done twice", "continued from step", "ranks"), rows)
     return Section("Restarts", "A rank was lost; all began again at the last checkpoint.", [table])
 

@@ -105,10 +105,8 @@ class RunDir:
             base = load(record["name"])
         else:
             shown = escape_controls(str(record["name"]))[:80]
-            raise BadRun(
-                f"{self.path / 'recipe.json'} names a recipe that viaduct does not have: {shown!r}.",
-                "A name in it is never taken for a path. `viaduct train --list` shows the recipes.",
-            )
+            what = f"{self.path / 'recipe.json'} names a recipe that viaduct does not have: {shown!r}."
+            raise BadRun(what, "A name in it is never taken for a path. `viaduct train --list` shows the recipes.")
         try:
             recipe = from_record(record["recipe"], base.recipe)
         except BadValue as error:
@@ -137,10 +135,8 @@ class RunDir:
         """Raise BadRun if this run was begun with another recipe or, unless it begins anew, with other values."""
         record = self.read_recipe()
         if record["name"] != loaded.name:
-            raise BadRun(
-                f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}.",
-                "Choose another place with --run.",
-            )
+            what = f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}."
+            raise BadRun(what, "Choose another place with --run.")
         if anew:
             return
         changed_file = None
@@ -152,10 +148,8 @@ class RunDir:
                 f"`viaduct train --run {self.path}` continues with its own copy; for a new run give another --run.",
             )
         if changed_module := changed_model_file(record, loaded.recipe):
-            raise BadRun(
-                f"{changed_module} has changed since {str(self.path)!r} was begun with its network.",
-                "Bring the file back as it was, or give another --run for a new run.",
-            )
+            what = f"{changed_module} has changed since {str(self.path)!r} was begun with its network."
+            raise BadRun(what, "Bring the file back as it was, or give another --run for a new run.")
         recorded = add_new_fields(record["recipe"], loaded.recipe)
         changed = {
             path: values
@@ -198,11 +192,8 @@ class RunDir:
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics of steps that will be trained again."""
-        kept = [
-            line
-            for line, record in metric_lines(self.path)
-            if record is not None and (record["step"] <= step or record["kind"] == "restart")
-        ]
+        readable = [(line, record) for line, record in metric_lines(self.path) if record is not None]
+        kept = [line for line, record in readable if record["step"] <= step or record["kind"] == "restart"]
         if self.metrics.is_file():
             replace_contents(self.metrics, "".join(line + "\n" for line in kept).encode())
 

@@ -102,10 +102,8 @@ def training_images(data: Source) -> int:
             return IMAGENET_IMAGES
         case Shapes():
             return data.train_images
-    raise BadValue(
-        f"how many training images {data.name} have is not known before they are read.",
-        "Say it: learning_rate(recipe, step, images=…).",
-    )
+    what = f"how many training images {data.name} have is not known before they are read."
+    raise BadValue(what, "Say it: learning_rate(recipe, step, images=…).")
 
 
 def peak_rate(recipe: Recipe) -> float:
@@ -122,9 +120,8 @@ def rate_factor(recipe: Recipe, step: int, pace: Pace) -> float:
     if isinstance(recipe.schedule, CosineWarmupDecay):  # its end is not relative to the peak
         return cosine_warmup_decay(recipe.schedule, step, pace, peak_rate(recipe))
     if isinstance(recipe.schedule, LarsPolynomial):  # it needs the number of steps unrounded
-        return lars_polynomial(
-            recipe.schedule, step, pace, recipe.steps or recipe.epochs * pace.images / pace.global_batch
-        )
+        steps = recipe.steps or recipe.epochs * pace.images / pace.global_batch
+        return lars_polynomial(recipe.schedule, step, pace, steps)
     users_function: Any = recipe.schedule
     return float(users_function(step, pace.steps))
 

@@ -137,9 +137,8 @@ def live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
         try:
             yield page
         except ViaductError as error:
-            page.show_ending(
-                Ending("stopped", f"Stopped: {error.what}", tuple(Remark("Hint", hint) for hint in error.hints))
-            )
+            hints = tuple(Remark("Hint", hint) for hint in error.hints)
+            page.show_ending(Ending("stopped", f"Stopped: {error.what}", hints))
             raise
         except Exception as error:
             page.show_ending(Ending("stopped", f"Stopped by an error: {type(error).__name__}: {error}"))
@@ -366,10 +365,8 @@ def refuse_other_images(request: Request, training: Training) -> None:
         if before is not None and before[split] != now[split]:
             counts = f"{before[split]['count']:,} images then, {now[split]['count']:,} now"
             labels = "" if before[split]["count"] != now[split]["count"] else ", with other labels"
-            raise BadRun(
-                f"the data have changed since {str(request.run.path)!r} was begun: {split}: {counts}{labels}.",
-                "Bring the old ones back with --data, or begin a new run with another --run.",
-            )
+            what = f"the data have changed since {str(request.run.path)!r} was begun: {split}: {counts}{labels}."
+            raise BadRun(what, "Bring the old ones back with --data, or begin a new run with another --run.")
 
 
 def fingerprint(images: Dataset) -> dict[str, dict[str, int]]:
@@ -418,10 +415,8 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
         if ONE_VALUE_PER_CHANNEL not in str(error):
             raise
         batch, size = recipe.data.global_batch, recipe.data.size
-        raise BadValue(
-            f"a batch norm gets a single value per channel with a batch of {batch} and images of {size} pixels.",
-            "Use a larger --batch or data.size.",
-        ) from error
+        what = f"a batch norm gets a single value per channel with a batch of {batch} and images of {size} pixels."
+        raise BadValue(what, "Use a larger --batch or data.size.") from error
 
 
 def refuse_or_find_finished(request: Request) -> bool:
@@ -478,10 +473,8 @@ def check_path(data: Source, path: Path | None) -> None:
         hints = [data.how_to_get] if data.how_to_get else []
         raise BadData(f"this recipe trains on {data.name}: say where it is with --data DIR.", *hints)
     if path is not None and not data.takes_path:
-        raise BadData(
-            f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given.",
-            "--data synthetic trains on noise.",
-        )
+        what = f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given."
+        raise BadData(what, "--data synthetic trains on noise.")
 
 
 def find_start(request: Request) -> checkpoint.Saved | None:
@@ -541,9 +534,8 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
 def trace_provenance(request: Request, training: Training, resumed: bool) -> dict[str, Any]:
     """Return the provenance of this session, added to that of the run's earlier sessions."""
     run, group = request.run, training.group
-    session = describe_session(
-        training.step, group.ranks, describe_machine(training.device), read_commit(), training.images, request.data
-    )
+    machine, commit = describe_machine(training.device), read_commit()
+    session = describe_session(training.step, group.ranks, machine, commit, training.images, request.data)
     earlier = run.read_recipe().get("provenance") if run.begun else None
     init = None if resumed else describe_init(request.loaded.recipe.init.source)
     return describe_provenance(earlier, session, init, resumed)

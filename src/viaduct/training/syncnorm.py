@@ -130,9 +130,7 @@ def synchronise_norms(model: nn.Module, device: str) -> None:
         if not isinstance(module, _BatchNorm) or isinstance(module, RankSyncNorm | nn.SyncBatchNorm):
             continue
         if type(module) not in kinds:
-            raise BadValue(
-                f"parallel.sync_norm: {name} is a {type(module).__name__}, which may compute in a way of its own.",
-                "Only nn.BatchNorm1d, 2d and 3d themselves can be synchronised; leave sync_norm off.",
-            )
+            what = f"parallel.sync_norm: {name} is a {type(module).__name__}, which may compute in a way of its own."
+            raise BadValue(what, "Only nn.BatchNorm1d, 2d and 3d themselves can be synchronised; leave sync_norm off.")
         module.process_group = None  # type: ignore[assignment]  # all ranks
         module.__class__ = kinds[type(module)]

@@ -140,9 +140,8 @@ class ThorOptimizer(SGD):
         """Replace the stored inverses by those of this batch's factors, as far as the trace rule allows."""
         both = [factor for name in factors for factor in factors[name]]
         old = [inverse for name in factors for inverse in self.inverses[name]]
-        new = invert(
-            [factor.add_damping(self.damping) for factor in both], old, [factor.inverse_scale for factor in both]
-        )
+        damped = [factor.add_damping(self.damping) for factor in both]
+        new = invert(damped, old, [factor.inverse_scale for factor in both])
         average_over_ranks(new, self.assign_buckets(list(factors)))
         if self.trace_rule:
             new = self.trace_rule.choose(factors, new, old)

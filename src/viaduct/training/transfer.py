@@ -64,10 +64,8 @@ def load_initial_weights(training: Training) -> list[str]:
     source = Path(init.source)
     donor = read_donor(source, training)
     if not donor.tensors:
-        raise BadValue(
-            f"--init-exclude {init.exclude!r} leaves out every tensor of {source}.",
-            "Exclude less, or leave out --init to begin with new weights.",
-        )
+        what = f"--init-exclude {init.exclude!r} leaves out every tensor of {source}."
+        raise BadValue(what, "Exclude less, or leave out --init to begin with new weights.")
     with torch.no_grad():
         for name, value in donor.tensors.items():
             model_state[name].copy_(training.parallel.take_rows_of(("model", name), value))
@@ -129,10 +127,8 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Raise BadData for weights with NaN or infinite values."""
     bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
     if bad:
-        raise BadData(
-            f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {join_some(bad)}.",
-            "Choose another checkpoint or file.",
-        )
+        what = f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {join_some(bad)}."
+        raise BadData(what, "Choose another checkpoint or file.")
 
 
 def find_new_classifier(
@@ -228,10 +224,8 @@ def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
     if donor.step is None:
         raise BadData(f"{source} does not say after which step it was saved.", "Begin with --init-schedule restart.")
     if donor.step >= training.steps:
-        raise BadValue(
-            f"{source} was saved after step {donor.step:,}; this run ends after {training.steps:,}.",
-            "Give more --steps or --epochs, or begin again: --init-schedule restart.",
-        )
+        what = f"{source} was saved after step {donor.step:,}; this run ends after {training.steps:,}."
+        raise BadValue(what, "Give more --steps or --epochs, or begin again: --init-schedule restart.")
     training.progress.step = training.progress.evaluated_at = donor.step  # counts as evaluated: no evaluation at once
     state, reason = donor.state()
     loaded = load_state(training, {name: slots for name, slots in state.items() if name not in donor.excluded})

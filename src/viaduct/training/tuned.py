@@ -289,10 +289,9 @@ class Session:
             return
         self.report_line("measuring the whole step without and with the choices")
         seconds = max(5.0, min(60.0, self.end - time.monotonic()))
+        message = {"do": "judge", "choices": copy_choices(choices), "seconds": seconds}
         try:
-            answer = self.worker.send_request(
-                {"do": "judge", "choices": copy_choices(choices), "seconds": seconds}, VERDICT_LIMIT_S
-            )
+            answer = self.worker.send_request(message, VERDICT_LIMIT_S)
         except WorkerFailed as error:
             answer = {"error": str(error)}
         if "error" in answer:

@@ -49,9 +49,8 @@ def make_scale_shift(key: Key, signature: Signature, device: torch.device) -> Ca
     draw = draw_for(signature, device)
     rows, channels = sizes_of(signature)
     x, statistics = draw.rows(rows, channels), draw.norm(channels)
-    return Case(
-        key, lambda: [norm.apply_scale_shift(x, statistics)], lambda: [compute_scale_shift(x, statistics).relu()]
-    )
+    reference = compute_scale_shift(x, statistics).relu()
+    return Case(key, lambda: [norm.apply_scale_shift(x, statistics)], lambda: [reference])
 
 
 def make_scale_shift_add(key: Key, signature: Signature, device: torch.device, *, has_other_norm: bool) -> Case:
@@ -100,10 +99,7 @@ def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
     rows, channels = sizes_of(signature)
     xs, norms = [draw.rows(rows, channels) for _ in range(2)], [draw.norm(channels) for _ in range(2)]
     images = tuple(x.view(1, 1, rows, channels).permute(0, 3, 1, 2) for x in xs)
-    saved = [
-        terms.SavedTerm(x, statistics, pool=None, argmax=None, keep=None, shape=(1, channels, 1, rows))
-        for x, statistics in zip(xs, norms, strict=True)
-    ]
+    saved = [terms.SavedTerm((1, channels, 1, rows), x, statistics) for x, statistics in zip(xs, norms, strict=True)]
 
     def launch() -> list[Tensor]:
         positive = torch.empty_like(xs[0])
