@@ -231,20 +231,19 @@ def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
     attempt, timeout = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), timedelta(seconds=seconds)
     # Keys have a prefix for each start of the ranks, because the rendezvous store outlives a restart.
     prefix = f"viaduct/{name_job_prefix()}/start_{attempt}"
-    sizes = {"rank": group.rank, "world_size": group.ranks}
+    rank, ranks = group.rank, group.ranks
     try:
         store, *_ = next(rendezvous("env://", timeout=timeout))
         prefixed = distributed.PrefixStore(prefix, store)  # type: ignore[attr-defined]
-        distributed.init_process_group(backend, store=prefixed, timeout=timeout, **sizes)
+        distributed.init_process_group(backend, store=prefixed, timeout=timeout, rank=rank, world_size=ranks)
     except distributed.DistNetworkError as error:
         raise BadValue(
-            f"rank {group.rank} of {group.ranks} cannot reach the rendezvous address {where}: {first_line(error)}",
+            f"rank {rank} of {ranks} cannot reach the rendezvous address {where}: {first_line(error)}",
             "MASTER_ADDR and MASTER_PORT must be those of rank 0's machine, and its port must be open and free.",
         ) from None
     except RuntimeError as error:
-        raise LostRank(
-            f"rank {group.rank} of {group.ranks} waited in vain for the other ranks at {where}: {first_line(error)}"
-        ) from None
+        what = f"rank {rank} of {ranks} waited in vain for the other ranks at {where}: {first_line(error)}"
+        raise LostRank(what) from None
     # A gloo thread that still waits for the GIL when Python ends aborts the process (SIGABRT): give it time to end.
     atexit.register(time.sleep, 0.2)
 
