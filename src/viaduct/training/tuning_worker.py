@@ -114,7 +114,7 @@ class RecipeStep:
         training = self.training
         key = make_step_signature(training, self.order.loaded.name).key
         has_own_kernels = bool(training.computation.fused)
-        applied = apply_choices(self.calls, training.optimizer, request["choices"], key, has_own_kernels)
+        applied = apply_choices(self.calls, training.optimizer, request["choices"], key, with_kernels=has_own_kernels)
 
         def make_step(with_choices: bool) -> Any:
             def run() -> None:
