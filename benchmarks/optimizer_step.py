@@ -80,7 +80,7 @@ def steps_alone(bench: Bench) -> dict[str, float]:
 
 def whole_steps(bench: Bench, batch: int, size: int) -> dict[str, float]:
     plan = plan_for(Precision(), bench.room)
-    computation = Computation(bench.model, plan, bench.device, False, False)
+    computation = Computation(bench.model, plan, bench.device, compiled=False, device_graphs=False)
     images = torch.randn(batch, 3, size, size, device=bench.device).to(memory_format=torch.channels_last)
     labels = torch.randint(0, CLASSES, (batch,), device=bench.device)
     found = {}

@@ -90,7 +90,7 @@ def check_blocks(
     dtype: torch.dtype = torch.float32, own: bool = True, mean: bool = False,
 ) -> Errors:  # fmt: skip
     """A strided block with a projection and one without, one behind the other; `mean`: and a mean over the pixels."""
-    style = Style(same=same)
+    style = Style(pad_same=same)
     network = nn.Sequential(kind(32, filters, 2, style, True), kind(filters * kind.expansion, filters, 1, style))
     return compare_network(network, 32, size, count, device, dtype, own, mean)
 

@@ -166,7 +166,7 @@ def test_an_identity_before_the_projection_is_nothing() -> None:
 
 def test_our_own_blocks_are_read() -> None:
     assert isinstance(read_parts(Bottleneck(32, 16, 2, Style(), True)), BottleneckParts)
-    assert isinstance(read_parts(GroupedBottleneck(64, 128, 1, Style(same=True))), BottleneckParts)
+    assert isinstance(read_parts(GroupedBottleneck(64, 128, 1, Style(pad_same=True))), BottleneckParts)
 
 
 def test_regnet_blocks_with_squeeze_and_excitation_are_refused() -> None:

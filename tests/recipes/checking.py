@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from viaduct.recipes import load
-from viaduct.recipes._fields import paths, read
+from viaduct.recipes._fields import list_field_paths, read_field
 from viaduct.training.precision import LossScale
 
 
 def check_settings(name: str, expected: dict[str, Any]) -> None:
     """Check the fields of a recipe, by path."""
     recipe = load(name).recipe
-    assert {path: read(recipe, path) for path in expected} == expected
+    assert {path: read_field(recipe, path) for path in expected} == expected
 
 
 def check_derived(name: str, parent: str, changed: set[str]) -> None:
     """Check that a recipe differs from its parent in these fields or parts, and in all of them."""
     recipe, other = load(name).recipe, load(parent).recipe
-    known = set(paths(recipe)) | set(paths(other))
+    known = set(list_field_paths(recipe)) | set(list_field_paths(other))
     differing = {path for path in known if read_or_none(recipe, path) != read_or_none(other, path)}
     assert {path.partition(".")[0] for path in differing} == changed
 

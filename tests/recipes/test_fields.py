@@ -31,7 +31,7 @@ from viaduct.recipes import (
     load,
     names,
 )
-from viaduct.recipes._fields import differences, from_record, override, paths, read, to_record
+from viaduct.recipes._fields import compare_records, from_record, list_field_paths, override, read_field, to_record
 
 BASE = Recipe(model="resnet20_cifar", data=Shapes(global_batch=8, size=16), schedule=Steps(), optimizer=AdamW())
 RESNEXT = replace(BASE, schedule=ResnextDecay())
@@ -46,7 +46,7 @@ def test_the_original_is_not_touched() -> None:
     before = to_record(BASE)
     changed = override(BASE, "optimizer.lr", "0.05")
     assert (changed.optimizer.lr, to_record(BASE)) == (0.05, before)
-    assert differences(before, to_record(changed)) == {"optimizer.lr": (0.001, 0.05)}
+    assert compare_records(before, to_record(changed)) == {"optimizer.lr": (0.001, 0.05)}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_original_is_not_touched() -> None:
     ],
 )
 def test_every_kind_of_field_can_be_given(path: str, text: str, value: object) -> None:
-    found = read(override(BASE, path, text), path)
+    found = read_field(override(BASE, path, text), path)
     assert (found, type(found)) == (value, type(value))
 
 
@@ -98,7 +98,7 @@ def test_a_list_may_have_any_length_where_the_part_allows_it() -> None:
     changed = override(BASE, "schedule", "Steps")
     with pytest.raises(BadValue, match=r"number of schedule.factors is 5; it must be one more than the 2 boundaries"):
         override(changed, "schedule.boundaries", "30,60")
-    assert read(override(BASE, "schedule.boundaries", "1,2,3,4"), "schedule.boundaries") == (1.0, 2.0, 3.0, 4.0)
+    assert read_field(override(BASE, "schedule.boundaries", "1,2,3,4"), "schedule.boundaries") == (1.0, 2.0, 3.0, 4.0)
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def as_text(value: Any) -> str:
 @pytest.mark.parametrize("recipe", SHIPPED)
 def test_every_path_of_every_recipe_can_be_read_and_set_to_what_it_is(recipe: Recipe) -> None:
     checked = 0
-    for path in paths(recipe):
-        value = read(recipe, path)
+    for path in list_field_paths(recipe):
+        value = read_field(recipe, path)
         if is_dataclass(value):
             continue
         assert override(recipe, path, as_text(value)) == recipe, path
@@ -205,7 +205,7 @@ def test_every_path_of_every_recipe_can_be_read_and_set_to_what_it_is(recipe: Re
 
 
 def test_paths_reach_into_parts() -> None:
-    found = paths(BASE)
+    found = list_field_paths(BASE)
     assert {"model", "optimizer", "optimizer.lr", "data.global_batch", "schedule.boundaries", "expects"} <= set(found)
     assert len(found) == len(set(found))
 
@@ -214,7 +214,7 @@ def test_paths_reach_into_parts() -> None:
 def test_every_recipe_survives_json(recipe: Recipe) -> None:
     stored = json.loads(json.dumps(to_record(recipe), allow_nan=False))
     assert from_record(stored, recipe) == recipe
-    assert differences(stored, to_record(recipe)) == {}
+    assert compare_records(stored, to_record(recipe)) == {}
 
 
 @pytest.mark.parametrize("recipe", SHIPPED)
@@ -273,20 +273,20 @@ def test_a_field_that_is_newer_than_the_record_has_its_default() -> None:
 
 
 def test_nothing_differs_from_itself() -> None:
-    assert differences(to_record(OWN), to_record(OWN)) == {}
+    assert compare_records(to_record(OWN), to_record(OWN)) == {}
 
 
 def test_another_kind_of_part_is_one_difference() -> None:
     before, after = to_record(BASE), to_record(replace(BASE, optimizer=Sgd()))
-    assert list(differences(before, after)) == ["optimizer"]
-    assert list(differences(to_record(OWN), to_record(replace(OWN, optimizer=Sgd())))) == ["optimizer"]
-    assert differences(to_record(OWN), to_record(replace(OWN, optimizer=make))) == {
+    assert list(compare_records(before, after)) == ["optimizer"]
+    assert list(compare_records(to_record(OWN), to_record(replace(OWN, optimizer=Sgd())))) == ["optimizer"]
+    assert compare_records(to_record(OWN), to_record(replace(OWN, optimizer=make))) == {
         "optimizer": ({"callable": "own_optimizer"}, {"callable": "make"})
     }
 
 
 def test_values_of_one_part_differ_one_by_one() -> None:
     after = replace(BASE, optimizer=AdamW(lr=0.5, betas=(0.1, 0.2)), expects=Top1(90.0))
-    found = differences(to_record(BASE), to_record(after))
+    found = compare_records(to_record(BASE), to_record(after))
     assert list(found) == ["optimizer.lr", "optimizer.betas", "expects"]
     assert found["optimizer.betas"] == ([0.9, 0.999], [0.1, 0.2])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.recipes import load, names
-from viaduct.recipes._fields import paths
+from viaduct.recipes._fields import list_field_paths
 
 PAGE = (Path(__file__).parents[2] / "docs" / "flags.md").read_text()
 
@@ -34,7 +34,7 @@ def test_every_reference_has_its_table_of_flags() -> None:
 
 @pytest.mark.parametrize("name", sections())
 def test_every_field_in_the_page_of_flags_exists(name: str) -> None:
-    known = paths(load(name).recipe)
+    known = list_field_paths(load(name).recipe)
     words = [word for cell in sections()[name] for word in re.findall(r"`([a-z_]+(?:\.[a-z_0-9]+)*)`", cell)]
     words = [word for word in words if word not in names() and word not in ("start", "recipe.json")]
     assert len(words) >= 7

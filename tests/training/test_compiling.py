@@ -24,7 +24,7 @@ from viaduct.recipes import Precision, Recipe, Sgd, Thor
 from viaduct.torch_compat import default_compile_cache
 from viaduct.training import compiling
 from viaduct.training.callbacks import Callback
-from viaduct.training.compiling import CACHE, find_regions, set_compile_cache
+from viaduct.training.compiling import CACHE_VARIABLE, find_regions, set_compile_cache
 from viaduct.training.dumping import DumpOptions
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
@@ -295,7 +295,7 @@ def test_what_was_compiled_is_told_once(run: RunDir, traced: None, capsys: pytes
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Compiled")]
     assert len(lines) == 1
     assert lines[0].startswith("Compiled 4 blocks of the network, ")
-    assert lines[0].endswith(f"kept for the next run in {os.environ[CACHE]}")
+    assert lines[0].endswith(f"kept for the next run in {os.environ[CACHE_VARIABLE]}")
 
 
 def test_on_the_cpu_it_is_told_that_compiling_may_not_pay(
@@ -307,34 +307,36 @@ def test_on_the_cpu_it_is_told_that_compiling_may_not_pay(
 
 
 def test_the_cache_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(CACHE, "mine")
+    monkeypatch.setenv(CACHE_VARIABLE, "mine")
     set_compile_cache()
-    assert os.environ[CACHE] == "mine"
-    monkeypatch.delenv(CACHE)
+    assert os.environ[CACHE_VARIABLE] == "mine"
+    monkeypatch.delenv(CACHE_VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     set_compile_cache()
-    assert os.environ[CACHE] == str(tmp_path / "viaduct" / "compiled")
+    assert os.environ[CACHE_VARIABLE] == str(tmp_path / "viaduct" / "compiled")
     assert (tmp_path / "viaduct" / "compiled").is_dir()
 
 
 def test_a_cache_that_cannot_be_written_is_left_to_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(CACHE, raising=False)
+    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     set_compile_cache()
-    assert CACHE not in os.environ
+    assert CACHE_VARIABLE not in os.environ
 
 
 def test_the_place_that_torch_has_chosen_by_itself_is_not_the_users(tmp_path: Path) -> None:
     code = (
         "import os, torch._dynamo\n"
-        "from viaduct.training.compiling import CACHE, set_compile_cache\n"
-        "if CACHE not in os.environ:  # torch 2.4 chooses later\n"
+        "from viaduct.training.compiling import CACHE_VARIABLE, set_compile_cache\n"
+        "if CACHE_VARIABLE not in os.environ:  # torch 2.4 chooses later\n"
         "    from torch._inductor.runtime.runtime_utils import cache_dir\n"
         "    cache_dir()\n"
-        "before = os.environ[CACHE]\nset_compile_cache()\nprint(before)\nprint(os.environ[CACHE])\n"
+        "before = os.environ[CACHE_VARIABLE]\nset_compile_cache()\nprint(before)\nprint(os.environ[CACHE_VARIABLE])\n"
     )
-    clean = {name: value for name, value in os.environ.items() if name != CACHE} | {"XDG_CACHE_HOME": str(tmp_path)}
+    clean = {name: value for name, value in os.environ.items() if name != CACHE_VARIABLE} | {
+        "XDG_CACHE_HOME": str(tmp_path)
+    }
     answer = subprocess.run([sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True)
     before, after = answer.stdout.split()
     assert "torchinductor" in before
@@ -344,10 +346,10 @@ def test_the_place_that_torch_has_chosen_by_itself_is_not_the_users(tmp_path: Pa
 def test_the_users_place_is_the_users_even_if_torch_would_have_chosen_the_same(tmp_path: Path) -> None:
     code = (
         "import os, viaduct.training.compiling as compiling, torch._dynamo\n"
-        "compiling.set_compile_cache()\nprint(os.environ[compiling.CACHE])\n"
+        "compiling.set_compile_cache()\nprint(os.environ[compiling.CACHE_VARIABLE])\n"
     )
     mine = default_compile_cache()
-    known = {**os.environ, CACHE: mine, "XDG_CACHE_HOME": str(tmp_path)}
+    known = {**os.environ, CACHE_VARIABLE: mine, "XDG_CACHE_HOME": str(tmp_path)}
     answer = subprocess.run([sys.executable, "-c", code], env=known, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == mine
 
@@ -371,7 +373,7 @@ def test_code_compiled_for_another_cpu_is_not_taken_from_the_cache(tmp_path: Pat
     narrower = "avx2" if torch.backends.cpu.get_cpu_capability() == "AVX512" else "default"
     for capability in (None, narrower):
         more = {} if capability is None else {"ATEN_CPU_CAPABILITY": capability}
-        given = {**plain, **more, CACHE: str(tmp_path)}
+        given = {**plain, **more, CACHE_VARIABLE: str(tmp_path)}
         answer = subprocess.run([sys.executable, "-c", COMPILED], env=given, capture_output=True, text=True, check=True)
         assert answer.stdout.strip() == "True", capability
 
@@ -381,7 +383,7 @@ def test_code_compiled_for_another_cpu_is_not_taken_from_the_cache(tmp_path: Pat
 def test_a_single_pixel_in_bf16_is_whole_in_code_that_was_compiled_for_real(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     torch._dynamo.reset()
     recipe = replace(BF16, model=single, compile="whole", optimizer=Sgd(0.01))
     plain = trained(replace(recipe, mode="eager"), RunDir(tmp_path / "plain"))
@@ -396,7 +398,7 @@ def test_a_single_pixel_in_bf16_is_whole_in_code_that_was_compiled_for_real(
 def test_blocks_compiled_for_real_take_the_same_steps_and_are_there_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     torch._dynamo.reset()
     plain = trained(replace(TOWER, mode="eager"), RunDir(tmp_path / "plain"))
     done = trained(TOWER, RunDir(tmp_path / "graph"))

@@ -31,7 +31,7 @@ FP32 = Plan("fp32", False, False)
 
 
 def computation(model: nn.Module, plan: Plan = FP32) -> Computation:
-    return Computation(model, plan, torch.device("cpu"), False, False)
+    return Computation(model, plan, torch.device("cpu"), compiled=False, device_graphs=False)
 
 
 def network() -> nn.Module:
@@ -179,7 +179,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
 def test_a_damaged_shadow_is_a_damaged_checkpoint(run: RunDir) -> None:
     saved = trained(AVERAGED, run).save()
     assert saved.damage() is None
-    file = saved.path / checkpoint.EMA
+    file = saved.path / checkpoint.EMA_FILE
     file.write_bytes(file.read_bytes()[:-2] + b"\xff\xff")
     assert "ema.safetensors has the right size but not the bytes" in str(saved.damage())
     file.unlink()
@@ -188,7 +188,7 @@ def test_a_damaged_shadow_is_a_damaged_checkpoint(run: RunDir) -> None:
 
 def test_without_averages_no_file_is_written_for_them(run: RunDir) -> None:
     saved = trained(replace(AVERAGED, ema=None), run).save()
-    assert not (saved.path / checkpoint.EMA).exists()
+    assert not (saved.path / checkpoint.EMA_FILE).exists()
 
 
 @pytest.mark.parametrize("decay", [1.0, -0.1])

@@ -32,10 +32,13 @@ def wanted(recipe: Recipe, plan: Plan = BF16, device: str = "cuda", closely: boo
 OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {
     "device": ({"recipe": RECIPE, "device": "npu"}, "they are for cuda, and this run is on npu"),
     "precision": ({"recipe": RECIPE, "plan": FP32}, "bf16 or fp16, and this run in fp32"),
-    "freeze": ({"recipe": replace(RECIPE, init=Init(freeze="stem"))}, "batch norms of frozen layers rest"),
-    "thor": ({"recipe": replace(RECIPE, optimizer=Thor())}, "THOR looks"),
-    "dump": ({"recipe": RECIPE, "closely": True}, "a dump or another callback looks"),
-    "whole": ({"recipe": replace(RECIPE, mode="graph", compile="whole")}, "compiled whole has no room"),
+    "freeze": ({"recipe": replace(RECIPE, init=Init(freeze="stem"))}, "update the statistics of frozen batch norms"),
+    "thor": ({"recipe": replace(RECIPE, optimizer=Thor())}, "THOR observes"),
+    "dump": ({"recipe": RECIPE, "closely": True}, "a dump or another callback observes"),
+    "whole": (
+        {"recipe": replace(RECIPE, mode="graph", compile="whole")},
+        "cannot be part of a network compiled whole",
+    ),
 }
 
 

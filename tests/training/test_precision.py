@@ -88,7 +88,7 @@ def test_keep_batchnorm_fp32_overrules_the_level(word: str, keep: bool) -> None:
 
 def computation(plan: Plan) -> Computation:
     torch.manual_seed(1)
-    return Computation(normed(4), plan, CPU, graph=False, device_graphs=False)
+    return Computation(normed(4), plan, CPU, compiled=False, device_graphs=False)
 
 
 def dtypes(module: nn.Module) -> dict[str, torch.dtype]:

@@ -86,7 +86,7 @@ FP32 = Plan("fp32", False, False)
 
 
 def computation(model: nn.Module, plan: Plan = FP32) -> Computation:
-    return Computation(model, plan, torch.device("cpu"), False, False)
+    return Computation(model, plan, torch.device("cpu"), compiled=False, device_graphs=False)
 
 
 def validation() -> Stream:

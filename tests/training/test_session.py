@@ -327,5 +327,5 @@ def test_other_errors_of_torch_are_not_taken_for_memory(run: RunDir) -> None:
 
 def test_a_batch_too_small_for_batch_norm_is_named(run: RunDir) -> None:
     one = within(replace(TINY, model="resnet18_v1"), "data", global_batch=1)
-    with pytest.raises(BadValue, match="one value only for a channel with a batch of 1"):
+    with pytest.raises(BadValue, match="a single value per channel with a batch of 1"):
         conducted(run, one)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from training.ranks import together
 from viaduct.errors import BadValue
 from viaduct.training.distributed import join_ranks
-from viaduct.training.syncnorm import Norm2d, synchronise_norms
+from viaduct.training.syncnorm import RankSyncNorm, synchronise_norms
 
 SHARES = (5, 2, 3)  # ranks need not have equally many images
 
@@ -88,7 +88,8 @@ def test_names_kinds_and_values_stay() -> None:
     before = dict(net.state_dict())
     synchronise_norms(net, "cpu")
     synchronise_norms(net, "cpu")
-    assert isinstance(net[0], Norm2d)
+    assert isinstance(net[0], RankSyncNorm)
+    assert isinstance(net[0], nn.BatchNorm2d)
     assert isinstance(net[0], nn.BatchNorm2d)
     assert {name: tensor.data_ptr() for name, tensor in net.state_dict().items()} == {
         name: tensor.data_ptr() for name, tensor in before.items()

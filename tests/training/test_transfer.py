@@ -250,7 +250,7 @@ def test_continuing_otherwise_than_before_warns(donor: RunDir, run: RunDir) -> N
 @pytest.mark.usefixtures("recipes_are_mine")
 def test_another_optimizer_begins_afresh(donor: RunDir, run: RunDir) -> None:
     made, lines = begun(replace(STATEFUL, optimizer=RmsProp()), run, donor.path, schedule="continue")
-    assert "with a fresh optimizer (the run's was SGD)" in lines[1]
+    assert "with a fresh optimizer (the earlier run's was SGD)" in lines[1]
     assert not made.optimizer.state
 
 

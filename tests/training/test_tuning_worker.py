@@ -79,7 +79,7 @@ def test_modules_keep_their_default_where_something_else_looks_at_them(run: RunD
 
     watcher = Recorder()
     watcher.needs_every_step = True
-    assert "callback looks into every part" in str(find_module_obstacle(training(RECIPE, run, watcher)))
+    assert "callback observes every operator" in str(find_module_obstacle(training(RECIPE, run, watcher)))
 
 
 def test_a_step_is_observed_with_its_operators(step: RecipeStep) -> None:

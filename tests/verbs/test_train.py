@@ -18,7 +18,7 @@ from command import viaduct
 from verbs.short_run import QUICK, refused
 from viaduct.errors import BadValue
 from viaduct.recipes import load, names
-from viaduct.recipes._fields import paths, to_record
+from viaduct.recipes._fields import list_field_paths, to_record
 from viaduct.verbs import _train_arguments, train
 from viaduct.verbs._recipe_flags import FLAGS
 from viaduct.verbs.train import rate_flag
@@ -41,7 +41,7 @@ def cifar(folder: Path, records: int = 10_000, label: int = 3) -> Path:
 def test_every_flag_is_a_field_of_the_recipe_or_of_the_run() -> None:
     assert set(inspect.signature(train.main).parameters) == set(FLAGS) | set(_train_arguments.PER_RANK) | RUN_FIELDS
     aliased = {flag.path for flag in FLAGS.values()}
-    known = [set(paths(load(name).recipe)) for name in names()]
+    known = [set(list_field_paths(load(name).recipe)) for name in names()]
     assert aliased <= set.union(*known)
     of_records = {"on_bad_record", "increased_aug", "brightness", "contrast", "saturation", "hue"}
     assert {f"data.{name}" for name in of_records} >= aliased - set.intersection(*known)

@@ -21,7 +21,7 @@ from viaduct.errors import BadRun
 from viaduct.handover.labels import find_labels
 from viaduct.handover.preparing import Prepare, PrepareDecoded, build_prepare, build_prepare_decoded
 from viaduct.recipes import Loaded, Recipe
-from viaduct.training.checkpoint import EMA, MODEL
+from viaduct.training.checkpoint import EMA_FILE, MODEL_FILE
 from viaduct.training.distributed import ALONE
 from viaduct.training.networks import build_model, describe_model, place_model
 from viaduct.training.rundir import RunDir
@@ -99,7 +99,7 @@ def list_weights_files(path: Path, averaged: bool) -> list[Path]:
     The path of a TensorFlow checkpoint is the prefix of PREFIX.index and PREFIX.data-00000-of-00001.
     """
     if path.is_dir():
-        return [path / (EMA if averaged else MODEL)]
+        return [path / (EMA_FILE if averaged else MODEL_FILE)]
     if path.is_file():
         return [path]
     beginnings = (f"{path.name}.index", f"{path.name}.data-")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from viaduct.kernels.cell import CellPass, can_fuse_cell, find_wirings, list_readers
 from viaduct.kernels.copies import Weights
 from viaduct.kernels.pooling import Pool, apply_pool
-from viaduct.kernels.terms import MOST_READERS, Term, sum_terms
+from viaduct.kernels.terms import MAX_READERS, Term, sum_terms
 from viaduct.models.amoebanet import AmoebaNet
 from viaduct.models.amoebanet_cells import Cell, relu_in_place
 from viaduct.models.resnet import at_least_float32
@@ -19,7 +19,7 @@ from viaduct.models.resnet import at_least_float32
 def can_fuse_network(network: AmoebaNet) -> bool:
     """Return True if our kernels support every cell and the number of readers of the stem."""
     cells = [cell for cell in network.cells.values() if isinstance(cell, Cell) and can_fuse_cell(cell)]
-    return len(cells) == len(network.cells) and len(list_stem_readers(cells[0])) <= MOST_READERS
+    return len(cells) == len(network.cells) and len(list_stem_readers(cells[0])) <= MAX_READERS
 
 
 def list_stem_readers(first: Cell) -> list[bool]:
@@ -46,7 +46,7 @@ def forward(network: AmoebaNet, weights: Weights, dtype: torch.dtype, images_NCH
     for index, (name, cell) in enumerate(network.cells.items()):
         assert isinstance(cell, Cell)
         has_auxiliary = network.aux is not None and name == network.aux_after
-        outputs = CellPass(cell, weights, 3 if has_auxiliary else 2, network.keep(index)).run(x, previous)
+        outputs = CellPass(cell, weights, 3 if has_auxiliary else 2, network.keep_probability(index)).run(x, previous)
         previous, (x, later) = later, outputs[:2]
         if has_auxiliary:
             auxiliary = run_auxiliary_head(network.aux, outputs[2])

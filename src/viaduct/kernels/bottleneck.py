@@ -41,7 +41,7 @@ class Branch:
 
 
 class BottleneckFunction(torch.autograd.Function):
-    """A training pass of a block of such parts."""
+    """Training pass of a bottleneck block."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, parts: BottleneckParts, weights: Weights, *parameters: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from viaduct.kernels.copies import Weights
 from viaduct.kernels.halves import HalvedFunction
 from viaduct.kernels.norm import rows_of
 from viaduct.kernels.pooling import Pool, as_rows
-from viaduct.kernels.terms import MOST_READERS, OutputBuffer, Term, as_images, sum_terms
+from viaduct.kernels.terms import MAX_READERS, OutputBuffer, Term, as_images, sum_terms
 from viaduct.models.amoebanet_cells import (
     Cell,
     FactorisedReduction,
@@ -95,16 +95,14 @@ class JoinedFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        # Some gradients are not channels_last yet: that of a mean has stride 0 over the pixels.
         chunks = [
-            list(as_channels_last(gradient).chunk(ctx.parts, 1)) if gradient is not None else [None] * ctx.parts
+            [None] * ctx.parts
+            if gradient is None
+            else gradient.contiguous(memory_format=torch.channels_last).chunk(ctx.parts, 1)
             for gradient in gradients
         ]
         return None, None, *(piece for pieces in zip(*chunks, strict=True) for piece in pieces)
-
-
-def as_channels_last(x_NCHW: Tensor) -> Tensor:
-    """Return the images channels_last. The gradient of a mean, for one, has stride 0 over the pixels."""
-    return x_NCHW.contiguous(memory_format=torch.channels_last)
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,8 @@ def find_wirings(cell: Cell) -> list[Wiring]:
 
 def make_wiring(cell: Cell, index: int) -> Wiring:
     """Return the readers of one state of a cell."""
-    raw, convs = list[Side](), list[tuple[Side, nn.Conv2d]]()
+    raw: list[Side] = []
+    convs: list[tuple[Side, nn.Conv2d]] = []
     for number, combination in enumerate(cell.combinations):
         for side, layer in enumerate((combination.left, combination.right)):
             # A choice is the name of an operation, and the index of the state that it reads.
@@ -152,30 +151,22 @@ def can_fuse_cell(cell: Cell) -> bool:
     """Return True if our kernels support a cell.
 
     All operations must be known, 1x1 convolutions have stride 1, pools of a combination the same stride, and states
-    few readers.
+    no more readers than the merging kernel supports.
     """
     known = (nn.Identity, SameMaxPool2d, PointwiseAfterPool, Pointwise, *Squeezed)
     pairs = [(combination.left, combination.right) for combination in cell.combinations]
     wirings = find_wirings(cell)
     has_unit_strides = all(conv.stride == (1, 1) for wiring in wirings for _, conv in wiring.pointwise)
     pools_agree = all(len({layer.stride for layer in pair if isinstance(layer, SameMaxPool2d)}) < 2 for pair in pairs)
-    return (
-        has_unit_strides
-        and pools_agree
-        and all(map(has_few_readers, wirings))
-        and all(isinstance(layer, known) for pair in pairs for layer in pair)
-    )
+    # A cell's output is read outside of it, too: by two cells, and by the auxiliary head.
+    readers = [len(list_readers(wiring)) + (0 if wiring.output_index is None else 3) for wiring in wirings]
+    is_known = all(isinstance(layer, known) for pair in pairs for layer in pair)
+    return has_unit_strides and pools_agree and max(readers) <= MAX_READERS and is_known
 
 
 def list_readers(wiring: Wiring) -> list[bool]:
     """Return for each reader inside the cell whether it reads through a ReLU; all 1x1 convolutions are one reader."""
-    return [False] * len(wiring.raw) + [True] * bool(wiring.pointwise)
-
-
-def has_few_readers(wiring: Wiring) -> bool:
-    """Return True if the merging kernel supports the number of readers, inside and outside of the cell."""
-    outside = 0 if wiring.output_index is None else 3  # two cells, and the auxiliary head
-    return len(list_readers(wiring)) + outside <= MOST_READERS
+    return [False] * len(wiring.raw) + ([True] if wiring.pointwise else [])
 
 
 class CellPass:
@@ -192,9 +183,8 @@ class CellPass:
 
     def run(self, x: Tensor, previous: Tensor | list[Tensor]) -> list[Tensor]:
         """Return the output for each reader. In the first cell `previous` is the second state, once for each reader."""
-        self.add_state(
-            0, [Term(apply_pointwise(x, [self.cell.entry.conv_1x1], self.weights)[0], self.cell.entry.beginning_bn)]
-        )
+        (entered,) = apply_pointwise(x, [self.cell.entry.conv_1x1], self.weights)
+        self.add_state(0, [Term(entered, self.cell.entry.beginning_bn)])
         if isinstance(previous, list):
             self.distribute(find_wirings(self.cell)[1], previous)
         else:

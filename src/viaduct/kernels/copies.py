@@ -22,7 +22,7 @@ class Copies:
         self.dtype = dtype
         self.weights: Weights = {}
         self.are_fresh = False
-        self.is_precision_noted = False  # that blocks run as written was logged
+        self.is_precision_noted = False  # set by fuse.is_in_precision, which logs a mismatch once
 
     def add(self, convolutions: Iterable[nn.Conv2d]) -> None:
         self.weights |= {conv: self.prepare(conv, None) for conv in convolutions}

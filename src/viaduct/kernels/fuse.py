@@ -48,7 +48,7 @@ def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
     unfuse(network)
     copies = Copies(dtype)
     fused, unfused = [], []
-    for name, outcome in visit(network, copies):
+    for name, outcome in replace_forwards(network, copies):
         if outcome is None:
             fused.append(name)
         else:
@@ -59,10 +59,10 @@ def fuse_parts(network: nn.Module, dtype: torch.dtype) -> FuseReport:
     return set_report(network, FuseReport(tuple(fused), tuple(unfused), obstacle))
 
 
-def visit(network: nn.Module, copies: Copies) -> Iterator[tuple[str, str | None]]:
+def replace_forwards(network: nn.Module, copies: Copies) -> Iterator[tuple[str, str | None]]:
     """Replace the forward methods of the parts that our kernels fit.
 
-    Yield the names of these parts with None, and the names of parts that resemble them with the reason against it.
+    Yield the name of each such part with None, and that of a part that resembles them with the reason why it is kept.
     """
     for name, module in network.named_modules():
         if isinstance(module, Stem):
@@ -99,9 +99,8 @@ def has_plain_norms(module: nn.Module) -> bool:
 def can_fuse_stem(stem: Stem) -> bool:
     """Return True for a 7x7 convolution with stride 2 from 3 to 64 channels, a plain norm and a pool."""
     conv = stem.conv
-    has_known_shape = (
-        conv.kernel_size == (7, 7) and conv.stride == (2, 2) and conv.in_channels == 3 and conv.out_channels == 64
-    )
+    shape = (conv.kernel_size, conv.stride, conv.in_channels, conv.out_channels)
+    has_known_shape = shape == ((7, 7), (2, 2), 3, 64)
     return has_known_shape and not isinstance(stem.pool, nn.Identity) and has_plain_norms(stem)
 
 
@@ -135,11 +134,8 @@ def is_in_precision(x: Tensor, copies: Copies) -> bool:
     precision = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
     if precision != copies.dtype and not copies.is_precision_noted:
         copies.is_precision_noted = True
-        LOGGER.warning(
-            "blocks run as written, because they compute in %s here and viaduct's kernels in %s",
-            precision,
-            copies.dtype,
-        )
+        text = "blocks run as written, because they compute in %s here and viaduct's kernels in %s"
+        LOGGER.warning(text, precision, copies.dtype)
     return precision == copies.dtype
 
 
@@ -159,14 +155,11 @@ def stem_forward(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
 
 def amoebanet_forward(network: Any, copies: Copies, images: Tensor) -> Any:
     """Run AmoebaNet on our kernels; in evaluation, or if a tensor is too large, its own forward."""
-    largest = images.shape[0] * images.shape[2] * images.shape[3] // 4 * count_widest_channels(network)
+    # The first cell is the widest at the stem's image size; cells of half the size have twice as many channels.
+    first = next(iter(network.cells.values()))
+    channels = max(int(first.outputs), network.stem.conv0.out_channels)
+    largest = images.shape[0] * images.shape[2] * images.shape[3] // 4 * channels
     if not network.training or largest > MAX_ELEMENTS:
         return type(network).forward(network, images)
     weights = copies.get(amoebanet.convolutions(network))
     return amoebanet.forward(network, weights, copies.dtype, images)
-
-
-def count_widest_channels(network: AmoebaNet) -> int:
-    """Return the most channels at the stem's image size; cells of half the size have twice as many channels."""
-    first = next(iter(network.cells.values()))
-    return max(int(first.outputs), network.stem.conv0.out_channels)  # type: ignore[arg-type]

@@ -6,14 +6,15 @@
 // have 4 or 8 channels (two groups of 4 have zeros between them), 16 inputs of one tap where they have more.
 //
 // x and out are [count, height, width, channels]; weight is [channels, 3, 3, GROUP].
-// Set from outside: KERNEL (FORWARD, BACKWARD or WEIGHT), GROUP, STRIDE, SLICE (32 or 64), TURNED (outputs and inputs
-// of the weights change places), HALF (fp16, else bf16), WARPS, RESIDENT (blocks on a multiprocessor).
+// Macros that grouped_cuda.py sets: KERNEL (FORWARD, BACKWARD or WEIGHT), GROUP, STRIDE, SLICE (32 or 64), TRANSPOSED
+// (outputs and inputs of the weights change places), HALF (fp16, else bf16), WARPS, RESIDENT (blocks on a
+// multiprocessor). An octet is 8 neighbouring channels, a tap one of the 9 weights of a window.
 
 #define FORWARD 1
 #define BACKWARD 2
 #define WEIGHT 3
 
-constexpr int OCTETS = GROUP <= 8 ? 1 : GROUP / 8;  // of inputs that an output looks at
+constexpr int OCTETS = GROUP <= 8 ? 1 : GROUP / 8;  // of inputs that an output depends on
 constexpr int OWN = GROUP <= 8 ? 4 : 2;             // octets of outputs that a warp has
 constexpr int STEPS = GROUP <= 8 ? 5 : 9 * OCTETS / 2;
 constexpr int CHUNKS = SLICE / 8;
@@ -41,7 +42,7 @@ struct Place {
 
 INSIDE int smaller(int a, int b) { return a < b ? a : b; }
 
-// Division of numbers below 4096, as a block's pixels are, by one up to 224 that stays the same.
+// Division of numbers below 4096, such as pixels of a block, by a fixed number up to 224: a product and a shift.
 struct Divider {
   u32 factor, by;
   INSIDE explicit Divider(int number) : factor(((1u << 20) + number - 1) / number), by(number) {}
@@ -69,11 +70,11 @@ INSIDE void load_tile(const Tile& tile, const u16* x, const Images& all, int sli
   }
 }
 
-// Two neighbouring inputs of an output, the first of them even, counted within the OCTETS that the output looks at.
+// The weights of two neighbouring inputs of an output; the index of the first, within the OCTETS, is even.
 INSIDE u32 weight_pair(const u16* weight, int output, int tap, int input) {
   if (GROUP == 4 && (output & 4) != (input & 4)) return 0;
   int inner = input % GROUP;
-#if TURNED
+#if TRANSPOSED
   const u16* from = weight + ((output / GROUP * GROUP + inner) * 9 + tap) * GROUP + output % GROUP;
   return from[0] | (u32)from[9 * GROUP] << 16;
 #else
@@ -81,13 +82,13 @@ INSIDE u32 weight_pair(const u16* weight, int output, int tap, int input) {
 #endif
 }
 
-// The output that is column `column` of octet `octet`, from the warp's first. In large groups they are dealt out so
-// that the numbers of a lane are neighbours in memory.
+// The output in column `column` of octet `octet`, relative to the warp's first output. In large groups the columns are
+// ordered so that the numbers of a lane are neighbours in memory.
 INSIDE int output_of(int octet, int column) {
   return OCTETS == 1 ? octet * 8 + column : (column >> 1) * 4 + octet * 2 + (column & 1);
 }
 
-// The warp's weights, in the order of the taps.
+// Load the warp's weights into registers (`held`), in the order of the taps.
 INSIDE void hold(u32 (&held)[OWN][STEPS][2], const u16* weight, int first, const int (&taps)[9]) {
   int lane = threadIdx.x % 32;
 #pragma unroll
@@ -103,7 +104,7 @@ INSIDE void hold(u32 (&held)[OWN][STEPS][2], const u16* weight, int first, const
       }
 }
 
-// Four words of each of four lanes: lane k comes to have the k-th of all.
+// Transpose the four words of each of four lanes: afterwards lane k has the k-th word of every lane.
 INSIDE void deal(u32 (&words)[4]) {
   int lane = threadIdx.x % 4;
 #pragma unroll
@@ -118,7 +119,7 @@ INSIDE void deal(u32 (&words)[4]) {
   }
 }
 
-// Rows r and r + 8 of a product, for the pixels at these two places, if they are there.
+// Store rows r and r + 8 of a product at `one` and `two`, the addresses of two pixels, if these are in the image.
 INSIDE void store_sums(const float (&sums)[OWN][4], u16* one, bool one_there, u16* two, bool two_there) {
   int lane = threadIdx.x % 4;
 #pragma unroll
@@ -137,7 +138,7 @@ INSIDE void store_sums(const float (&sums)[OWN][4], u16* one, bool one_there, u1
   }
 }
 
-// The first input of a warp whose first output is this.
+// The first input of a warp whose first output is `output`.
 INSIDE int first_input(int output) { return OCTETS == 1 ? output : output / GROUP * GROUP; }
 
 INSIDE u32 tap_shift(const Tile& tile, int tap) {
@@ -146,7 +147,7 @@ INSIDE u32 tap_shift(const Tile& tile, int tap) {
 }
 
 #if KERNEL == FORWARD
-// The convolution; with TURNED weights and a stride of 1, the gradient w.r.t. the input.
+// The convolution; with TRANSPOSED weights and a stride of 1, the gradient w.r.t. the input.
 extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
 grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int height, int width, int out_height,
                     int out_width, int channels, int top, int left, int rows, int images) {
@@ -159,7 +160,7 @@ grouped_convolution(const u16* x, const u16* weight, u16* out, int count, int he
 
   int output = warp % COLUMNS * 8 * OWN;
   u32 held[OWN][STEPS][2];
-#if TURNED
+#if TRANSPOSED
   const int taps[9] = {8, 7, 6, 5, 4, 3, 2, 1, 0};
 #else
   const int taps[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8};

@@ -18,6 +18,8 @@ from viaduct.kernels.choices import Signature, find_choice
 from viaduct.kernels.sizes import DTYPES
 from viaduct.models.padding import SameConv2d, same_padding
 
+FEW_PIXELS = 25_000  # in all images of a batch: below it, dividing the weight gradient among blocks does not pay
+
 
 def find_paddings(x: Tensor, conv: nn.Conv2d) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the padding (top, bottom) and (left, right)."""
@@ -54,9 +56,6 @@ def make_layer(x: Tensor, conv: nn.Conv2d) -> grouped_cuda.Layer:
     (top, _), (left, _) = find_paddings(x, conv)
     sizes = (count, height, width, *compute_output_size(x, conv), channels, channels // conv.groups)
     return grouped_cuda.Layer(*sizes, conv.stride[0], top, left)
-
-
-FEW_PIXELS = 25_000  # below which splitting the weight gradient costs more than it saves
 
 
 def uses_own_kernel(direction: str, conv: nn.Conv2d, x: Tensor, *tensors: Tensor) -> bool:

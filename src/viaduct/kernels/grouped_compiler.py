@@ -60,9 +60,8 @@ def compile_source(source: str, defines: Defines, architecture: str) -> bytes:
         raise CompilerError("NVRTC cannot create a program")
     try:
         if library.nvrtcCompileProgram(program, len(options), option_array):
-            raise CompilerError(
-                read_buffer(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program).decode()
-            )
+            log = read_buffer(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
+            raise CompilerError(log.decode())
         return read_buffer(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -133,9 +132,8 @@ class Kernel:
         with torch.cuda.device(device):
             ensure_context(device)
             check_result(load_driver().cuModuleLoadData(ctypes.byref(module), code), f"loading {name}")
-            check_result(
-                load_driver().cuModuleGetFunction(ctypes.byref(self.function), module, name.encode()), f"finding {name}"
-            )
+            result = load_driver().cuModuleGetFunction(ctypes.byref(self.function), module, name.encode())
+            check_result(result, f"finding {name}")
 
     def launch(self, grid: Grid, threads: int, shared: int, tensors: list[Tensor], *numbers: int) -> None:
         """Launch on torch's current stream. The kernel's arguments are the tensors' pointers, then the ints."""
@@ -146,12 +144,10 @@ class Kernel:
         with torch.cuda.device(device):
             ensure_context(int(device.index))
             if shared > self.shared:
-                check_result(
-                    load_driver().cuFuncSetAttribute(self.function, MAX_DYNAMIC_SHARED, shared), "shared memory"
-                )
+                result = load_driver().cuFuncSetAttribute(self.function, MAX_DYNAMIC_SHARED, shared)
+                check_result(result, "shared memory")
                 self.shared = shared
             stream = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
-            result = load_driver().cuLaunchKernel(
-                self.function, *grid, threads, 1, 1, shared, stream, argument_pointers, None
-            )
+            sizes = (*grid, threads, 1, 1, shared)
+            result = load_driver().cuLaunchKernel(self.function, *sizes, stream, argument_pointers, None)
         check_result(result, "launching a kernel of our own")

@@ -18,11 +18,8 @@ from viaduct.kernels.choices import find_choice
 from viaduct.kernels.grouped_compiler import DEFAULT_SHARED_BYTES, CompilerError, CudaError, Kernel, load_or_compile
 from viaduct.kernels.sizes import DTYPES, blocks, processors
 
-KERNELS = {
-    "grouped_convolution": 1,
-    "grouped_convolution_input": 2,
-    "grouped_convolution_weight": 3,
-}  # value of the macro KERNEL in grouped.cu
+# Functions in grouped.cu, and the value of the macro KERNEL that compiles each.
+KERNELS = {"grouped_convolution": 1, "grouped_convolution_input": 2, "grouped_convolution_weight": 3}
 OLDEST_CAPABILITY = (8, 0)  # the first with asynchronous copies and bf16 matrix products
 MAX_WIDTH = 224  # pixels: three rows fit into shared memory, and pixels are counted in 20 bits
 PRODUCT_PIXELS = 16  # pixels of one matrix product
@@ -70,8 +67,8 @@ class Layer:
 def find_block_shape(kernel: str, layer: Layer, dtype: torch.dtype, transposed: bool = False) -> BlockShape:
     """Return the tuned block shape, else the default.
 
-    `kernel` is a name as in tuning: grouped_convolution, grouped_input_gradient, grouped_weight_gradient. KERNELS has
-    those of the kernels in grouped.cu.
+    `kernel` is its name in tuning, which is not that in grouped.cu: grouped_convolution, grouped_input_gradient,
+    grouped_weight_gradient.
     """
     point = find_choice(kernel, (*layer.sizes, layer.per_group, layer.stride, DTYPES[dtype]))
     if point is not None:
@@ -94,22 +91,20 @@ class Tile:
     across: int  # pixels in an output row
     row_length: int  # pixels in an input row
     step: int  # input rows for each output row
-    extra_rows: int  # input rows besides
+    extra_rows: int  # input rows beyond those
     reads_gradient: bool = False  # True if it also reads the output's gradient
 
     def pixels(self, rows: int, images: int) -> int:
         """Return the pixels in shared memory for a block of so many rows and images."""
-        gradient_pixels = (
-            blocks(images * rows * self.across, PRODUCT_PIXELS) * PRODUCT_PIXELS if self.reads_gradient else 0
-        )
-        return images * (rows * self.step + self.extra_rows) * self.row_length + gradient_pixels
+        pixels = images * (rows * self.step + self.extra_rows) * self.row_length
+        if self.reads_gradient:
+            pixels += blocks(images * rows * self.across, PRODUCT_PIXELS) * PRODUCT_PIXELS
+        return pixels
 
     def fit(self, room: int, block_shape: BlockShape, max_images: int) -> tuple[int, int]:
         """Return rows and images of a block: as many as fit into `room` pixels, evenly divided among blocks."""
-        rows = block_shape.rows or max(
-            [1, *(rows for rows in range(1, self.image_rows + 1) if self.pixels(rows, 1) <= room)]
-        )
-        rows = min(rows, self.image_rows)
+        fitting_rows = [rows for rows in range(1, self.image_rows + 1) if self.pixels(rows, 1) <= room]
+        rows = min(block_shape.rows or max(fitting_rows, default=1), self.image_rows)
         rows = block_shape.rows or blocks(self.image_rows, blocks(self.image_rows, rows))
         if rows < self.image_rows:
             return rows, 1
@@ -148,20 +143,12 @@ def shared_memory(device: torch.device) -> int:
     if device.type != "cuda":
         return 227 * 1024  # an H200's
     properties = torch.cuda.get_device_properties(device)
-    return int(
-        getattr(properties, "shared_memory_per_block_optin", DEFAULT_SHARED_BYTES)
-    )  # torch's stubs do not know it
+    return int(getattr(properties, "shared_memory_per_block_optin", DEFAULT_SHARED_BYTES))  # not in torch's stubs
 
 
 def plan_launch(tile: Tile, layer: Layer, block_shape: BlockShape, like: Tensor) -> Plan:
-    return make_plan(
-        tile,
-        layer.count,
-        layer.channels // block_shape.slice,
-        block_shape,
-        processors(like),
-        shared_memory(like.device),
-    )
+    slices = layer.channels // block_shape.slice
+    return make_plan(tile, layer.count, slices, block_shape, processors(like), shared_memory(like.device))
 
 
 @lru_cache(maxsize=1024)
@@ -192,14 +179,8 @@ def load_kernel(
     `shape` has slice, resident and warps of a `BlockShape`.
     """
     width, resident, warps = shape
-    defines = {
-        "KERNEL": KERNELS[name],
-        "GROUP": per_group,
-        "STRIDE": stride,
-        "TURNED": int(transposed),
-        "HALF": int(is_half),
-    }
-    defines |= {"SLICE": width, "RESIDENT": resident, "WARPS": warps}
+    defines = {"KERNEL": KERNELS[name], "GROUP": per_group, "STRIDE": stride, "TRANSPOSED": int(transposed)}
+    defines |= {"HALF": int(is_half), "SLICE": width, "RESIDENT": resident, "WARPS": warps}
     major, minor = torch.cuda.get_device_capability(device)
     program = (read_source(), tuple(defines.items()), f"sm_{major}{minor}")
     try:
@@ -225,7 +206,7 @@ def can_compile(device: int) -> bool:
     if torch.version.cuda is None or torch.cuda.get_device_capability(device) < OLDEST_CAPABILITY:
         return False
     try:
-        load_kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), device)
+        load_kernel("grouped_convolution", 4, 1, transposed=False, is_half=False, shape=(64, 2, 8), device=device)
     except (CudaError, OSError):
         return False
     return True
@@ -249,34 +230,23 @@ def can_run(x: Tensor) -> bool:
     return x.device not in FAILED_DEVICES and can_compile(int(x.device.index))
 
 
-def flatten_weight(weight: Tensor) -> Tensor:
-    """Return the weight as contiguous [channels, 3, 3, per_group]."""
-    return weight.permute(0, 2, 3, 1).contiguous()
-
-
 def convolution(
     x: Tensor, weight: Tensor, layer: Layer, transposed: bool = False, block_shape: BlockShape | None = None
 ) -> Tensor:
     """Run a convolution; `transposed`: of a gradient with the transposed weight, for the gradient w.r.t. input."""
     kernel = "grouped_input_gradient" if transposed else "grouped_convolution"
-    block_shape, size = (
-        block_shape or find_block_shape(kernel, layer, x.dtype, transposed),
-        (layer.out_height, layer.out_width),
-    )
-    return launch_convolution(
-        "grouped_convolution", x, weight, layer, block_shape, window_tile(layer), size, transposed
-    )
+    block_shape = block_shape or find_block_shape(kernel, layer, x.dtype, transposed)
+    tile, size = window_tile(layer), (layer.out_height, layer.out_width)
+    return launch_convolution("grouped_convolution", x, weight, layer, block_shape, tile, size, transposed)
 
 
 def input_gradient(gradient: Tensor, weight: Tensor, layer: Layer, block_shape: BlockShape | None = None) -> Tensor:
     gradient = gradient.contiguous(memory_format=torch.channels_last)
     if layer.stride == 1:
-        return convolution(gradient, weight, layer.transpose(), True, block_shape)
+        return convolution(gradient, weight, layer.transpose(), transposed=True, block_shape=block_shape)
     block_shape = block_shape or find_block_shape("grouped_input_gradient", layer, gradient.dtype)
-    size = (layer.height, layer.width)
-    return launch_convolution(
-        "grouped_convolution_input", gradient, weight, layer, block_shape, square_tile(layer), size, True
-    )
+    tile, size, name = square_tile(layer), (layer.height, layer.width), "grouped_convolution_input"
+    return launch_convolution(name, gradient, weight, layer, block_shape, tile, size, transposed=True)
 
 
 def launch_convolution(
@@ -292,9 +262,10 @@ def launch_convolution(
     """Launch a kernel that computes images of height and width `size` from x."""
     plan = plan_launch(tile, layer, block_shape, x)
     out = torch.empty((layer.count, *size, layer.channels), dtype=x.dtype, device=x.device)
+    flat_weight = weight.permute(0, 2, 3, 1).contiguous()  # [channels, 3, 3, per_group]
     find_kernel(name, layer, block_shape, x, transposed).launch(
         (plan.slices, plan.strips, plan.stacks), block_shape.warps * 32, plan.shared,
-        [x, flatten_weight(weight), out], *layer.sizes, plan.rows, plan.images,
+        [x, flat_weight, out], *layer.sizes, plan.rows, plan.images,
     )  # fmt: skip
     return out.permute(0, 3, 1, 2)
 
@@ -305,15 +276,11 @@ def weight_gradient(gradient: Tensor, x: Tensor, layer: Layer, block_shape: Bloc
     block_shape = block_shape or find_block_shape("grouped_weight_gradient", layer, x.dtype)
     plan = plan_launch(window_tile(layer, reads_gradient=True), layer, block_shape, x)
     programs = max(1, min(plan.strips * plan.stacks, processors(x) * block_shape.resident // plan.slices))
-    jobs = block_shape.slice // (
-        8 if layer.per_group == 32 else 16
-    )  # warps that divide the channels; the others divide the pixels
-    # Partial sums, which are added up at the end: programs x the warps among which a block divides its pixels.
-    parts = torch.empty(
-        (programs * (block_shape.warps // jobs), layer.channels, 3, 3, layer.per_group),
-        dtype=torch.float32,
-        device=x.device,
-    )
+    # Warps that share the channels of a pixel; the other warps of a block take other pixels.
+    jobs = block_shape.slice // (8 if layer.per_group == 32 else 16)
+    # Partial sums, which are added up at the end: one for each program and group of `jobs` warps.
+    shape = (programs * (block_shape.warps // jobs), layer.channels, 3, 3, layer.per_group)
+    parts = torch.empty(shape, dtype=torch.float32, device=x.device)
     find_kernel("grouped_convolution_weight", layer, block_shape, x).launch(
         (plan.slices, programs, 1), block_shape.warps * 32, plan.shared, [x, gradient, parts],
         *layer.sizes, plan.rows, plan.images,

@@ -1,5 +1,5 @@
-// The instructions that the kernels of grouped.cu are made of, one function each. Layouts of fragments are those of the
-// PTX manual, "Matrix fragments for mma.m16n8k16". No headers: the compiler is NVRTC, and there may be none.
+// The PTX instructions that the kernels of grouped.cu use, one function each. Layouts of fragments are those of the PTX
+// manual, "Matrix fragments for mma.m16n8k16". No headers are included: NVRTC may have none.
 
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -18,19 +18,20 @@ INSIDE u32 shared_begin() {
   return (u32)__cvta_generic_to_shared(shared_memory);
 }
 
-// Sixteen bytes to shared memory, without waiting; zeros where nothing is there.
+// Copy sixteen bytes to shared memory, without waiting; zeros if `there` is false.
 INSIDE void copy16(u32 to, const u16* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 
 INSIDE void copies_arrived() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Four 8x8 matrices; lanes 8k to 8k+7 name the rows of matrix k.
+// Load four 8x8 matrices; lanes 8k to 8k+7 give the addresses of the rows of matrix k.
 INSIDE void load4(u32 (&to)[4], u32 row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(row) : "memory");
 }
 
+// Load four 8x8 matrices, each transposed.
 INSIDE void load4_turned(u32 (&to)[4], u32 row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(row) : "memory");

@@ -1,4 +1,7 @@
-"""AmoebaNet's factorised reduction: 1x1 convolutions of the even and of the odd pixels, concatenated."""
+"""AmoebaNet's factorised reduction: 1x1 convolutions of the even and of the odd pixels, concatenated.
+
+Even pixels have an even row and an even column, odd pixels an odd row and an odd column.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,8 @@ class HalvedFunction(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         parts = split_columns(as_rows(gradient), ctx.flat_weights)
         even, odd = (part @ weight for part, weight in zip(parts, ctx.flat_weights, strict=True))
-        weight_gradients = [
-            weight_gradient(part, rows)[:, :, None, None] for part, rows in zip(parts, ctx.gathered, strict=True)
-        ]
+        pairs = zip(parts, ctx.gathered, strict=True)
+        weight_gradients = [weight_gradient(part, rows)[:, :, None, None] for part, rows in pairs]
         ctx.gathered = ctx.flat_weights = None
         weights = [gradient.to(dtype) for gradient, dtype in zip(weight_gradients, ctx.dtypes, strict=True)]
         return scatter(even, odd, ctx.shape), None, *weights

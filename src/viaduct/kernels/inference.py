@@ -14,11 +14,14 @@ from viaduct.kernels.pooling import Pool
 from viaduct.kernels.sizes import Loop, area_for, blocks, loop_for
 from viaduct.kernels.stem import fold
 
-DEFAULT_STEM = Loop(block=128, warps=4)
+DEFAULT_STEM = Loop(block=128, warps=4)  # launch sizes without tuning
 
 
 def stem_relu(images_NCHW: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
-    """Compute relu(7x7 convolution with stride 2 + bias); `weight` is the result of `stem.fold_weight`."""
+    """Compute relu(7x7 convolution with stride 2 + bias); `weight` is the result of `stem.fold_weight`.
+
+    `padding` is that of the convolution above and to the left.
+    """
     folded = fold(images_NCHW, blocks(padding, 2), images_NCHW.dtype)
     count, _, height, width = images_NCHW.shape
     filters = weight.shape[1]

@@ -2,7 +2,7 @@
 
 Rows are pixels, columns are channels, as in channels_last. Each program computes one part: the mean and the sum of
 squared deviations of its rows, which avoids cancellation for channels far from zero. The last program to finish a
-column of channels combines the parts; a separate kernel for that would be waited for twice.
+column of channels combines the parts, which saves the launch of a second kernel.
 """
 
 from __future__ import annotations

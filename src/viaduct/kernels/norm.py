@@ -57,9 +57,8 @@ def gradient_rows(gradient_NCHW: Tensor, dtype: torch.dtype) -> Tensor:
     image_gradients = gradient_NCHW[:, :, 0, 0].contiguous()
     out = torch.empty((count * height * width, channels), dtype=dtype, device=image_gradients.device)
     tile = tile_for("repeat_rows", len(out), channels, dtype)
-    norm_kernels.repeat_kernel[(blocks(len(out), tile.rows) * blocks(channels, tile.columns),)](
-        *(image_gradients, out, len(out), channels, height * width, tile.rows, tile.columns), num_warps=tile.warps
-    )
+    sizes, programs = (len(out), channels, height * width), blocks(len(out), tile.rows) * blocks(channels, tile.columns)
+    norm_kernels.repeat_kernel[(programs,)](image_gradients, out, *sizes, tile.rows, tile.columns, num_warps=tile.warps)
     return out
 
 
@@ -74,20 +73,11 @@ def compute_norm(x: Tensor, layer: nn.BatchNorm2d) -> Norm:
     rows, channels = x.shape
     sizes = gather_for("batch_norm_statistics", x, 1)
     columns, parts = sizes.programs(x)
-    parts_table = Parts.empty(parts, channels, x)
+    table = Parts.empty(parts, channels, x)
     output = torch.empty((4, channels), dtype=torch.float32, device=x.device)
     norm_kernels.moments_kernel[(columns, parts)](
-        *(
-            x,
-            parts_table.means,
-            parts_table.squares,
-            parts_table.counts,
-            tickets(x),
-            *list_statistics(layer, output),
-            output,
-            rows,
-            channels,
-        ),
+        *(x, table.means, table.squares, table.counts, tickets(x), *list_statistics(layer, output)),
+        *(output, rows, channels),
         *(layer.eps, layer.momentum or 0.0, layer.running_mean is not None, sizes.height, sizes.height, sizes.width),
         **sizes.options,
     )
@@ -106,7 +96,7 @@ def combine_parts(parts: Parts, rows: int, layer: nn.BatchNorm2d) -> Norm:
 
 
 def list_statistics(layer: nn.BatchNorm2d, output: Tensor) -> tuple[Tensor, ...]:
-    """Return a layer's weight, bias and running statistics; without the latter, `output` as an unused argument."""
+    """Return a layer's weight, bias and running statistics; `output` three times if there are none to be updated."""
     if layer.running_mean is None or layer.running_var is None or layer.num_batches_tracked is None:
         return layer.weight, layer.bias, output, output, output
     return layer.weight, layer.bias, layer.running_mean, layer.running_var, layer.num_batches_tracked
@@ -115,7 +105,7 @@ def list_statistics(layer: nn.BatchNorm2d, output: Tensor) -> tuple[Tensor, ...]
 def apply_scale_shift(x: Tensor, norm: Norm, relu: bool = True) -> Tensor:
     """Return relu(scale * x + shift)."""
     y = torch.empty_like(x)
-    _launch_scale_shift(x, norm, y, None, None, y, relu)
+    _launch_scale_shift(x, norm, y, other=None, other_norm=None, signs=y, relu=relu)  # no signs are written
     return y
 
 
@@ -126,7 +116,7 @@ def apply_scale_shift_add(x: Tensor, norm: Norm, other: Tensor, other_norm: Norm
     """
     y = torch.empty_like(x)
     signs = torch.empty((x.shape[0], x.shape[1] // 8), dtype=torch.uint8, device=x.device)
-    _launch_scale_shift(x, norm, y, other, other_norm, signs, True)
+    _launch_scale_shift(x, norm, y, other, other_norm, signs, relu=True)
     return y, signs
 
 
@@ -134,7 +124,7 @@ def _launch_scale_shift(
     x: Tensor, norm: Norm, y: Tensor, other: Tensor | None, other_norm: Norm | None, signs: Tensor, relu: bool
 ) -> None:
     rows, channels = x.shape
-    kind = 0 if other is None else 1 if other_norm is None else 2
+    kind = 0 if other is None else 1 if other_norm is None else 2  # the kernel's OTHER
     tile = tile_for(("scale_shift", "scale_shift_add", "scale_shift_add_two")[kind], rows, channels, x.dtype)
     norm_kernels.scale_shift_kernel[(blocks(rows, tile.rows) * blocks(channels, tile.columns),)](
         *(x, x if other is None else other, y, signs, norm.scale, norm.shift),
@@ -153,7 +143,7 @@ class Sums:
 
 def gradient_sums(gradient: Tensor, x: Tensor, norm: Norm, relu: bool = True) -> Sums:
     """Return the sums of the gradient; with relu, of its part where scale * x + shift is above 0."""
-    return _launch_sums(gradient, x, norm, 1 if relu else 0, gradient, gradient)
+    return _launch_sums(gradient, x, norm, 1 if relu else 0, signs=gradient, masked=gradient)  # both are not used
 
 
 def masked_gradient_sums(gradient: Tensor, x: Tensor, norm: Norm, signs: Tensor) -> tuple[Tensor, Sums]:
@@ -163,6 +153,7 @@ def masked_gradient_sums(gradient: Tensor, x: Tensor, norm: Norm, signs: Tensor)
 
 
 def _launch_sums(gradient: Tensor, x: Tensor, norm: Norm, mask: int, signs: Tensor, masked: Tensor) -> Sums:
+    """Return the sums; `mask` is the kernel's MASK, and without 2 `signs` and `masked` are not used."""
     rows, channels = x.shape
     sizes = gather_for("batch_norm_gradient_sums", x, 2)
     columns, parts = sizes.programs(x)

@@ -51,7 +51,7 @@ class BottleneckParts:
 class Layout:
     """Names that a library gives to the layers of its blocks."""
 
-    layers: tuple[tuple[str, str], ...]
+    layers: tuple[tuple[str, str], ...]  # convolution and norm
     shortcut: str
 
 

@@ -82,21 +82,11 @@ def backward(gradient: Tensor, argmax: Tensor | None, shape: tuple[int, ...], po
 
 def as_rows(x_NCHW: Tensor) -> Tensor:
     """Return images as [pixels, channels]; without a copy if the layout allows it, also for a slice of channels."""
-    height, width = x_NCHW.stride(2), x_NCHW.stride(3)
-    is_dense = (
-        x_NCHW.stride(1) == 1 and height == width * x_NCHW.shape[3] and x_NCHW.stride(0) == height * x_NCHW.shape[2]
-    )
+    image, channel, row, pixel = x_NCHW.stride()
+    is_dense = channel == 1 and row == pixel * x_NCHW.shape[3] and image == row * x_NCHW.shape[2]
     return rows_of(x_NCHW) if is_dense else gradient_rows(x_NCHW, x_NCHW.dtype)
 
 
 def apply_pool(x_NCHW: Tensor, pool: Pool) -> Tensor:
     output: Tensor = PoolFunction.apply(x_NCHW, pool)  # type: ignore[no-untyped-call]
     return output
-
-
-def max_pool_same(x_NCHW: Tensor, size: int, stride: int) -> Tensor:
-    return apply_pool(x_NCHW, Pool(size, stride, average=False))
-
-
-def average_pool_same(x_NCHW: Tensor, size: int, stride: int) -> Tensor:
-    return apply_pool(x_NCHW, Pool(size, stride, average=True))

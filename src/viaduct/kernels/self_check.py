@@ -37,8 +37,8 @@ def check_block(module: nn.Module) -> BottleneckParts | str | None:
 def find_deviation(block: nn.Module) -> str | None:
     """Return how a block differs from a bottleneck of its layers; None if it does not."""
     try:
-        modes = (torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False))
-        with keep_random_states(), modes[0], modes[1], modes[2]:
+        no_autocast = torch.autocast("cpu", enabled=False)
+        with keep_random_states(), torch.inference_mode(False), torch.enable_grad(), no_autocast:
             return compare_with_reference(block)
     except Exception as error:  # the block's own code may raise anything on a small input
         return f"its forward pass cannot be checked ({first_line(error)})"

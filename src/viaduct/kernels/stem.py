@@ -12,6 +12,7 @@ from viaduct.kernels import stem_kernels
 from viaduct.kernels.norm import Norm, Parts, Sums, combine_parts, rows_of, sum_parts
 from viaduct.kernels.sizes import Loop, blocks, loop_for, processors
 
+# Launch sizes of the kernels without tuning.
 CONVOLUTION = Loop(block=128, warps=4, waves=2)
 POOL = Loop(block=16, warps=4)
 SUMS = Loop(block=32, warps=4, waves=8)
@@ -20,26 +21,25 @@ WEIGHT = Loop(block=64, warps=4)
 
 
 def fold(images_NCHW: Tensor, before: int, dtype: torch.dtype) -> Tensor:
-    """Return images as blocks of 2x2 pixels (space to depth): [images, height / 2 + 3, width / 2 + 3, 16]."""
+    """Return images as blocks of 2x2 pixels (space to depth): [images, height / 2 + 3, width / 2 + 3, 16].
+
+    `before` blocks of zeros are added above and to the left, as many below and to the right as make three in all.
+    """
     count, _, height, width = images_NCHW.shape
     shape = (count, height // 2 + 3, width // 2 + 3, 16)
     folded = torch.empty(shape, dtype=dtype, device=images_NCHW.device)
     pixels = count * shape[1] * shape[2]
-    stem_kernels.fold_kernel[(blocks(pixels, 128),)](
-        images_NCHW.contiguous(memory_format=torch.channels_last),
-        folded,
-        pixels,
-        height,
-        width,
-        *shape[1:3],
-        before,
-        128,
-    )
+    images = images_NCHW.contiguous(memory_format=torch.channels_last)
+    grid = (blocks(pixels, 128),)
+    stem_kernels.fold_kernel[grid](images, folded, pixels, height, width, *shape[1:3], before, 128)
     return folded
 
 
 def fold_weight(weight: Tensor, offset: int, dtype: torch.dtype) -> Tensor:
-    """Return a [filters, 3, 7, 7] weight in the layout of the matrix product: [4 rows, 4 columns x 16, filters]."""
+    """Return a [filters, 3, 7, 7] weight in the layout of the matrix product: [4 rows, 4 columns x 16, filters].
+
+    `offset` is the row and column at which the weight lies in its 8x8 window: 2 * before - padding.
+    """
     filters = weight.shape[0]
     wide = weight.new_zeros((filters, 3, 8, 8))
     wide[:, :, offset : offset + 7, offset : offset + 7] = weight

@@ -18,7 +18,7 @@ from viaduct.kernels.norm import Norm, Sums, compute_norm, gradient_sums, input_
 from viaduct.kernels.pooling import Pool, as_rows
 from viaduct.kernels.sizes import area_for, blocks, gather_for, tickets, tile_for
 
-MOST_READERS = 4  # gradients that `merge_kernel` has parameters for
+MAX_READERS = 4  # gradients that `merge_kernel` has parameters for
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Term:
 class SavedTerm:
     """Values of a term that are saved for the backward pass."""
 
-    x: Tensor | None  # the norm's input, as rows
-    norm: Norm | None
-    pool: Pool | None
-    argmax: Tensor | None  # of a max pool
-    keep: Tensor | None
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of the term's images
+    x: Tensor | None = None  # the norm's input, as rows
+    norm: Norm | None = None
+    pool: Pool | None = None
+    argmax: Tensor | None = None  # of a max pool
+    keep: Tensor | None = None
 
 
 class OutputBuffer:
@@ -109,17 +109,13 @@ class StateFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *arrived: Tensor | None) -> Any:
-        gradients = [
-            (as_rows(gradient), relu)
-            for gradient, relu in zip(arrived, ctx.readers, strict=True)
-            if gradient is not None
-        ]
+        pairs = zip(arrived, ctx.readers, strict=True)
+        gradients = [(as_rows(gradient), relu) for gradient, relu in pairs if gradient is not None]
         if ctx.single:
             images, weights = backpropagate_norm(*gradients[0], ctx.terms[0], ctx.size)
         else:
-            images, weights = backpropagate_terms(
-                *merge_gradients(gradients, ctx.signs, ctx.terms), ctx.terms, ctx.size
-            )
+            merged, sums = merge_gradients(gradients, ctx.signs, ctx.terms)
+            images, weights = backpropagate_terms(merged, sums, ctx.terms, ctx.size)
         weights = [gradient.to(like.dtype) for gradient, like in zip(weights, ctx.weights, strict=True)]
         ctx.terms = ctx.signs = ctx.weights = None
         return None, None, None, *images, *weights
@@ -140,7 +136,7 @@ def prepare_term(term: Term, x: Tensor) -> SavedTerm:
     elif term.pool is not None and not term.pool.average:
         shape = (x.shape[0], *term.pool.output_size(*x.shape[2:]), x.shape[1])
         argmax = torch.empty(shape, dtype=torch.uint8, device=x.device)
-    return SavedTerm(rows, norm, term.pool, argmax, term.keep, tuple(x.shape))
+    return SavedTerm(tuple(x.shape), rows, norm, term.pool, argmax, term.keep)
 
 
 def allocate_outputs(
@@ -198,18 +194,13 @@ def launch_sum(
     rows, channels = output.shape
     images = tuple(x.contiguous(memory_format=torch.channels_last) for x in images)
     arguments = [describe_term(term, x) for term, x in zip(terms, images, strict=True)]
+    # Without a second term (kind 0) the kernel gets the first one's tensors, which it does not read.
     first, second = arguments if len(arguments) == 2 else (arguments[0], (arguments[0][0], (0, 0, False)))
     stride = max(term.pool.stride if term.pool else 1 for term in terms)
     tiling = Tiling.choose(size, channels, any(term.pool for term in terms), output.dtype)
     terms_kernels.sum_kernel[(tiling.tiles, blocks(channels, tiling.columns))](
         *(*first[0], *second[0], *(output if out is None else out for out in (raw, positive, signs))),
-        *(
-            output.stride(0) if positive is None else positive.stride(0),
-            rows,
-            channels,
-            *find_input_size(terms),
-            *tiling.size,
-        ),
+        *((output if positive is None else positive).stride(0), rows, channels, *find_input_size(terms), *tiling.size),
         *(size[1] * size[2], *first[1], *second[1], stride, raw is not None, positive is not None, signs is not None),
         *(tiling.tall, tiling.wide, tiling.columns),
         num_warps=tiling.warps,
@@ -231,11 +222,6 @@ def describe_term(term: SavedTerm, x: Tensor) -> tuple[tuple[Any, ...], tuple[in
     return (x, scale, shift, keep, argmax, top, left), (4 if term.pool.average else 3, term.pool.size, has_factor)
 
 
-def has_single_reader(gradients: list[tuple[Tensor, bool]]) -> bool:
-    """Return True if there is a single reader with a contiguous gradient."""
-    return len(gradients) == 1 and gradients[0][0].is_contiguous()
-
-
 def merge_gradients(
     gradients: list[tuple[Tensor, bool]], signs: Tensor | None, terms: list[SavedTerm]
 ) -> tuple[Tensor, Sums | None]:
@@ -244,9 +230,9 @@ def merge_gradients(
     Each gradient comes with True if its reader has a ReLU; it then counts only where `signs` has a 1. The second result
     is None if it was not computed.
     """
-    if has_single_reader(gradients) and not gradients[0][1]:
-        return gradients[0][0], None
-    like = gradients[0][0]
+    like, has_relu = gradients[0]
+    if len(gradients) == 1 and like.is_contiguous() and not has_relu:
+        return like, None
     rows, channels = like.shape
     first = next((term for term in terms if term.norm is not None and term.keep is None), None)
     x, mean, inverse = (like,) * 3 if first is None else (first.x, first.norm.mean, first.norm.inverse)  # type: ignore[union-attr]
@@ -255,8 +241,8 @@ def merge_gradients(
     columns, parts = sizes.programs(like)
     table = torch.empty((2, parts if first else 0, channels), dtype=torch.float32, device=like.device)
     sums = torch.empty((2, channels), dtype=torch.float32, device=like.device)
-    padded = [gradient for gradient, _ in gradients] + [like] * (MOST_READERS - len(gradients))
-    masked = sum(positive << index for index, (_, positive) in enumerate(gradients))
+    padded = [gradient for gradient, _ in gradients] + [like] * (MAX_READERS - len(gradients))
+    masked = sum(has_relu << index for index, (_, has_relu) in enumerate(gradients))  # one bit for each gradient
     terms_kernels.merge_kernel[(columns, parts)](
         *(*padded, *(gradient.stride(0) for gradient in padded), like if signs is None else signs),
         *(x, mean, inverse, total, table, sums, tickets(like)),
@@ -287,12 +273,10 @@ def backpropagate_terms(
     for term in terms:
         term_gradient = gradient if term.keep is None else apply_factor(gradient, term.keep)
         if term.norm is not None and term.x is not None:
-            term_sums = (
-                gradient_sums(term_gradient, term.x, term.norm, relu=False)
-                if sums is None or term.keep is not None
-                else sums
-            )
-            sums = None if term_sums is sums else sums
+            if sums is not None and term.keep is None:
+                term_sums, sums = sums, None
+            else:
+                term_sums = gradient_sums(term_gradient, term.x, term.norm, relu=False)
             images.append(as_images(input_gradient(term_gradient, term.x, term.norm, term_sums), size))
             weights += [term_sums.product, term_sums.total]
         elif term.pool is not None:

@@ -12,6 +12,7 @@ import triton.language as tl
 from viaduct.kernels.moments_kernels import is_last_program, sum_parts
 from viaduct.kernels.pooling_kernels import compute_pool, list_pixels
 
+# Kinds of terms: an image itself, an image behind a norm, a max pool, an average pool.
 SAME = tl.constexpr(1)
 SCALE_SHIFT = tl.constexpr(2)
 MAX = tl.constexpr(3)
@@ -47,14 +48,8 @@ def compute_term(
     return value
 
 
-SIZES = [
-    "rows",
-    "height",
-    "width",
-    "out_height",
-    "out_width",
-    "area",
-]  # not specialised: compiling again takes a second
+# Not specialised: compiling again takes a second.
+SIZES = ["rows", "height", "width", "out_height", "out_width", "area"]
 PADS = ["first_top", "first_left", "second_top", "second_left"]
 
 

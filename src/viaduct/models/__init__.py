@@ -1,4 +1,4 @@
-"""The networks: plain modules without devices, data or checkpoints, each with a table of variants.
+"""The networks: plain PyTorch modules that know nothing of devices, data or checkpoints.
 
     from viaduct import models
     network = models.build("resnet50_v1", classes=10)
@@ -81,7 +81,7 @@ def record_of(name: str) -> Family:
 
 @cache
 def families() -> dict[str, Family]:
-    """Return the record of every family by the name of its file, in the order of the names."""
+    """Return the record of every family by the name of its file, sorted by that name."""
     files = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
     records = {file: getattr(module_of(file), "family", None) for file in files}
     return {file: record for file, record in records.items() if isinstance(record, Family)}

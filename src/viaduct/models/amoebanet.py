@@ -1,7 +1,8 @@
 """AmoebaNet-D as in tensorflow/tpu and its Ascend port (Real et al., https://arxiv.org/abs/1802.01548).
 
 A stem convolution, two stem cells that halve the image, then normal cells; a third and two thirds of the way
-comes a reduction cell, which halves the image and doubles the filters. A cell sees the outputs of the last two.
+comes a reduction cell, which halves the image and doubles the filters. A cell reads the outputs of the two cells before
+it.
 
 In training mode the network returns (logits, auxiliary logits), otherwise logits alone. Names follow the
 TensorFlow scopes: `cells.cell_0.combinations.1.right.pre_1x1` is `cell_0/comb_iter_1/right/pre_1x1`.
@@ -41,7 +42,7 @@ class Stem(nn.Module):
 
 
 class Auxiliary(nn.Module):
-    """Second classifier two thirds through the cells, in training only; `grid` is the side of its pooled input."""
+    """Second classifier after two thirds of the cells, in training only; `grid` is the side of its pooled input."""
 
     def __init__(self, inputs: int, classes: int, grid: int) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ class Auxiliary(nn.Module):
 
 
 def pooled_size(size: int) -> int:
-    """Return the size along one axis behind the auxiliary head's pool."""
+    """Return the size along one axis of the output of the auxiliary head's pool."""
     return (size - 5) // 3 + 1
 
 
@@ -82,10 +83,8 @@ def auxiliary_grid(image: int) -> int:
     for _ in range(3):  # two stem cells and one reduction cell
         size = -(-size // 2)
     if size < 5:
-        raise BadValue(
-            f"images of {image}x{image} are too small for AmoebaNet's auxiliary head.",
-            "It needs at least 67x67; aux=False leaves it out.",
-        )
+        what = f"images of {image}x{image} are too small for AmoebaNet's auxiliary head."
+        raise BadValue(what, "It needs at least 67x67; aux=False leaves it out.")
     return pooled_size(size)
 
 
@@ -119,9 +118,8 @@ class AmoebaNet(nn.Module):
         self.stem = Stem(stem_filters)
         self.cells = build_cells(cells, filters, stem_filters)
         self.aux_after = f"cell_{2 * cells // 3 - 1}"
-        self.aux = (
-            Auxiliary(count_channels(self.cells, self.aux_after), classes, auxiliary_grid(image)) if aux else None
-        )
+        inputs = count_channels(self.cells, self.aux_after)
+        self.aux = Auxiliary(inputs, classes, auxiliary_grid(image)) if aux else None
         self.dropout = nn.Dropout(1 - dropout_keep)
         self.head = nn.Linear(count_channels(self.cells, f"cell_{cells - 1}"), classes)
         self.apply(initialisers.slim)
@@ -131,7 +129,7 @@ class AmoebaNet(nn.Module):
         x_NCHW = F.relu(previous)  # not in place: the first cell reads the stem raw, too
         auxiliary = None
         for index, (name, cell) in enumerate(self.cells.items()):
-            previous, x_NCHW = x_NCHW, cell(x_NCHW, previous, self.keep(index))
+            previous, x_NCHW = x_NCHW, cell(x_NCHW, previous, self.keep_probability(index))
             if self.training and self.aux is not None and name == self.aux_after:
                 auxiliary = self.aux(x_NCHW)
         features = self.dropout(x_NCHW.mean((2, 3)))
@@ -142,7 +140,7 @@ class AmoebaNet(nn.Module):
         """Set how far training has come, from 0 to 1."""
         self.drop_path_progress.fill_(min(share, 1.0))
 
-    def keep(self, index: int) -> Tensor | None:
+    def keep_probability(self, index: int) -> Tensor | None:
         """Return the probability with which an operation of this cell is kept; None: always."""
         if not self.training or self.drop_path_keep == 1.0:
             return None
@@ -193,7 +191,7 @@ def check_options(cells: int, filters: int, dropout_keep: float, drop_path_keep:
         raise BadValue(f"AmoebaNet cannot have {filters} filters.", "Give a multiple of 16: its cells use quarters.")
     for name, keep in {"dropout_keep": dropout_keep, "drop_path_keep": drop_path_keep}.items():
         if not 0 < keep <= 1:
-            raise BadValue(f"{name} is {keep}.", "Give a share above 0 and up to 1.")
+            raise BadValue(f"{name} is {keep}.", "Give a probability above 0 and up to 1.")
     if version not in ("v1", "v2", "v3"):
         raise BadValue(f"drop_path_version is {version!r}.", "Give v1, v2 or v3.")
 
@@ -201,7 +199,7 @@ def check_options(cells: int, filters: int, dropout_keep: float, drop_path_keep:
 # Names in TensorFlow checkpoints
 
 MAX_CELLS, MAX_FILTERS = 64, 4096  # a checkpoint that implies more is taken for damaged
-WITHOUT_SCOPE = ("cells", "entry", "previous")  # parts of our names that are no scopes
+NOT_IN_SCOPES = ("cells", "entry", "previous")  # parts of our names that TensorFlow's scopes do not have
 
 
 def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
@@ -222,7 +220,7 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
 
 def find_scope(name: str, auxiliary: str) -> str:
     """Return the scope of a module: `cells.cell_0.combinations.1.right.conv_1x7` has `cell_0/comb_iter_1/right/1x7`."""
-    parts = [part.removeprefix("conv_") for part in name.split(".") if part not in WITHOUT_SCOPE]
+    parts = [part.removeprefix("conv_") for part in name.split(".") if part not in NOT_IN_SCOPES]
     if parts[0] == "aux":
         return f"{auxiliary}/{'Conv' if parts[1] == 'conv' else parts[1]}"
     if len(parts) > 2 and parts[1] == "combinations":
@@ -231,7 +229,7 @@ def find_scope(name: str, auxiliary: str) -> str:
 
 
 def find_options(shapes: Shapes) -> dict[str, Any]:
-    """Return the options that build the network of a checkpoint; none if its size is not clear."""
+    """Return the options that build the network of a checkpoint; empty if its tensors do not tell cells and filters."""
     numbers = [int(match[1]) for name in shapes if (match := re.match(r"cell_(\d{1,3})/", name))]
     entry, stem = shapes.get("cell_0/1x1/weights", ()), shapes.get("stem/conv0/weights", ())
     if not numbers or len(entry) != 4 or len(stem) != 4:

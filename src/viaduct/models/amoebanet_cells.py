@@ -250,9 +250,8 @@ class Cell(nn.Module):
         self.entry = Entry(inputs, filters)
         self.previous = nn.Identity() if previous is None else previous.entry(filters)
         channels = [filters, inputs if previous is None else filters, *[filters] * len(plan.combinations)]
-        self.combinations = nn.ModuleList(
-            Combination(choices, channels, filters, stride) for choices in plan.combinations
-        )
+        built = [Combination(choices, channels, filters, stride) for choices in plan.combinations]
+        self.combinations = nn.ModuleList(built)
 
     def forward(self, x_NCHW: Tensor, previous_NCHW: Tensor, keep: Tensor | None) -> Tensor:
         states = [self.entry(x_NCHW), self.previous(previous_NCHW)]

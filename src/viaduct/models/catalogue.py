@@ -40,7 +40,7 @@ class Entry:
 
     family: str
     source: str  # first line of the family's docstring
-    classes: int  # as the reference has
+    classes: int  # of the reference
     input_size: int  # pixels
     parameters: Count
     parameters_in_training_only: Count

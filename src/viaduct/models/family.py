@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from viaduct.models.links import Link
 
-Layouts = dict[str, "list[Link]"]
-Shapes = Mapping[str, tuple[int, ...]]
+Layouts = dict[str, "list[Link]"]  # links to the TensorFlow variables, by layout; a single layout is called ""
+Shapes = Mapping[str, tuple[int, ...]]  # of a checkpoint's tensors, by name
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class TensorflowNames:
 
     scope: str  # how its variables begin
     claims: Callable[[nn.Module], bool]  # True for the networks that these names are for
-    layouts: Callable[[nn.Module], Layouts]  # the links of each layout; a single layout is called ""
+    layouts: Callable[[nn.Module], Layouts]  # the layouts in which a network's tensors may be stored
     default_layout: str = ""  # the layout that is exported
     find_options: Callable[[Shapes], dict[str, Any]] = lambda shapes: {}  # build options that a checkpoint implies
 
@@ -36,8 +36,9 @@ class Family:
 
     variants: Mapping[str, Callable[..., nn.Module]]  # name -> builder(classes, **options)
     input_size: int = 224  # pixels
-    classes: int = 1001  # as the reference has
+    classes: int = 1001  # of the reference: ImageNet's 1000 and one for background
     preprocess: str = "official"  # how the reference prepares its images (data/preprocess.py)
     tensorflow: TensorflowNames | None = None
-    torchvision_names: Callable[[nn.Module], dict[str, str]] | None = None  # tensor -> its name there; empty: none
+    # Our name of each tensor -> torchvision's; empty for a network that torchvision does not have.
+    torchvision_names: Callable[[nn.Module], dict[str, str]] | None = None
     peers: Mapping[str, str] = field(default_factory=dict)  # variant -> the same network in torchvision and timm

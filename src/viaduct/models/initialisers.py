@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 Initialiser = Callable[[nn.Module], None]
 
-CUT = 2.0  # standard deviations at which TensorFlow's normals are cut
-# Standard deviation of a unit normal that is cut there; dividing by it restores the wanted variance.
+CUT = 2.0  # standard deviations at which TensorFlow's truncated normals are cut
+# Standard deviation of a unit normal cut at CUT; dividing by it restores the wanted variance.
 CUT_NORMAL_DEVIATION = 0.87962566103423978
 
 
@@ -38,13 +38,13 @@ def build_initialiser(
 
 
 def variance_scaling(weight: Tensor, scale: float = 1.0) -> None:
-    """Fill with a normal cut at two sigma, whose variance is `scale` over the inputs of one output."""
+    """Fill with a normal cut at two sigma, whose variance is `scale` / fan-in."""
     fan_in = weight[0].numel()
     cut_normal(weight, math.sqrt(scale / fan_in) / CUT_NORMAL_DEVIATION)
 
 
 def slim_variance_scaling(weight: Tensor) -> None:
-    """Fill as contrib does: a normal of variance 1.3 * 2 over the outputs of one input, then cut."""
+    """Fill as tf.contrib does: a normal of variance 1.3 * 2 / fan-out, then cut; 1.3 makes up for the cut."""
     cut_normal(weight, math.sqrt(1.3 * 2.0 / weight[:, 0].numel()))
 
 
@@ -70,9 +70,9 @@ def cut_normal(weight: Tensor, deviation: float) -> None:
 
 # TF official's ResNet (tf.layers): scaled convolutions, a glorot uniform classifier.
 tf_layers = build_initialiser(variance_scaling, nn.init.xavier_uniform_)
-# ResNet-50 v1.5: weights scaled by 2 over their inputs (its flag `weight_init=fan_in`).
+# ResNet-50 v1.5: variance 2 / fan-in (its flag `weight_init=fan_in`).
 nvidia = build_initialiser(partial(variance_scaling, scale=2.0))
-# AmoebaNet: contrib's variance scaling of factor 2 over the outputs.
+# AmoebaNet: tf.contrib's variance scaling with factor 2 and fan-out.
 slim = build_initialiser(slim_variance_scaling)
-# The book's listing 5-11: a normal of deviation 0.01.
+# Listing 5-11 of the CANN book (models/resnet_book.py): a normal of deviation 0.01.
 small_normal = build_initialiser(partial(nn.init.normal_, std=0.01))

@@ -28,7 +28,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """Layer with parameters, on one image of the network's usual size; it has no outputs where it only trains."""
+    """Layer with parameters, on one image of the network's usual size; a layer that only trains has no outputs."""
 
     parameters: Count
     macs: Count
@@ -57,6 +57,7 @@ def read_layers(name: str) -> list[LayerSizes]:
 
 @cache
 def read_file() -> dict[str, dict[str, Any]]:
+    """Return, for each network, {"kinds": its different rows, "order": for each layer the index of its row}."""
     networks: dict[str, dict[str, Any]] = json.loads(FILE.read_text())
     return networks
 

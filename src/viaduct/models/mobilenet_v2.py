@@ -97,10 +97,10 @@ def name_for_torchvision(model: nn.Module) -> dict[str, str]:
 
 
 def rename_tensor(name: str, names: dict[str, str]) -> str:
-    """Return the name of a tensor in torchvision."""
+    """Return torchvision's name of a tensor; `names` maps our modules to torchvision's."""
     module = max((path for path in names if name.startswith(path + ".")), key=len)
     layer, _, leaf = name.removeprefix(module + ".").rpartition(".")
-    within = {"conv": "0.", "norm": "1.", "": ""}[layer]
+    within = {"conv": "0.", "norm": "1.", "": ""}[layer]  # torchvision numbers the layers of a ConvNormAct
     return f"{names[module]}.{within}{leaf}"
 
 

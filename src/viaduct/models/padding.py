@@ -1,13 +1,13 @@
 """TensorFlow's SAME padding, which depends on the size of the input and may differ between the two sides of an axis.
 
-Along one axis of n cells, with kernel k and stride s, the output has ceil(n / s) cells. The last window has
-n % s cells to itself, or s where nothing is left over; what it lacks is added, half before the input, rounded
-down, and the rest after it. So a kernel of 3 with stride 2 pads (0, 1) on an even axis and (1, 1) on an odd
-one, where PyTorch's own padding is the same on both sides.
+Along one axis of n cells, with kernel k and stride s, the output has ceil(n / s) cells. The last window begins n % s
+cells before the end of the axis (s cells if that is 0); the cells that it lacks are added, half of them (rounded down)
+before the input and the others after it. So a kernel of 3 with stride 2 pads (0, 1) on an even axis and (1, 1) on an
+odd one, where PyTorch's own padding is the same on both sides.
 
-Sizes are read from the tensor at run time, as plain numbers that `torch.compile` can guard on; with
-ceil(n / s) in place of the remainder, a ResNet-50 whose input changes size traces in 39 seconds instead of 5.
-Only a convolution padded unequally copies its input; a pool uses PyTorch's ceiling mode to reach over the far edge.
+Sizes are read from the tensor at run time, as plain numbers that `torch.compile` can guard on. They are computed from
+the remainder n % s: with ceil(n / s), a ResNet-50 whose input changes size traces in 39 seconds instead of 5. Only a
+convolution padded unequally copies its input; a pool uses PyTorch's ceiling mode to reach over the far edge.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Extent = int | tuple[int, int]  # of height and width, alike or apart
+Extent = int | tuple[int, int]  # height and width, or one number for both
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:

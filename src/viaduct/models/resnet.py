@@ -31,14 +31,14 @@ from viaduct.models.padding import SameConv2d, SameMaxPool2d
 class Style:
     """Settings in which networks of the same structure differ."""
 
-    same: bool = False  # strided convolutions pad SAME; otherwise kernel // 2 on every side
+    pad_same: bool = False  # strided convolutions pad SAME; otherwise kernel // 2 on every side
     epsilon: float = 1e-5
     momentum: float = 0.003  # PyTorch's: one minus TensorFlow's decay of 0.997
     zero_gamma: bool = False  # blocks start as their shortcuts (https://arxiv.org/abs/1706.02677, 5.1)
 
     def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
         """Return a convolution padded as this style pads."""
-        if self.same and stride > 1:
+        if self.pad_same and stride > 1:
             return SameConv2d(inputs, outputs, kernel, stride, groups)
         return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
 
@@ -236,8 +236,11 @@ SCOPE = "resnet_model/"
 
 
 def is_official(model: nn.Module) -> bool:
-    """Return True for a ResNet that pads as the official one; behind the small stem it has basic blocks only."""
-    if type(model) is not ResNet or model.style.same or model.style.epsilon != OFFICIAL.epsilon:
+    """Return True for a ResNet whose layers are those of one of TensorFlow's official ResNets.
+
+    Padding and epsilon must be theirs. With a small stem (kernel 3) theirs have basic blocks only, ours not always.
+    """
+    if type(model) is not ResNet or model.style.pad_same or model.style.epsilon != OFFICIAL.epsilon:
         return False
     stem = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
     has_bottlenecks = any(isinstance(module, Bottleneck | Bottleneck2) for module in model.modules())
@@ -286,19 +289,14 @@ official_names = TensorflowNames(SCOPE, is_official, link_official)
 
 version1 = partial(ResNet, block=Bottleneck)
 version2 = partial(ResNet, block=Bottleneck2, stem=BareStem)
+DEEP = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}  # depth -> blocks of each stage
 variants: dict[str, Callable[..., nn.Module]] = {
     "resnet18_v1": partial(version1, block=BasicBlock, blocks=(2, 2, 2, 2)),
     "resnet34_v1": partial(version1, block=BasicBlock, blocks=(3, 4, 6, 3)),
-    "resnet50_v1": partial(version1, blocks=(3, 4, 6, 3)),
-    "resnet101_v1": partial(version1, blocks=(3, 4, 23, 3)),
-    "resnet152_v1": partial(version1, blocks=(3, 8, 36, 3)),
-    "resnet200_v1": partial(version1, blocks=(3, 24, 36, 3)),
+    **{f"resnet{depth}_v1": partial(version1, blocks=blocks) for depth, blocks in DEEP.items()},
     "resnet18_v2": partial(version2, block=BasicBlock2, blocks=(2, 2, 2, 2)),
     "resnet34_v2": partial(version2, block=BasicBlock2, blocks=(3, 4, 6, 3)),
-    "resnet50_v2": partial(version2, blocks=(3, 4, 6, 3)),
-    "resnet101_v2": partial(version2, blocks=(3, 4, 23, 3)),
-    "resnet152_v2": partial(version2, blocks=(3, 8, 36, 3)),
-    "resnet200_v2": partial(version2, blocks=(3, 24, 36, 3)),
+    **{f"resnet{depth}_v2": partial(version2, blocks=blocks) for depth, blocks in DEEP.items()},
 }
 family = Family(
     variants,

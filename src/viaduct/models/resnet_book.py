@@ -1,4 +1,4 @@
-"""ResNet-50 as the CANN training chapter builds it in MindSpore (listings 5-11 to 5-17).
+"""ResNet-50 as the training chapter of the CANN book builds it in MindSpore (listings 5-11 to 5-17).
 
 Every layer pads SAME and every weight starts normal with deviation 0.01; only the classifier has a bias. The
 listing projects where stride or channels change, which is in the first block of every stage, but its forward
@@ -20,7 +20,7 @@ variants = {
         ResNet,
         block=Bottleneck,
         blocks=(3, 4, 6, 3),
-        style=Style(same=True, epsilon=1e-4, momentum=0.1, zero_gamma=True),
+        style=Style(pad_same=True, epsilon=1e-4, momentum=0.1, zero_gamma=True),
         initialiser=initialisers.small_normal,
     ),
 }

@@ -3,9 +3,9 @@
 Depth 6n + 2: three stages of n basic blocks with 16, 32 and 64 filters, behind a 3x3 stem without a pool. The
 paper's shortcuts have no weights; TensorFlow's project in the first block of every stage, as on ImageNet.
 
-`resnet20_quick` and `resnet50_stem3` are not TensorFlow's: they start as their shortcuts, and their norms keep
-up with a run of a few thousand steps, where a decay of 0.997 would remember some 330 of them. `resnet50_stem3`
-is ResNet-50 behind the small stem.
+`resnet20_quick` and `resnet50_stem3` are not TensorFlow's: their blocks start as their shortcuts, and the running
+statistics of their norms average over ten steps, as a run of a few thousand steps needs it, instead of some 330 (a
+decay of 0.997). `resnet50_stem3` is ResNet-50 behind the small stem.
 """
 
 from __future__ import annotations
@@ -22,17 +22,10 @@ small_bare_stem = partial(BareStem, kernel=3, stride=1, pool=False)
 small_resnet = partial(ResNet, block=BasicBlock, filters=(16, 32, 64), stem=small_stem)
 small_resnet2 = partial(ResNet, block=BasicBlock2, filters=(16, 32, 64), stem=small_bare_stem)
 
+BLOCKS = {20: 3, 32: 5, 44: 7, 56: 9, 110: 18}  # depth -> blocks of each of the three stages
 variants = {
-    "resnet20_cifar": partial(small_resnet, blocks=(3, 3, 3)),
-    "resnet32_cifar": partial(small_resnet, blocks=(5, 5, 5)),
-    "resnet44_cifar": partial(small_resnet, blocks=(7, 7, 7)),
-    "resnet56_cifar": partial(small_resnet, blocks=(9, 9, 9)),
-    "resnet110_cifar": partial(small_resnet, blocks=(18, 18, 18)),
-    "resnet20_cifar_v2": partial(small_resnet2, blocks=(3, 3, 3)),
-    "resnet32_cifar_v2": partial(small_resnet2, blocks=(5, 5, 5)),
-    "resnet44_cifar_v2": partial(small_resnet2, blocks=(7, 7, 7)),
-    "resnet56_cifar_v2": partial(small_resnet2, blocks=(9, 9, 9)),
-    "resnet110_cifar_v2": partial(small_resnet2, blocks=(18, 18, 18)),
+    **{f"resnet{depth}_cifar": partial(small_resnet, blocks=(count,) * 3) for depth, count in BLOCKS.items()},
+    **{f"resnet{depth}_cifar_v2": partial(small_resnet2, blocks=(count,) * 3) for depth, count in BLOCKS.items()},
     "resnet20_quick": partial(small_resnet, blocks=(3, 3, 3), style=QUICK),
     "resnet50_stem3": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3), stem=small_stem, style=QUICK),
 }

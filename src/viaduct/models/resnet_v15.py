@@ -1,8 +1,8 @@
 """ResNet-50 v1.5 as NVIDIA and Cambricon train it in TensorFlow (He et al., https://arxiv.org/abs/1512.03385).
 
 The structure is that of `resnet50_v1`, which strides in the 3x3 convolution, too. Every convolution pads SAME, so the
-stem pads (2, 3) where the official network pads (3, 3); norms average over ten steps instead of 330; and weights start
-with twice the variance.
+stem pads (2, 3) where the official network pads (3, 3); running statistics of norms average over ten steps instead of
+330; and weights start with twice the variance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viaduct.models.family import Family, TensorflowNames
 from viaduct.models.links import Link, link_conv, link_dense, link_norm
 from viaduct.models.resnet import Bottleneck, ResNet, Style, name_for_torchvision
 
-STYLE = Style(same=True, momentum=0.1)
+STYLE = Style(pad_same=True, momentum=0.1)
 
 
 class ResNetV15(ResNet):
@@ -39,9 +39,9 @@ def link_tensors(model: nn.Module) -> dict[str, list[Link]]:
 
 def link_block(module: str, scope: str, project: bool) -> list[Link]:
     """Link the tensors of a bottleneck block."""
-    links = (
-        link_layer(f"{module}.shortcut.conv", f"{module}.shortcut.norm", f"{scope}/shortcut/conv2d") if project else []
-    )
+    links = []
+    if project:
+        links += link_layer(f"{module}.shortcut.conv", f"{module}.shortcut.norm", f"{scope}/shortcut/conv2d")
     for number in (1, 2, 3):
         links += link_layer(f"{module}.conv{number}", f"{module}.norm{number}", f"{scope}/bottleneck_{number}")
     return links

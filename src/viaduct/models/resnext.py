@@ -17,7 +17,7 @@ from viaduct.models.family import Family, TensorflowNames
 from viaduct.models.links import Link, link_conv, link_dense, link_norm, number_layer
 from viaduct.models.resnet import Bottleneck, ResNet, Stem, Style, name_for_torchvision
 
-STYLE = Style(same=True, epsilon=1e-4, momentum=0.1, zero_gamma=True)
+STYLE = Style(pad_same=True, epsilon=1e-4, momentum=0.1, zero_gamma=True)
 
 
 class GroupedBottleneck(Bottleneck):
@@ -29,7 +29,7 @@ class GroupedBottleneck(Bottleneck):
 
 def evenly_padded_stem(filters: int, style: Style) -> Stem:
     """Return a stem that pads equally on both sides, unlike the strided convolutions after it."""
-    return Stem(filters, replace(style, same=False))
+    return Stem(filters, replace(style, pad_same=False))
 
 
 class ResNeXt(ResNet):

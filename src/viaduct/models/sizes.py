@@ -20,7 +20,7 @@ from viaduct import models
 
 @dataclass
 class Part:
-    """Block or layer of a network; `output` is None for one that is used in training only."""
+    """Block or layer of a network; `output` is its shape without the batch, None for a part used in training only."""
 
     name: str
     kind: str

@@ -12,7 +12,7 @@ from viaduct.recipes import Loaded
 
 
 def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given: bool = False) -> tuple[Loaded, str]:
-    """Return the recipe with as many classes as its data have, and a note where that changed it.
+    """Return the recipe with as many classes as the data in the folder `path` have, and a note where that changed it.
 
     Data that name their classes override a shipped recipe. A number that the user gave (`given`: by a flag; or in a
     recipe file of their own) is never changed: BadValue is raised if it disagrees with the data. Ten classes with

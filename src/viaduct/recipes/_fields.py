@@ -7,6 +7,7 @@ to_record(recipe) / from_record(record, base) to JSON and back; callables come f
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import types
@@ -32,7 +33,8 @@ def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part
     types_by_name = field_types(type(recipe))
     if name not in types_by_name:
         prefix = full_path.removesuffix(path)
-        raise UnknownName("field", full_path, [prefix + known for known in types_by_name] + paths(recipe, prefix))
+        known = [*(prefix + field for field in types_by_name), *list_field_paths(recipe, prefix)]
+        raise UnknownName("field", full_path, known)
     part = getattr(recipe, name)
     if not inner_path:
         value = parse(text, types_by_name[name], full_path)
@@ -40,24 +42,25 @@ def override(recipe: Part, path: str, text: str, *, full_path: str = "") -> Part
         value = override(part, inner_path, text, full_path=full_path)
     else:
         outer = full_path.removesuffix("." + inner_path)
-        remedy = [f"The recipe's {outer} is a function of its author's: change it in the file."] * callable(part)
-        raise BadValue(f"{full_path!r} goes too deep: {outer!r} has no fields of its own.", *remedy)
+        remedy = f"The recipe's {outer} is a function of its author's: change it in the file."
+        what = f"{full_path!r} goes too deep: {outer!r} has no fields of its own."
+        raise BadValue(what, *([remedy] if callable(part) else []))
     changed: Part = dataclasses.replace(recipe, **{name: value})  # type: ignore[type-var]
     return changed
 
 
-def paths(part: Any, prefix: str = "") -> list[str]:
+def list_field_paths(part: Any, prefix: str = "") -> list[str]:
     """Return every path that `--set` accepts for a recipe, or the paths of a part and its parts after a prefix."""
     found = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         found.append(prefix + field.name)
         if dataclasses.is_dataclass(value):
-            found += paths(value, f"{prefix}{field.name}.")
+            found += list_field_paths(value, f"{prefix}{field.name}.")
     return found
 
 
-def read(recipe: Any, path: str) -> Any:
+def read_field(recipe: Any, path: str) -> Any:
     """Return the value at a path."""
     for name in path.split("."):
         recipe = getattr(recipe, name)
@@ -84,14 +87,18 @@ def parse_as(text: str, kind: Any) -> Any:
     """Parse text as a type; ValueError if it is no value of it."""
     origin = typing.get_origin(kind)
     if origin in (Union, types.UnionType):
-        return parse_first(text, typing.get_args(kind))
+        # The first type that accepts the text; a plain string accepts anything, so it is tried last.
+        for option in sorted(typing.get_args(kind), key=lambda option: option is str):
+            with contextlib.suppress(ValueError, TypeError):
+                return parse_as(text, option)
+        raise ValueError(text)
     if origin is Literal:
         if text not in typing.get_args(kind):
             raise ValueError(text)
         return text
     if origin is tuple:
         return parse_tuple(text, typing.get_args(kind))
-    if origin is dict and text.strip() == "{}":  # functions by name: only a recipe file can hold them
+    if origin is dict and text.strip() == "{}":  # `metrics`: its functions can be removed here, but not written
         return {}
     if kind is bool and text.lower() in BOOLEANS:
         return BOOLEANS[text.lower()]
@@ -103,17 +110,6 @@ def parse_as(text: str, kind: Any) -> Any:
         return None
     if isinstance(kind, type) and dataclasses.is_dataclass(kind) and text.lower() == kind.__name__.lower():
         return kind()
-    raise ValueError(text)
-
-
-def parse_first(text: str, kinds: tuple[Any, ...]) -> Any:
-    """Parse text as the first of these types that accepts it."""
-    # A plain string accepts anything, so it is tried last.
-    for kind in sorted(kinds, key=lambda kind: kind is str):
-        try:
-            return parse_as(text, kind)
-        except (ValueError, TypeError):
-            continue
     raise ValueError(text)
 
 
@@ -140,26 +136,28 @@ def to_record(value: Any) -> Any:
 
 
 def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
-    """Return the value that `to_record` wrote; what JSON cannot hold is taken from the same field of `base`."""
+    """Return the value that `to_record` wrote; what JSON cannot hold is taken from the same field of `base`.
+
+    `kind` is the type of the field; it tells which class a stored part may have.
+    """
     if isinstance(record, dict) and "callable" in record:
         return base
     if isinstance(record, dict):
-        part = part_class(record.get("is"), base, kind)
+        part = find_part_class(record.get("is"), base, kind)
         for entry in dataclasses.fields(part):
             is_required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
             if is_required and entry.name not in record:
                 raise BadValue(f"the stored recipe has a {part.__name__} without {entry.name}.")
         stored = {name: hint for name, hint in field_types(part).items() if name in record}
-        return part(
-            **{name: from_record(record[name], getattr(base, name, None), hint) for name, hint in stored.items()}
-        )
+        values = {name: from_record(record[name], getattr(base, name, None), hint) for name, hint in stored.items()}
+        return part(**values)
     if isinstance(record, list):
         items = base if isinstance(base, tuple) and len(base) == len(record) else [None] * len(record)
         return tuple(from_record(item, known) for item, known in zip(record, items, strict=True))
     return record
 
 
-def part_class(name: object, base: Any, kind: Any) -> Any:
+def find_part_class(name: object, base: Any, kind: Any) -> Any:
     """Return the class of a stored part: that of the base recipe, or another one of the field's type."""
     if type(base).__name__ == name:
         return type(base)
@@ -169,12 +167,12 @@ def part_class(name: object, base: Any, kind: Any) -> Any:
     raise BadValue(f"the stored recipe has a part {show_value(name)} that this recipe does not know.")
 
 
-def differences(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+def compare_records(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
     """Return the paths at which two records differ, with both values; another kind of part is one difference."""
     are_parts = isinstance(before, dict) and isinstance(after, dict) and "is" in before
     if not are_parts or before["is"] != after.get("is"):
         return {} if before == after else {prefix.rstrip("."): (before, after)}
     found: dict[str, tuple[Any, Any]] = {}
     for name in {**before, **after}:
-        found |= differences(before.get(name), after.get(name), f"{prefix}{name}.")
+        found |= compare_records(before.get(name), after.get(name), f"{prefix}{name}.")
     return found

@@ -1,4 +1,8 @@
-"""Parts of a recipe: typed and frozen; they know neither paths nor devices."""
+"""Parts of a recipe: typed and frozen; they know neither paths nor devices.
+
+"The CANN book" is the training chapter of Huawei's book on CANN (docs/seeds.md, document 002); its listings are in
+MindSpore.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +54,7 @@ LarsForm = Literal["contrib", "resnext"]
 LogFormat = Literal["resnext", "tf", "dll", "events", "mindspore"]
 DEFAULT_FORMAT: LogFormat = "resnext"
 
-# Fields with bounds; `check_fields` names field, value and bound.
+# Types of fields with bounds; errors of `check_fields` name field, value and bound.
 NotNegative: TypeAlias = Annotated[float, Ge(0)]
 Positive: TypeAlias = Annotated[float, Gt(0)]
 Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
@@ -138,20 +142,20 @@ class RmsProp(Part, path="optimizer"):
 
 @dataclass(frozen=True)
 class Lars(Part, path="optimizer"):
-    """LARS: each kernel's step is sized by the ratio of its norm to its gradient's; not norms, not biases.
+    """LARS: the step of each convolution and dense weight is scaled by the ratio of its norm to its gradient's norm.
 
-    `contrib` is TensorFlow's: the ratio scales the learning rate, the L2 term is part of the loss.
-    `resnext` is that of Ascend's model zoo: the ratio scales gradient and decay, then comes Nesterov momentum; the
-    loss has no L2 term.
+    Biases and the parameters of norms have no such ratio. Form `contrib` is TensorFlow's: the ratio scales the learning
+    rate, the L2 term is part of the loss. Form `resnext` is that of Ascend's model zoo: the ratio scales gradient and
+    decay, then comes Nesterov momentum; the loss has no L2 term.
     """
 
-    lr: NotNegative = 1.0  # LarsPolynomial brings the peak
+    lr: NotNegative = 1.0  # a factor: the schedule LarsPolynomial has the peak rate
     momentum: Fraction = 0.9
     weight_decay: NotNegative = 1e-4
     trust: Positive = 0.001
     form: LarsForm = "contrib"
-    epsilon: NotNegative | None = None  # None: as the form has it, 0 or 1e-5
-    decay: Literal["all", "not_norm", "weights"] | None = None  # None: as the form has it, not_norm or weights
+    epsilon: NotNegative | None = None  # None: 0 for contrib, 1e-5 for resnext
+    decay: Literal["all", "not_norm", "weights"] | None = None  # None: not_norm for contrib, weights for resnext
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,7 @@ class Cosine(Part, path="schedule"):
 
 @dataclass(frozen=True)
 class BookCosine(Part, path="schedule"):
-    """Linear warm-up, then linear times cosine decay, as the book's listing computes it."""
+    """Linear warm-up, then linear times cosine decay, as the CANN book's listing computes it."""
 
     warmup_epochs: NotNegative = 5
 
@@ -301,8 +305,8 @@ class MindsporePolynomial(Part, path="schedule"):
 class ThorDecay(Part, path="schedule"):
     """THOR's: a power of the share left until `end_epoch`, which may be after the run's end; halved at `halve_at`."""
 
-    end_epoch: Positive = 70  # lr_end_epoch
-    power: NotNegative = 6  # lr_decay
+    end_epoch: Positive = 70  # MindSpore's lr_end_epoch
+    power: NotNegative = 6  # MindSpore's lr_decay
     halve_at: tuple[float, ...] = (39, 40)  # epochs from which the rate is halved, once for each
 
     def _check(self) -> None:
@@ -327,12 +331,12 @@ Schedule = (
 class Amoebanet(Part, path="network"):
     """Options of AmoebaNet-D, besides its classes and the size of its images.
 
-    Drop path leaves out operations of a cell for some examples: each is kept with `drop_path_keep`. The rate grows over
-    the run from nothing (v1), from cell to cell (v2), or both (v3).
+    Drop path leaves out operations of a cell for some examples: in the end each is kept with probability
+    `drop_path_keep`. The share left out grows from 0 over the run (v1), from cell to cell (v2), or both (v3).
     """
 
-    cells: int = 6  # num_cells
-    filters: int = 256  # reduction_size
+    cells: int = 6  # the reference's num_cells
+    filters: int = 256  # the reference's reduction_size
     aux: bool = True
     dropout_keep: PositiveShare = 0.5
     drop_path_keep: PositiveShare = 1.0
@@ -343,8 +347,8 @@ class Amoebanet(Part, path="network"):
 class CrossEntropy(Part, path="loss"):
     """Softmax cross entropy, averaged over the batch.
 
-    What smoothing takes from the right class goes to all classes alike (`spread="all"`, TensorFlow's
-    and torch's), or to the others only (`spread="others"`, the book's).
+    What smoothing takes from the right class goes to all classes alike (`spread="all"`, as in TensorFlow and torch), or
+    to the other classes only (`spread="others"`, as in the CANN book).
     """
 
     label_smoothing: Fraction = 0.0
@@ -383,7 +387,7 @@ class Precision(Part, path="precision"):
 class Evaluation(Part, path="evaluation"):
     """Times at which the validation images are evaluated."""
 
-    every_epochs: NotNegative = 1  # the seeds' epochs_between_evals; 0: only at the end
+    every_epochs: NotNegative = 1  # the reference scripts' epochs_between_evals; 0: only at the end
     stop_threshold: Share = 0.0  # stop once top-1 (0 to 1) reaches this; 0: never
     eval_only: bool = False
 
@@ -439,7 +443,7 @@ class Top1(Part, path="expects"):
     """Validation accuracy, in percent, that a run of this recipe should reach."""
 
     percent: Annotated[float, Ge(0), Le(100)]
-    within: NotNegative = 0.0
+    within: NotNegative = 0.0  # percentage points by which a run may miss it
 
 
 @dataclass(frozen=True)
@@ -473,8 +477,8 @@ class Parallel(Part, path="parallel"):
     hang_seconds: Positive = 300.0  # a rank without progress for so long ends the run
 
 
-# Fields of evaluation records, which may not be names of metrics.
-TAKEN_METRICS = (
+# Fields of the evaluation records in metrics.jsonl: a recipe's own metrics may not have these names.
+RESERVED_METRIC_NAMES = (
     *("step", "epoch", "time", "kind", "count", "loss", "seconds"),
     *("top1", "top5", "precision", "recall", "f1"),
 )
@@ -528,8 +532,8 @@ class Recipe(Part):
 
     def _check(self) -> None:
         for name, metric in self.metrics.items():
-            usable = isinstance(name, str) and name.isidentifier() and name not in TAKEN_METRICS
-            require(usable, "a name in metrics", name, f"a word, and none of {', '.join(TAKEN_METRICS)}")
+            usable = isinstance(name, str) and name.isidentifier() and name not in RESERVED_METRIC_NAMES
+            require(usable, "a name in metrics", name, f"a word, and none of {', '.join(RESERVED_METRIC_NAMES)}")
             require(callable(metric), f"metrics[{name!r}]", metric, "a function of logits and labels")
         expected = f"a divisor of data.global_batch ({self.data.global_batch})"
         require(self.data.global_batch % self.accumulate == 0, "accumulate", self.accumulate, expected)

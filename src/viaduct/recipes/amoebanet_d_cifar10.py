@@ -1,7 +1,7 @@
 """AmoebaNet-D on CIFAR-10 enlarged to 224x224: the network of the ImageNet recipe, to try a machine with.
 
-The learning rate is lower and the moving average shorter, for an epoch has 390 steps here instead of 20,018. Nothing is
-published for it.
+The learning rate is lower and the moving average shorter, for an epoch has 390 steps here instead of 20,018. No
+accuracy is published for this recipe.
 
     viaduct train amoebanet_d_cifar10 --data cifar-10-batches-bin
 """

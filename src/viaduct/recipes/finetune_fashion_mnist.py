@@ -1,7 +1,7 @@
-"""Fashion-MNIST with the book's ResNet-50: one epoch at a low rate, for a network that was trained on CIFAR-10.
+"""Fashion-MNIST with the CANN book's ResNet-50: one epoch at a low rate, after training on CIFAR-10.
 
-A new head takes the place of the old one. Without `--init` the same command trains from scratch, for which one
-epoch is short.
+A new head takes the place of the old one. Without `--init` and `--init-exclude` the command trains from scratch, for
+which one epoch is short.
 
     viaduct data fetch fashion-mnist --out fashion
     viaduct train finetune_fashion_mnist --data fashion --init runs/resnet50_cifar10 --init-exclude 'head.*'

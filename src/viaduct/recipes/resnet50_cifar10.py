@@ -1,9 +1,8 @@
-"""ResNet-50 on CIFAR-10 enlarged to 224x224: the book's network, pipeline and warm-up cosine schedule.
+"""ResNet-50 on CIFAR-10 enlarged to 224x224: the CANN book's network, pipeline and warm-up cosine schedule.
 
-The book names no number of epochs; 90 is what MindSpore's own CIFAR-10 configuration trains, and the
-weight decay and its exclusions are that configuration's too; it saves every 32 steps and keeps ten checkpoints, as the
-book does. MindSpore publishes 91.4 %. The schedule of its own
-configuration is `--set schedule=MindsporePolynomial`.
+A checkpoint is saved every 32 steps and ten are kept, as in the book's training chapter. The book names no number of
+epochs and no weight decay: 90 epochs, the decay and its exclusions are those of MindSpore's own CIFAR-10 configuration,
+for which MindSpore publishes 91.4 %. The schedule of that configuration is `--set schedule=MindsporePolynomial`.
 
     viaduct train resnet50_cifar10 --data cifar-10-batches-bin
 """

@@ -1,6 +1,6 @@
 """ResNet-50 on CIFAR-10 at its own 32x32: a small stem, cutout, label smoothing, eighty epochs.
 
-The stem keeps the resolution (3x3, stride 1, no pooling), so one epoch costs a fifth of the book's.
+The stem keeps the resolution (3x3, stride 1, no pooling), so one epoch costs a fifth of resnet50_cifar10's.
 
     viaduct train resnet50_cifar10_modern --data cifar-10-batches-bin
 """

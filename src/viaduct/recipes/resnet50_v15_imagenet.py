@@ -3,7 +3,7 @@
 Source: the defaults of the MLU script: batch 128 on one card, learning rate 0.256 * batch / 256, eight epochs of
 warm-up, a tenth after epochs 30, 60, 80 and 90. Eight cards: `--batch 1024 --lr 1.024`. The script states no accuracy;
 NVIDIA publishes 77.01 % with `--set schedule.mode=cosine` and a batch of 2048, and for 250 epochs with
-`--set mixup=0.2` 78.34 %. In fp16 the loss is scaled by 256, or by trial with `--loss-scale dynamic`.
+`--set mixup=0.2` 78.34 %. In fp16 the loss is scaled by 256, or by a scale that adapts with `--loss-scale dynamic`.
 
     viaduct train resnet50_v15_imagenet --data records/
 """

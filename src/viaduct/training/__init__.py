@@ -1,8 +1,8 @@
-"""Training runs: the loop, precision, optimizers, schedules, checkpoints and what people watch.
+"""Training runs: the loop, precision, optimizers, schedules, checkpoints, logs, reports and the live page.
 
 from viaduct.training import Callback, learning_rate
 
-What is public is imported when first asked for: `learning_rate` needs no torch.
+The public names are imported on first use, because `learning_rate` needs no torch and `Callback` does.
 """
 
 from importlib import import_module
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Callback", "LogRecord", "learning_rate"]
 
-PLACES = {"Callback": "callbacks", "LogRecord": "callbacks", "learning_rate": "schedule"}
+MODULE_BY_NAME = {"Callback": "callbacks", "LogRecord": "callbacks", "learning_rate": "schedule"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in PLACES:
+    if name not in MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{MODULE_BY_NAME[name]}"), name)

@@ -1,7 +1,9 @@
-"""Tuned operators in a training run: the choices of a bank are read when the run begins, and kept in recipe.json.
+"""Tuned operators in a training run.
 
-A resumed run takes its choices from recipe.json and reads no bank: other variants round differently, and a resumed
-run must have the same bits. Without entries for this device and software nothing changes.
+A tuning bank is a folder with the fastest measured variants of operators, written by `viaduct tune`. A run reads its
+choices from a bank when it begins, and records them in recipe.json. A resumed run takes its choices from recipe.json
+and reads no bank: other variants round differently, and a resumed run must have the same bits. A bank without entries
+for this device and software changes nothing.
 """
 
 from __future__ import annotations
@@ -54,17 +56,14 @@ def restore_choices(training: Training, record: Mapping[str, Any], location: Loc
     try:
         choices = {str(key): decode_choice(choice, key) for key, choice in stored["choices"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise BadRun(
-            f"{training.run.path / 'recipe.json'} is damaged: its field 'tuning' cannot be read ({error})."
-        ) from None
+        file = training.run.path / "recipe.json"
+        raise BadRun(f"{file} is damaged: its field 'tuning' cannot be read ({error}).") from None
     training.tuned = dict(stored)
     if training.group.ranks > 1:
-        return (
-            "The run was begun on one rank with tuned operators; several ranks use the defaults, which round otherwise."
-        )
+        return "The run was begun on one rank with tuned operators; several ranks use defaults, which round otherwise."
     applied = apply_to_training(training, choices, make_step_signature(training, name).key)
     unused = len(choices) - len(applied.choices)
-    remainder = f" {unused} of those it was begun with fit no operator now." if unused else ""
+    remainder = f" {unused} of the choices it was begun with fit no operator now." if unused else ""
     return f"Tuned as the run was begun, {applied.describe()}.{remainder}"
 
 
@@ -73,11 +72,8 @@ def read_banks(training: Training, location: Location) -> Stored:
     fingerprint = read_fingerprint(training.torch_device.type)
     built_in = read_built_in(fingerprint)
     custom = location.bank.read(fingerprint)
-    return replace(
-        custom,
-        entries={**built_in.entries, **custom.entries},
-        verdicts={**built_in.verdicts, **custom.verdicts},
-    )
+    entries, verdicts = {**built_in.entries, **custom.entries}, {**built_in.verdicts, **custom.verdicts}
+    return replace(custom, entries=entries, verdicts=verdicts)
 
 
 def explain_no_choices(stored: Stored, location: Location) -> str:
@@ -96,7 +92,8 @@ def apply_to_training(training: Training, choices: Mapping[str, Choice], step_ke
     """Apply choices to a training that has taken no step yet."""
     obstacle = find_module_obstacle(training)
     calls = [] if obstacle else find_calls(training)
-    return apply_choices(calls, training.optimizer, choices, step_key, bool(training.computation.fused))
+    has_own_kernels = bool(training.computation.fused)
+    return apply_choices(calls, training.optimizer, choices, step_key, with_kernels=has_own_kernels)
 
 
 def find_calls(training: Training) -> list[Call]:

@@ -71,7 +71,7 @@ class Averages:
             f"recomputed from {self.training_batches} training batches."
         )
         command = f"viaduct evaluate {run} --recompute-batch-norm 100 --save FILE.safetensors"
-        yield f"  Train longer, or recompute them: {command}"
+        yield f"  Train longer, or recompute the averages: {command}"
 
 
 def looks_unsettled(training: dict[str, Any], validation: dict[str, Any]) -> bool:
@@ -105,18 +105,16 @@ def open_checkpoint(recipe: Recipe, saved: checkpoint.Saved, device: Device, tor
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
     checkpoint.load_model(model, saved.ema() if recipe.ema else saved.model(), saved.path)
-    return Computation(model, plan_for(recipe.precision, device), torch_device, False, False)
+    plan = plan_for(recipe.precision, device)
+    return Computation(model, plan, torch_device, compiled=False, device_graphs=False)
 
 
 def find_recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
     """Return the trained batch norms that have running averages; frozen ones keep their averages."""
     network.train()
     set_frozen_norms_to_evaluation(network)
-    found = [
-        module
-        for module in network.modules()
-        if isinstance(module, _BatchNorm) and module.training and module.running_mean is not None
-    ]
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
+    found = [norm for norm in norms if norm.training and norm.running_mean is not None]
     network.eval()
     return found
 
@@ -166,6 +164,8 @@ def limit_seconds(batches: Iterator[Batch], seconds: float) -> Iterator[Batch]:
 
 @dataclass(frozen=True)
 class Measured:
+    """Scores of some validation images."""
+
     batches: int
     images: int
     top1: float

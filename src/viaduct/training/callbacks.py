@@ -48,7 +48,7 @@ from viaduct.run_files import finite_or_null
 from viaduct.training.checkpoint import Saved, newest_whole, prune
 from viaduct.training.events import EventFile
 from viaduct.training.metrics import Score
-from viaduct.training.rundir import MARK, MARK_BYTES
+from viaduct.training.rundir import STEP_MARK_BYTES, STEP_MARK_FILE
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -109,7 +109,7 @@ class NanStop(Callback):
     every_rank = True
 
     def log(self, training: Training, record: LogRecord) -> None:
-        # A skipped overflow is no reason to stop, as long as a lower loss scale may help.
+        # A loss whose step is skipped as an overflow is no reason to stop, as long as a lower loss scale may help.
         checked = record.losses if not training.scale.skips_overflows or training.scale.is_exhausted else []
         for offset, loss in enumerate(checked):
             if not math.isfinite(loss):
@@ -182,13 +182,14 @@ class StepMark(Callback):
     every_step = False
 
     def start(self, training: Training) -> None:
-        path = training.run.path / MARK
-        path.write_bytes(training.step.to_bytes(MARK_BYTES, "little"))
+        path = training.run.path / STEP_MARK_FILE
+        path.write_bytes(training.step.to_bytes(STEP_MARK_BYTES, "little"))
         with path.open("r+b") as file:
-            self.memory = mmap.mmap(file.fileno(), MARK_BYTES)  # the system writes it to the file, even after a kill
+            # The operating system writes the memory to the file, even after a kill.
+            self.memory = mmap.mmap(file.fileno(), STEP_MARK_BYTES)
 
     def step(self, training: Training) -> None:
-        self.memory[:] = training.step.to_bytes(MARK_BYTES, "little")
+        self.memory[:] = training.step.to_bytes(STEP_MARK_BYTES, "little")
 
 
 class MetricsFile(Callback):

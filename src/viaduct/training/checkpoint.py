@@ -38,14 +38,14 @@ from viaduct.run_files import (
 from viaduct.training.messages import sendable
 from viaduct.weights.stored import compute_checksum
 
-MODEL, STATE = "model.safetensors", "state.pt"
+MODEL_FILE, STATE_FILE = "model.safetensors", "state.pt"
 STATE_FIELDS: dict[str, Any] = {
     **dict.fromkeys(("step", "evaluated_at"), int),
     **dict.fromkeys(("optimizer", "scale", "random", "seconds"), dict),
     "best": dict | None,
     "initial_rates": list,
 }
-EMA = "ema.safetensors"  # averaged weights, if the recipe has them: these are evaluated; training resumes from MODEL
+EMA_FILE = "ema.safetensors"  # averaged weights, if the recipe has them: evaluated; training resumes from MODEL_FILE
 
 
 @sendable
@@ -68,7 +68,7 @@ class Saved:
 
     def damage(self) -> str | None:
         """Return what is wrong with the checkpoint; None if weights and state have the recorded checksums."""
-        return self.damage_of((MODEL, STATE), optional=(EMA,))
+        return self.damage_of((MODEL_FILE, STATE_FILE), optional=(EMA_FILE,))
 
     def damage_of(self, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> str | None:
         """Return what is wrong with these files of the checkpoint; None if they have the recorded checksums.
@@ -93,21 +93,21 @@ class Saved:
         return None
 
     def model(self) -> dict[str, Tensor]:
-        return read_tensors(self.path / MODEL)
+        return read_tensors(self.path / MODEL_FILE)
 
     def ema(self) -> dict[str, Tensor]:
-        return read_tensors(self.path / EMA)
+        return read_tensors(self.path / EMA_FILE)
 
     def state(self) -> dict[str, Any]:
         try:
-            state = torch.load(self.path / STATE, map_location="cpu", weights_only=True)
+            state = torch.load(self.path / STATE_FILE, map_location="cpu", weights_only=True)
             require_type(state, dict, "the state")
         except Damaged as error:
-            raise BadRun(f"{self.path / STATE} is damaged: {error}.") from None
+            raise BadRun(f"{self.path / STATE_FILE} is damaged: {error}.") from None
         except Exception as error:  # a damaged pickle or archive makes torch.load raise almost anything
             if lacks_memory(error) or isinstance(error, OSError):
                 raise
-            raise BadRun(f"{self.path / STATE} cannot be loaded: {first_line(error)}.") from None
+            raise BadRun(f"{self.path / STATE_FILE} cannot be loaded: {first_line(error)}.") from None
         return dict(state)
 
     def training_state(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Saved:
             require_fields(state, STATE_FIELDS)
             require_fields(state["optimizer"], {"state": dict, "param_groups": list}, "optimizer.")
         except Damaged as error:
-            raise BadRun(f"{self.path / STATE} is damaged: {error}.") from None
+            raise BadRun(f"{self.path / STATE_FILE} is damaged: {error}.") from None
         return state
 
 
@@ -134,16 +134,11 @@ def save(
     tensors = model.state_dict() if isinstance(model, nn.Module) else model
     pickled = io.BytesIO()
     torch.save(state, pickled)
-    contents = {MODEL: save_tensors(on_host(tensors)), STATE: pickled.getvalue()}
+    contents = {MODEL_FILE: save_tensors(on_host(tensors)), STATE_FILE: pickled.getvalue()}
     if ema is not None:
-        contents[EMA] = save_tensors(on_host(ema))
-    manifest = {
-        "step": step,
-        **notes,
-        "files": {
-            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()
-        },
-    }
+        contents[EMA_FILE] = save_tensors(on_host(ema))
+    files = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()}
+    manifest = {"step": step, **notes, "files": files}
     contents[MANIFEST] = json.dumps(finite_or_null(manifest), indent=1).encode()
     temporary = folder / f".step-{step}.{os.getpid()}.tmp"
     try:

@@ -35,12 +35,12 @@ from viaduct.torch_compat import (
 from viaduct.training.freezing import list_parents, match_patterns
 
 CompileMode = Literal["auto", "regional", "whole", "off"]  # the recipe's field `compile`
-CACHE = "TORCHINDUCTOR_CACHE_DIR"
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 # Importing torch._dynamo sets the variable, too: after that the user's setting and torch's cannot be told apart.
-USERS_CACHE = os.environ.get(CACHE) if "torch._dynamo" not in sys.modules else None
+USERS_CACHE = os.environ.get(CACHE_VARIABLE) if "torch._dynamo" not in sys.modules else None
 SLOWER_ON_CPU = "On the CPU compiled steps can be slower than eager ones (docs/speed.md): compare with --mode eager."
 MIN_STEPS_TO_COMPILE = 200  # a shorter run would spend more on compiling than it saves
-MAX_VARIANTS = 64  # of one block class that are compiled, by shapes and settings; torch's own limit is 8
+MAX_VARIANTS = 64  # compiled versions of one block class, for different shapes and settings; torch's own limit is 8
 
 
 class Compilation:
@@ -64,7 +64,7 @@ class Compilation:
         # Device graphs save the host's work between kernels of a network compiled whole; for blocks a sink does.
         self.device_graphs = device_graphs and not self.is_regional and mode != "off"
         self.compiles = mode != "off" and (bool(self.parts) or not self.is_regional)
-        self._is_described = not self.compiles
+        self.is_underway = self.compiles  # until `describe_compilation` is called after the first step
         if self.compiles:
             set_compile_cache()
             if is_on_cpu(network):
@@ -77,11 +77,6 @@ class Compilation:
         if not self.compiles:
             return "off"
         return "regional" if self.is_regional else "whole"
-
-    @property
-    def is_underway(self) -> bool:
-        """Return True until `describe_compilation` is called after the first step; False if nothing is compiled."""
-        return not self._is_described
 
     def compile_network(self) -> Callable[..., Any]:
         """Return a function that calls the network, compiled as decided."""
@@ -103,18 +98,18 @@ class Compilation:
 
     def describe_compilation(self) -> str | None:
         """Return what was compiled and how long it took; only the first call after a step returns text."""
-        if self._is_described:
+        if not self.is_underway:
             return None
-        self._is_described = True
+        self.is_underway = False
         from torch._dynamo import utils
 
         seconds, graphs = compile_seconds(), utils.counters["stats"]["unique_graphs"]
         if not seconds:
             return None
-        blocks = (
-            f"{len(self.parts)} blocks of the network, {graphs} of them different," if self.parts else "the network"
-        )
-        line = f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {os.environ.get(CACHE, 'nowhere')}"
+        count = len(self.parts)
+        blocks = f"{count} blocks of the network, {graphs} of them different," if count else "the network"
+        folder = os.environ.get(CACHE_VARIABLE, "nowhere")
+        line = f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {folder}"
         return f"{line}\n{SLOWER_ON_CPU}" if is_on_cpu(self.wrapped) else line
 
 
@@ -156,10 +151,8 @@ def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
     outermost = [name for name in modules if name in names and not names & set(list_parents(name))]
     parts = [modules[name] for name in outermost if not any(is_fused(module) for module in modules[name].modules())]
     if not parts:
-        raise BadValue(
-            f"--compile-parts {patterns!r}: these parts run on kernels of our own, which are not compiled.",
-            "Use --kernels off, or name other parts.",
-        )
+        what = f"--compile-parts {patterns!r}: these parts run on kernels of our own, which are not compiled."
+        raise BadValue(what, "Use --kernels off, or name other parts.")
     return parts
 
 
@@ -219,13 +212,13 @@ def set_compile_cache() -> None:
 
     A folder that the user has named is kept.
     """
-    if CACHE in os.environ and not is_torch_default(os.environ[CACHE]):
+    if CACHE_VARIABLE in os.environ and not is_torch_default(os.environ[CACHE_VARIABLE]):
         return
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct" / "compiled"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
-            os.environ[CACHE] = str(folder)
+            os.environ[CACHE_VARIABLE] = str(folder)
 
 
 def is_torch_default(folder: str) -> bool:

@@ -24,8 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 Form = Literal["ascend", "gpu"]
 MAX_PATCH_ELEMENTS = 2**26  # at a time: 256 MiB
-FULL_DEPTH = 2048
-"""Positions summed over in a matrix product that keeps a GPU busy; small images are joined to reach it."""
+FULL_DEPTH = 2048  # positions that a matrix product sums over to keep a GPU busy; small images are joined to reach it
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,8 @@ class Factor:
     """A covariance, and two numbers that depend on the kind of layer: see the formulas in thor.py."""
 
     blocks: Tensor
-    damping: float  # times the square root of the optimizer's damping: what is added to the diagonal
-    inverse_scale: float  # factor of the inverse
+    damping: float  # this times the square root of the optimizer's damping is added to the diagonal
+    inverse_scale: float  # the inverse is multiplied by it
 
     def add_damping(self, damping: float) -> Tensor:
         """Return the blocks with the damping added to their diagonals."""
@@ -124,9 +123,8 @@ class FactorRecorder(TorchFunctionMode):
     def factors(self) -> dict[str, tuple[Factor, Factor]]:
         """Return A and G of each recorded layer; a weight that was used several times has the mean over its calls."""
         inputs, outputs = self.input_factors, self.output_factors
-        return {
-            name: (average_factors(inputs[name]), average_factors(outputs[name])) for name in inputs if name in outputs
-        }
+        names = [name for name in inputs if name in outputs]
+        return {name: (average_factors(inputs[name]), average_factors(outputs[name])) for name in names}
 
 
 def average_factors(factors: list[Factor]) -> Factor:

@@ -11,7 +11,7 @@ from typing import Any
 from viaduct.reporting import LineChart, Series, Table
 from viaduct.run_files import HEADLINE
 
-NOISE = "Trained on noise (--data synthetic): losses and accuracies say nothing."
+NOISE_WARNING = "Trained on noise (--data synthetic): losses and accuracies say nothing."
 
 
 def format_percent(share: float | None) -> str:

@@ -30,8 +30,8 @@ class DeviceStep:
         """Allocate what up to `max_steps` steps with batches like this one read and write."""
         self.step, device = step, step.computation.device
         self.batch = batch._replace(images=torch.empty_like(batch.images), labels=torch.empty_like(batch.labels))
-        # Weights of mixup or rows of cutmix, not the network's weights.
-        self.weights = step.draw_mixing_weights().to(device) if step.recipe.mixes_images else None
+        # Weights of mixup or rows of cutmix (mixup.py).
+        self.mixing_weights = step.draw_mixing_weights().to(device) if step.recipe.mixes_images else None
         columns = len(step.optimizer.param_groups) + 1
         self.table = torch.zeros((max_steps, columns), device=device)
         self.row = torch.zeros(columns, device=device)  # the table's row of the step being taken
@@ -66,9 +66,10 @@ class DeviceStep:
         """Copy the batch of the coming step to where the step reads it."""
         self.batch.images.copy_(batch.images, non_blocking=True)
         self.batch.labels.copy_(batch.labels, non_blocking=True)
-        if self.weights is not None:
+        if self.mixing_weights is not None:
             drawn = self.step.draw_mixing_weights()
-            self.weights.copy_(drawn.pin_memory() if self.weights.is_cuda else drawn, non_blocking=True)
+            pinned = drawn.pin_memory() if self.mixing_weights.is_cuda else drawn
+            self.mixing_weights.copy_(pinned, non_blocking=True)
 
     def __call__(self) -> None:
         """Take one step, without changing anything in Python: a replay runs no Python."""
@@ -82,9 +83,9 @@ class DeviceStep:
 
     def mix_batch(self) -> tuple[Tensor, Any]:
         """Return the loaded batch as the recipe mixes it."""
-        if self.weights is None:
+        if self.mixing_weights is None:
             return self.batch.images, self.batch.labels
-        return self.step.parallel.mix_batch(self.batch.images, self.batch.labels, self.weights)
+        return self.step.parallel.mix_batch(self.batch.images, self.batch.labels, self.mixing_weights)
 
     def set_network_progress(self) -> None:
         """Copy the row's progress into a network with scheduled drop path (AmoebaNet)."""

@@ -24,7 +24,8 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from viaduct import devices
-from viaduct.cluster.secret import VARIABLE, derive_key_prefix
+from viaduct.cluster.secret import VARIABLE as SECRET_VARIABLE
+from viaduct.cluster.secret import derive_key_prefix
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, Diverged, LostRank, ViaductError
 from viaduct.path_errors import explain_os_error
@@ -32,7 +33,7 @@ from viaduct.recipes import Parallel
 from viaduct.training.messages import decode, encode
 
 Result = TypeVar("Result")
-ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
+ADDRESS_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 GRACE_S = 60.0  # added to `hang_seconds` for the timeout of messages, so that the watchdog reports first
 # Texts of the backends' errors when the other side is gone; gloo raises nothing more specific than RuntimeError.
 # Two begin with their second letter, because the first may be a capital.
@@ -160,7 +161,7 @@ def read_group(variables: Mapping[str, str] = os.environ) -> Group:
     """Return this process's rank and the number of ranks from torchrun's variables; ALONE without them."""
     if "RANK" not in variables or "WORLD_SIZE" not in variables:
         return ALONE
-    missing = [name for name in ADDRESS if not variables.get(name)]
+    missing = [name for name in ADDRESS_VARIABLES if not variables.get(name)]
     if missing:
         raise BadValue(
             f"RANK={variables['RANK']} makes this one rank of several, but {' and '.join(missing)} are not set.",
@@ -194,11 +195,8 @@ def join_ranks(device: str, hang_seconds: float) -> Iterator[Group]:
         device_module, torch_device = devices.pick(device, group.local_rank)
         share_cores(torch_device.type, group)
         backend = device_module.collective_backend()
-        join_rendezvous(
-            group,
-            backend if torch_device.type == "cpu" else f"cpu:gloo,{torch_device.type}:{backend}",
-            hang_seconds + GRACE_S,
-        )
+        backends = backend if torch_device.type == "cpu" else f"cpu:gloo,{torch_device.type}:{backend}"
+        join_rendezvous(group, backends, hang_seconds + GRACE_S)
         if torch_device.type != "cpu":
             check_rank_count(group, torch_device, backend)
         yield group
@@ -229,33 +227,30 @@ def share_cores(device: str, group: Group) -> None:
 
 def join_rendezvous(group: Group, backend: str, seconds: float) -> None:
     """Join the process group; an error names the rendezvous address."""
-    where = ":".join(os.environ[name] for name in ADDRESS)
+    where = ":".join(os.environ[name] for name in ADDRESS_VARIABLES)
+    attempt, timeout = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), timedelta(seconds=seconds)
+    # Keys have a prefix for each start of the ranks, because the rendezvous store outlives a restart.
+    prefix = f"viaduct/{name_job_prefix()}/start_{attempt}"
+    rank, ranks = group.rank, group.ranks
     try:
-        join(group, backend, timedelta(seconds=seconds))
+        store, *_ = next(rendezvous("env://", timeout=timeout))
+        prefixed = distributed.PrefixStore(prefix, store)  # type: ignore[attr-defined]
+        distributed.init_process_group(backend, store=prefixed, timeout=timeout, rank=rank, world_size=ranks)
     except distributed.DistNetworkError as error:
         raise BadValue(
-            f"rank {group.rank} of {group.ranks} cannot reach the rendezvous address {where}: {first_line(error)}",
+            f"rank {rank} of {ranks} cannot reach the rendezvous address {where}: {first_line(error)}",
             "MASTER_ADDR and MASTER_PORT must be those of rank 0's machine, and its port must be open and free.",
         ) from None
     except RuntimeError as error:
-        raise LostRank(
-            f"rank {group.rank} of {group.ranks} waited in vain for the other ranks at {where}: {first_line(error)}"
-        ) from None
-
-
-def join(group: Group, backend: str, timeout: timedelta) -> None:
-    """Join the process group, with a key prefix for each start: the rendezvous store outlives a restart."""
-    store, *_ = next(rendezvous("env://", timeout=timeout))
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    prefixed = distributed.PrefixStore(f"viaduct/{name_job_prefix()}/start_{attempt}", store)  # type: ignore[attr-defined]
-    distributed.init_process_group(backend, store=prefixed, rank=group.rank, world_size=group.ranks, timeout=timeout)
+        what = f"rank {rank} of {ranks} waited in vain for the other ranks at {where}: {first_line(error)}"
+        raise LostRank(what) from None
     # A gloo thread that still waits for the GIL when Python ends aborts the process (SIGABRT): give it time to end.
     atexit.register(time.sleep, 0.2)
 
 
 def name_job_prefix() -> str:
     """Return the prefix of the store's keys for this job, derived from the job's secret."""
-    return derive_key_prefix(os.environ.get(VARIABLE, ""), "ranks")
+    return derive_key_prefix(os.environ.get(SECRET_VARIABLE, ""), "ranks")
 
 
 @contextmanager

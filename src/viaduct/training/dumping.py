@@ -16,7 +16,7 @@ from viaduct.training.summary import read_commit
 
 @dataclass(frozen=True)
 class DumpOptions:
-    """Selection of what a run dumps; see `Dump`."""
+    """Selection of what a run dumps: the flags --dump-steps, --dump-mode, …, as arguments of `comparison.dump.Dump`."""
 
     steps: str
     mode: str = "all"
@@ -25,7 +25,7 @@ class DumpOptions:
     statistics_only: bool = False
 
     def refuse(self, recipe: Recipe, ranks: int) -> None:
-        """Raise BadValue if this cannot be dumped: in graph mode only a network that is compiled whole can be."""
+        """Raise BadValue if the run cannot be dumped so: in graph mode only a network that is compiled whole can be."""
         make_plan(self.steps, self.mode, self.only, self.level, self.statistics_only)
         if recipe.mode != "graph":
             return

@@ -18,7 +18,7 @@ from viaduct.data.example import pack_varint
 from viaduct.data.tfrecord import frame
 
 RGB = 3  # colour channels of an image
-PRODUCER = 22  # version of the graph's format
+PRODUCER = 22  # version of TensorFlow's GraphDef format
 SESSION_START = 1  # SessionLog.START: TensorBoard drops what it knew of later steps
 
 

@@ -30,9 +30,8 @@ from viaduct.training.messages import sendable
 from viaduct.training.metrics import TOP, Judged
 
 PIECE_BYTES = 64 << 20  # of a classifier, sent at a time
+# Place of a tensor in a run's state: ("model", name), ("averages", name) or ("optimizer", index, slot).
 Key = tuple[Any, ...]
-"""Position of a tensor in a run's state: ("model", name), ("averages", name) or ("optimizer", index, slot)."""
-
 
 # torch 2.13 has renamed these functions, and warns of the old names.
 all_gather: Any = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor

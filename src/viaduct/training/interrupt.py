@@ -19,7 +19,7 @@ class Interrupt:
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
         self.received: int | None = None
-        self.compiling: Callable[[], bool] = lambda: False  # True: the message explains why the step takes long
+        self.compiling: Callable[[], bool] = lambda: False  # True while the network compiles; changes the message
         self._earlier_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:

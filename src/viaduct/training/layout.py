@@ -21,8 +21,7 @@ from viaduct.errors import BadValue
 from viaduct.recipes import CrossEntropy, Recipe, Thor
 from viaduct.training.distributed import Group
 
-SLOTS = {"AdamW": 2, "RmsProp": 2}
-"""Numbers in fp32 that an optimizer keeps for each parameter; 1 for optimizers that are not listed."""
+FLOATS_PER_PARAMETER = {"AdamW": 2, "RmsProp": 2}  # that an optimizer keeps as its state; 1 for all others
 CONSIDERED = (
     "considered were the whole network on each rank, and its classifier cut by classes; "
     "convolutions are not cut, nor are layers spread over ranks"
@@ -76,10 +75,9 @@ def refuse_unsplittable(recipe: Recipe, group: Group) -> None:
     """Raise CannotSplit for a recipe that needs whole layers, or all logits of an image in one place."""
     if recipe.parallel.reduce == "sum":
         raise CannotSplit("parallel.reduce sums the ranks' gradients, and each rank has those of its own classes only")
-    if not isinstance(recipe.loss, CrossEntropy):
-        raise CannotSplit("a loss of your own needs the logits of all classes in one place")
-    if recipe.metrics:
-        raise CannotSplit("metrics of your own need the logits of all classes in one place")
+    for name, is_own in {"a loss": not isinstance(recipe.loss, CrossEntropy), "a metric": bool(recipe.metrics)}.items():
+        if is_own:
+            raise CannotSplit(f"{name} of your own needs the logits of all classes in one place")
     if isinstance(recipe.optimizer, Thor):
         raise CannotSplit("THOR's curvature is that of whole layers")
     if callable(recipe.optimizer):
@@ -90,7 +88,7 @@ def refuse_unsplittable(recipe: Recipe, group: Group) -> None:
 
 def measure_classifier(recipe: Recipe, layer: nn.Linear) -> Classifier:
     """Return the sizes that decide what the classifier costs in memory and messages."""
-    slots = SLOTS.get(type(recipe.optimizer).__name__, 1)
+    slots = FLOATS_PER_PARAMETER.get(type(recipe.optimizer).__name__, 1)
     return Classifier(
         classes=layer.out_features,
         features=layer.in_features,
@@ -107,11 +105,8 @@ def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
     Raise CannotSplit if there is not exactly one, or if the network has an auxiliary head.
     """
     classes, size = recipe.data.classes, recipe.data.size
-    layers = {
-        name: layer
-        for name, layer in model.named_modules()
-        if type(layer) is nn.Linear and layer.out_features == classes
-    }
+    dense = {name: layer for name, layer in model.named_modules() if type(layer) is nn.Linear}
+    layers = {name: layer for name, layer in dense.items() if layer.out_features == classes}
     outputs: dict[str, Tensor] = {}
 
     def record_output(name: str) -> Any:

@@ -53,23 +53,21 @@ from viaduct.reporting import (
     render_page,
 )
 from viaduct.reporting.thinning import thin
-from viaduct.training.curves import NOISE, build_curves, build_evaluation_table, format_percent
-from viaduct.training.run_reader import IMAGE, RunContents, RunReader, open_regular, spread, step_of_image
+from viaduct.training.curves import NOISE_WARNING, build_curves, build_evaluation_table, format_percent
+from viaduct.training.run_reader import IMAGE_NAME, RunContents, RunReader, open_regular, spread, step_of_image
 
 LOOPBACK = "127.0.0.1"
-HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
-"""Host headers that are answered; another name may be a foreign site that points its name here (DNS rebinding).
-
-Any port is allowed: the near end of a tunnel (`ssh -L`) has its own.
-"""
+# Host headers that are answered; another name may be a foreign site that points its name here (DNS rebinding). Any port
+# is allowed: the near end of a tunnel (`ssh -L`) has its own.
+ALLOWED_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
 MAX_POINTS = 400  # of a curve
 MAX_LAYERS = 12  # parameters whose histograms are drawn, each with its gradient
 EARLIER_IMAGES = 10  # links to earlier sheets
-WAIT_S = 2.0  # at least, until `?since` is answered
-IDLE_WAIT_S = 15.0  # at most, and for a hidden tab, which adds `idle` to its request
-MAX_RENDER_SHARE = 0.01  # of the time goes into rendering pages: they slow down training that is bound by Python
-FAREWELL_S = 3.0  # at most, for open pages to load the version that says how the run ended
-QUIET_S = 0.4  # without a request: then a page has also loaded the images of its last version
+WAIT_S = 2.0  # a request with `?since` is answered after at least this time
+IDLE_WAIT_S = 15.0  # … and at most this time, which is also that of a hidden tab; its requests have `&idle`
+MAX_RENDER_SHARE = 0.01  # share of the time that may go into rendering pages: it slows down training bound by Python
+FAREWELL_S = 3.0  # longest wait for open pages to load the version that says how the run ended
+QUIET_S = 0.4  # after this time without a request, a page has also loaded the images of its last version
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_HEAD_BYTES = 24  # signature, length and type of the first chunk, width, height
 MAX_IMAGE_BYTES = 64 << 20
@@ -87,7 +85,7 @@ class Ending:
 
 
 class Served(Protocol):
-    """Interface of a page to its server; `closed` ends connections without an answer."""
+    """Methods of a page that its server calls; once `closed` is true, connections end without an answer."""
 
     closed: bool
 
@@ -107,8 +105,8 @@ class LivePage:
         self._position: Callable[[], tuple[int, int]] | None = None
         self._reader = RunReader(run)
         self._lock = threading.Lock()
-        self._rendered: dict[tuple[str, str], str] = {}  # the newest page, by version of the run and `layers`
-        self._render_seconds = 0.0  # of processor time for the last page
+        self._rendered: dict[tuple[str, str], str] = {}  # only the newest page: (version of the run, `layers`) -> HTML
+        self._render_seconds = 0.0  # processor time that rendering it took
         self._visitors = Visitors()
         self._server = open_server(self, port)
         self.port: int = self._server.server_address[1]
@@ -183,7 +181,11 @@ class LivePage:
                 self.ended.wait(min(wait_s, IDLE_WAIT_S))
             return self.read_state()[1]
         contents, state = self.read_state()
-        return state | {"curves": [chart_to_json(chart) for chart in thin_curves(contents)]}
+        curves: list[dict[str, Any]] = []
+        for chart in thin_curves(contents):
+            series = [{"name": line.name, "step": list(line.x), "value": list(line.y)} for line in chart.series]
+            curves.append({"title": chart.title, "unit": chart.unit, "series": series})
+        return state | {"curves": curves}
 
 
 class Visitors:
@@ -261,10 +263,8 @@ def bind(port: int, flag: str = "--watch-port") -> Server:
     except OSError as error:
         reasons = {errno.EADDRINUSE: "another process listens there", errno.EACCES: "it needs privileges"}
         reason = reasons.get(error.errno or 0, error.strerror or str(error))
-        raise BadValue(
-            f"{flag} {port} cannot be used: {reason}.",
-            f"Leave {flag} out for a port that is free, or give another one.",
-        ) from None
+        what = f"{flag} {port} cannot be used: {reason}."
+        raise BadValue(what, f"Leave {flag} out for a port that is free, or give another one.") from None
 
 
 def check_port(port: int) -> None:
@@ -292,9 +292,9 @@ class Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def answer(self) -> None:
-        """Answer GET or HEAD; refuse a request without exactly one Host header of this machine (see HOST)."""
+        """Answer GET or HEAD; refuse a request without exactly one Host header of this machine."""
         hosts = self.headers.get_all("Host") or []
-        if len(hosts) != 1 or not HOST.fullmatch(hosts[0].strip()):
+        if len(hosts) != 1 or not ALLOWED_HOST.fullmatch(hosts[0].strip()):
             self.send_text(HTTPStatus.FORBIDDEN, "This page is served as 127.0.0.1 or localhost only.")
             return
         path, _, query_string = self.path.partition("?")
@@ -344,7 +344,7 @@ class Handler(BaseHTTPRequestHandler):
 def read_image(run: Path, address: str, max_bytes: int = MAX_IMAGE_BYTES) -> bytes | None:
     """Return the first `max_bytes` of a sheet in RUN/images; None for other names, links and other formats."""
     name = address.removeprefix("/images/")
-    if not address.startswith("/images/") or not IMAGE.fullmatch(name):
+    if not address.startswith("/images/") or not IMAGE_NAME.fullmatch(name):
         return None
     try:
         with open_regular(run / "images" / name, os.O_NOFOLLOW) as file:
@@ -393,14 +393,13 @@ def build_tiles(state: dict[str, Any]) -> list[Tile]:
     epoch, loss, rate, left = (state[name] for name in ("epoch", "loss", "images_per_s", "seconds_left"))
     notes = [f"{math.floor(100 * min(1.0, step / steps))} % of {steps:,}"] if steps else []
     notes += [] if epoch is None else [f"epoch {epoch:.2f}"]
+    top1, evaluated = "–", "not evaluated yet"
+    if validation:
+        top1, evaluated = format_percent(validation["top1"]), f"at step {validation['step']:,}"
     tiles = [
         Tile("step", f"{step:,}", "; ".join(notes) or "none yet"),
         Tile("training loss", "–" if loss is None else f"{loss:.4g}", "at the last log line"),
-        Tile(
-            "validation top-1",
-            format_percent(validation["top1"]) if validation else "–",
-            f"at step {validation['step']:,}" if validation else "not evaluated yet",
-        ),
+        Tile("validation top-1", top1, evaluated),
         Tile("images/s", "–" if rate is None else f"{rate:,.0f}", "at the last log line"),
     ]
     if not state["ended"]:
@@ -451,7 +450,7 @@ def build_callouts(contents: RunContents, ending: Ending | None) -> list[Part]:
     elif not contents.logs:
         callouts.append(Callout("muted", "The run is starting; its first log line is not written yet."))
     if contents.record.get("data") == str(SYNTHETIC):
-        callouts.append(Callout("warn", NOISE))
+        callouts.append(Callout("warn", NOISE_WARNING))
     return callouts
 
 
@@ -472,11 +471,6 @@ def keep_finite(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) < 1e300 else None
-
-
-def chart_to_json(chart: LineChart) -> dict[str, Any]:
-    series = [{"name": line.name, "step": list(line.x), "value": list(line.y)} for line in chart.series]
-    return {"title": chart.title, "unit": chart.unit, "series": series}
 
 
 def build_histograms(contents: RunContents, layers: str) -> Section:

@@ -1,8 +1,8 @@
 """Log lines in the formats of the reference systems, so that scripts which parse their logs can parse ours.
 
-The formats are DEFAULT_FORMAT (a table of steps), tf (Estimator), dll (DLLogger; also as JSON lines in RUN/log.json),
-events (the timing log of the Ascend port; also without other lines in RUN/event_log.txt) and mindspore (the book's).
-Every line goes to stdout and to RUN/log.txt.
+The formats are resnext (a table of steps, the default), tf (Estimator), dll (DLLogger; also as JSON lines in
+RUN/log.json), events (the timing log of the Ascend port of AmoebaNet) and mindspore (as the CANN book prints it). Every
+line goes to stdout and to RUN/log.txt; those of format events also to RUN/event_log.txt, where no other lines are.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Dll(Lines):
         self.last |= {"eval_throughput": score.count / max(score.seconds, 1e-9), **compute_latencies(self.batch_ends)}
 
     def end(self, training: Training, outcome: str) -> None:
-        steady = self.rates[1:] or self.rates  # the first window holds the warm-up
+        steady = self.rates[1:] or self.rates  # the steps of the first log line include the warm-up
         if steady:
             self.emit((), {"train_throughput": sum(steady) / len(steady)})
         if self.last:
@@ -179,7 +179,7 @@ def compute_latencies(batch_ends: list[float]) -> dict[str, float]:
 
 
 class Events(Lines):
-    """Lines of the port's timing log, also without other lines in RUN/event_log.txt."""
+    """Lines of the timing log of AmoebaNet's Ascend port, also in RUN/event_log.txt."""
 
     every_step = False  # the ends of epochs are enough
 
@@ -245,12 +245,12 @@ class Events(Lines):
 
 
 def find_device_index() -> str:
-    """Return the card's number from the port's variables, else the rank on this machine, else 0."""
+    """Return the device's number from the environment variables of the Ascend port, else LOCAL_RANK, else 0."""
     return next((os.environ[name] for name in ("DEVICE_INDEX", "DEVICE_ID", "LOCAL_RANK") if os.environ.get(name)), "0")
 
 
 class Mindspore(Lines):
-    """Lines of the MindSpore book."""
+    """Lines that MindSpore prints in the CANN book."""
 
     def log(self, training: Training, record: LogRecord) -> None:
         epoch, step = divmod(record.step - 1, training.progress.pace.steps_per_epoch)

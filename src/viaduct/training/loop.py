@@ -99,7 +99,7 @@ class Training:
         self.progress = Progress(recipe, find_pace(recipe, self.train_batches.count), rates)
         self.stopwatch, self.pulse = Stopwatch(), Pulse()
         self.score: Score | None = None
-        self._every_rank_called = True  # does the callback that was called last run on every rank?
+        self._every_rank_called = True  # True: the callback that was called last runs on every rank
         self._requested_stop = "another rank asked for it"  # request_stop overwrites it on the rank that asked
         self.train_step = TrainingStep(
             recipe,
@@ -114,7 +114,9 @@ class Training:
         )
         self.state = RunState(self.train_step, self.stopwatch, device)
         self.sink = build_sink(self)
-        self.tuned: dict[str, Any] | None = None  # what this run uses of a bank of tuned operators (bank_choices.py)
+        # {"bank": its path, "choices": {operator: its choice}}, for recipe.json; None without tuned operators
+        # (bank_choices.py).
+        self.tuned: dict[str, Any] | None = None
 
     def build_computation(self) -> Computation:
         """Return the network as this run computes it: cast, fused, wrapped for the ranks, compiled.
@@ -128,12 +130,13 @@ class Training:
             self.model,
             self.plan,
             self.torch_device,
-            self.mode == "graph",
-            self.device.graph_capture() is not None and not may_sink,  # a graph cannot hold graphs
-            self.parallel.wrap_network,
-            "whole" if every_step and recipe.compile == "auto" else recipe.compile,
-            recipe.compile_parts,
-            self.fuse_kernels,
+            compiled=self.mode == "graph",
+            # A sink captures each step as a graph, and a graph cannot hold graphs.
+            device_graphs=self.device.graph_capture() is not None and not may_sink,
+            parallel=self.parallel.wrap_network,
+            compile="whole" if every_step and recipe.compile == "auto" else recipe.compile,
+            compile_parts=recipe.compile_parts,
+            fuse=self.fuse_kernels,
         )
 
     def fuse_kernels(self, network: nn.Module) -> int:
@@ -187,10 +190,8 @@ class Training:
     def refuse_single_rank(self, setter: str) -> None:
         """Raise BadValue if a callback that runs on rank 0 alone would change something that all ranks share."""
         if self.group.ranks > 1 and not self._every_rank_called:
-            raise BadValue(
-                f"{setter} was called on rank 0 alone, and {self.group.ranks} ranks train together.",
-                "Give the callback `every_rank = True`: then all ranks change the same.",
-            )
+            what = f"{setter} was called on rank 0 alone, and {self.group.ranks} ranks train together."
+            raise BadValue(what, "Give the callback `every_rank = True`: then all ranks change the same.")
 
     def request_stop(self, reason: str) -> None:
         """Finish the run after this step; if rank 0 alone asks, a step or two later, when all ranks know of it."""

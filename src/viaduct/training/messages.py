@@ -88,10 +88,8 @@ def add_tensor(tensor: Tensor, buffers: list[bytes]) -> list[Any]:
 
 
 def unsendable(kind: str) -> BadValue:
-    return BadValue(
-        f"a {kind} cannot be sent from one rank to another.",
-        "States of optimizers and the like are made of numbers, texts, lists, tuples, dictionaries and tensors.",
-    )
+    hint = "States of optimizers and the like are made of numbers, texts, lists, tuples, dictionaries and tensors."
+    return BadValue(f"a {kind} cannot be sent from one rank to another.", hint)
 
 
 def decode(data: memoryview | bytes) -> Any:

@@ -58,8 +58,7 @@ class Judged(NamedTuple):
     hits: Tensor
 
 
-Judge = Callable[[Tensor, Tensor, int], Judged]
-"""Function of the logits and labels of a batch, and how many of its images are not padding."""
+Judge = Callable[[Tensor, Tensor, int], Judged]  # of a batch's logits, labels, and number of images before the padding
 
 
 def build_judge(loss: Loss, classes: int) -> Judge:
@@ -189,6 +188,10 @@ def compute_score(counts: Counted, classes: int) -> Score:
     precision = right / np.maximum(per_predicted, 1)
     f1 = 2 * right / np.maximum(per_true + per_predicted, 1)
     present = (per_true + per_predicted) > 0
+    confusion = None
+    if classes <= MAX_CONFUSION_CLASSES:
+        pairs = np.bincount(counts.true * classes + counts.predicted, minlength=classes * classes)
+        confusion = pairs.reshape(classes, classes).tolist()
     count = len(counts.true)
     return Score(
         count=count,
@@ -198,12 +201,6 @@ def compute_score(counts: Counted, classes: int) -> Score:
         precision=float(precision[present].mean()),
         recall=float(recall[present].mean()),
         f1=float(f1[present].mean()),
-        confusion=count_confusion(counts, classes).tolist() if classes <= MAX_CONFUSION_CLASSES else None,
+        confusion=confusion,
         predictions=counts.predicted.tolist(),
     )
-
-
-def count_confusion(counts: Counted, classes: int) -> Numbers:
-    """Return the confusion matrix: rows are true classes."""
-    pairs = np.bincount(counts.true * classes + counts.predicted, minlength=classes * classes)
-    return pairs.reshape(classes, classes)

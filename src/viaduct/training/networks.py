@@ -30,14 +30,12 @@ def build_model(recipe: Recipe) -> nn.Module:
 
 
 def network_options(recipe: Recipe) -> dict[str, Any]:
-    """Return the keyword arguments that a network is built with, besides its classes."""
+    """Return the keyword arguments that a named network is built with, besides its classes."""
     if str(recipe.model).startswith("amoebanet"):  # its auxiliary head is made for one image size
         return {**vars(recipe.network or Amoebanet()), "image": recipe.data.size}
     if recipe.network is not None:
-        raise BadValue(
-            f"network holds settings of {type(recipe.network).__name__}, which {recipe.model!r} does not have.",
-            "Take them out: --set network=none.",
-        )
+        what = f"network holds settings of {type(recipe.network).__name__}, which {recipe.model!r} does not have."
+        raise BadValue(what, "Take them out: --set network=none.")
     return {}
 
 

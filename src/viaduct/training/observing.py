@@ -40,7 +40,7 @@ def build_board(recipe: Recipe) -> TensorBoard:
 
 
 class Observer(TensorBoard):
-    """Writes images and histograms of one step per interval, and the graph once."""
+    """Writes the usual curves, and what is `wanted`: images and histograms of one step per interval, the graph once."""
 
     def __init__(self, wanted: frozenset[str]) -> None:
         self.wanted = wanted

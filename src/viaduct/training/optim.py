@@ -28,9 +28,8 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     match recipe.optimizer:
         case Sgd() as part:
             groups = decay_groups(model, part.decay, part.weight_decay)
-            return torch_optimizers.SGD(
-                groups, lr=part.lr, momentum=part.momentum, nesterov=part.nesterov and part.momentum > 0, fused=fused
-            )
+            nesterov = part.nesterov and part.momentum > 0
+            return torch_optimizers.SGD(groups, part.lr, momentum=part.momentum, nesterov=nesterov, fused=fused)
         case AdamW() as part:
             groups = decay_groups(model, part.decay, part.weight_decay)
             return torch_optimizers.AdamW(groups, lr=part.lr, betas=part.betas, eps=part.epsilon, fused=fused)
@@ -49,7 +48,7 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
-    """Return LARS: kernels have trust ratios; which other parameters decay depends on the form."""
+    """Return LARS: convolution and dense weights have trust ratios; which others decay depends on the form."""
     default_decay: Decay = "not_norm" if part.form == "contrib" else "weights"
     kernels = {id(parameter) for parameter in decaying_parameters(model, "weights")}
     groups = [
@@ -58,9 +57,8 @@ def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
         for adapted in (True, False)
     ]
     groups = [group for group in groups if group["params"]]
-    return LarsOptimizer(
-        groups, part.lr, form=part.form, momentum=part.momentum, trust=part.trust, epsilon=part.epsilon
-    )
+    options = {"form": part.form, "momentum": part.momentum, "trust": part.trust, "epsilon": part.epsilon}
+    return LarsOptimizer(groups, part.lr, **options)  # type: ignore[arg-type]
 
 
 def decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[dict[str, Any]]:

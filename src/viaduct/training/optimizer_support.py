@@ -47,7 +47,7 @@ class OptimizerSupport:
         self.optimizer.step()
 
     def count_device_steps(self, most: int) -> int:
-        """Return how many of the coming steps, up to `most`, need nothing from the host."""
+        """Return how many of the coming steps can be captured, up to `most`: those before the host must act."""
         return most
 
     def count_device_step(self) -> None:

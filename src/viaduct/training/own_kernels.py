@@ -17,10 +17,10 @@ def find_kernel_obstacle(recipe: Recipe, plan: Plan, device: str, observed: bool
         f"they are for cuda, and this run is on {device}": device != "cuda",
         "they are written in Triton, which is not installed": find_spec("triton") is None,
         f"they compute in bf16 or fp16, and this run in {plan.compute}": plan.compute not in ("bf16", "fp16"),
-        "batch norms of frozen layers rest, and these kernels would update their statistics": bool(recipe.init.freeze),
-        "THOR looks at the convolutions inside of them": isinstance(recipe.optimizer, Thor),
-        "a dump or another callback looks at the operators inside of them": observed,
-        "a network that is compiled whole has no room for them": mode == "graph" and recipe.compile == "whole",
+        "they would update the statistics of frozen batch norms": bool(recipe.init.freeze),
+        "THOR observes the convolutions that they replace": isinstance(recipe.optimizer, Thor),
+        "a dump or another callback observes the operators that they replace": observed,
+        "they cannot be part of a network compiled whole": mode == "graph" and recipe.compile == "whole",
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
 
@@ -31,7 +31,7 @@ def uses_own_kernels(recipe: Recipe, plan: Plan, device: str, observed: bool, mo
         return False
     obstacle = find_kernel_obstacle(recipe, plan, device, observed, mode)
     if obstacle is not None and recipe.kernels == "on":
-        raise BadValue(f"--kernels on: {obstacle}.", "With --kernels auto a run has them where it can.")
+        raise BadValue(f"--kernels on: {obstacle}.", "With --kernels auto a run uses viaduct's kernels where it can.")
     return obstacle is None
 
 
@@ -44,5 +44,5 @@ def fuse(network: nn.Module, plan: Plan, is_required: bool) -> int:
 
     count = fuse_parts(network, plan.dtype)
     if is_required and not count:
-        raise BadValue("--kernels on: the network has no part that they fit.", "Leave it at --kernels auto.")
+        raise BadValue("--kernels on: viaduct's kernels fit no part of the network.", "Leave it at --kernels auto.")
     return count

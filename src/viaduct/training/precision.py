@@ -1,4 +1,4 @@
-"""Computing in less than fp32: casting at use, casting the network, and scaling the loss."""
+"""Computing in less than fp32: autocast, casting the network, and scaling the loss."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Plan:
     """A recipe's precision, resolved for one device."""
 
     compute: str  # fp32 | bf16 | fp16
-    cast_network: bool  # O2, O3: the network itself is cast, fp32 master weights stay with the optimizer
-    cast_norms: bool  # O3: batch norms too
+    cast_network: bool = False  # O2, O3: the network itself is cast, fp32 master weights stay with the optimizer
+    cast_norms: bool = False  # O3: batch norms too
 
     @property
     def dtype(self) -> torch.dtype:
@@ -45,13 +45,13 @@ def plan_for(precision: Precision, device: Device) -> Plan:
     level = precision.compute
     if level == "auto":
         able = device.autocast_dtypes()
-        return Plan(next((dtype for dtype in ("bf16", "fp16") if dtype in able), "fp32"), False, False)
+        return Plan(next((dtype for dtype in ("bf16", "fp16") if dtype in able), "fp32"))
     if level in ("fp32", "O0"):
-        return Plan("fp32", False, False)
+        return Plan("fp32")
     if level in ("bf16", "fp16", "O1"):
-        return Plan(level if level != "O1" else reduced_dtype(device), False, False)
+        return Plan(level if level != "O1" else reduced_dtype(device))
     keep = precision.keep_batchnorm_fp32
-    return Plan(reduced_dtype(device), True, cast_norms=level == "O3" if keep is None else not keep)
+    return Plan(reduced_dtype(device), cast_network=True, cast_norms=level == "O3" if keep is None else not keep)
 
 
 def reduced_dtype(device: Device) -> str:
@@ -94,7 +94,7 @@ class LossScale:
         # To look for overflows, the host waits for the device in every step that it drives.
         self.skips_overflows = self.dynamic or (compute == "fp16" and precision.drop_overflow)
         self.grow_every, self.shrink_after = precision.scale_grow_every, precision.scale_shrink_after
-        # Good steps in a row and overflows, both counted anew when a dynamic scale changes; steps skipped in all.
+        # good: steps without overflow in a row; overflows: since a dynamic scale last changed; skipped: steps in all.
         self.good = self.overflows = self.skipped = 0
         self.streak = 0  # overflows in a row; not in checkpoints
 
@@ -136,14 +136,14 @@ class Computation:
         model: nn.Module,
         plan: Plan,
         device: torch.device,
-        graph: bool,
+        compiled: bool,
         device_graphs: bool,
         parallel: Callable[[nn.Module], nn.Module] = lambda network: network,
         compile: CompileMode = "auto",
         compile_parts: str = "",
         fuse: Callable[[nn.Module], int] = lambda network: 0,
     ) -> None:
-        """`graph`: compile as `compile` and `compile_parts` say, else not at all; `device_graphs`: see `Compilation`.
+        """`compiled`: compile as `compile` and `compile_parts` say; `device_graphs`: as in `Compilation`.
 
         `parallel` wraps the network of several ranks. `fuse` installs kernels of our own and returns their number.
         """
@@ -155,7 +155,7 @@ class Computation:
             guard_single_pixels(self.network)  # works around a bug of oneDNN
         self.fused = fuse(self.network)  # number of parts that run on kernels of our own
         self.wrapped = parallel(self.network)  # of several ranks: averages gradients; the weights are the network's own
-        mode = compile if graph else "off"
+        mode = compile if compiled else "off"
         self.compilation = Compilation(self.wrapped, self.network, mode, device_graphs, compile_parts)
         self.graphs, self.run = self.compilation.device_graphs, self.compilation.run
 

@@ -4,7 +4,7 @@
     print(applied.describe() if applied else "no advice that can be tried")
 
 The recipe as it is and the recipe with the change are profiled in turns, without recording operators. A gain counts if
-the changed recipe was faster in every turn and by more than noise.
+the changed recipe was faster in every turn, and by more than MIN_GAIN in the median.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -20,12 +21,11 @@ from viaduct.profiling.collector import Plan
 from viaduct.profiling.figures import show_time
 from viaduct.profiling.record import Advice
 from viaduct.recipes import Loaded
-from viaduct.recipes._fields import override, paths, read
+from viaduct.recipes._fields import list_field_paths, override, read_field
 from viaduct.training.profiled import profile_recipe
 
 TURNS = 3
-NOISE = 0.02
-"""Share of a step by which the medians of two profiles of the same recipe may differ."""
+MIN_GAIN = 0.02  # share of a step: two profiles of the same recipe may differ by as much
 
 Settings = Sequence[tuple[str, str]]
 
@@ -51,18 +51,18 @@ class Applied:
 
     @property
     def is_gain(self) -> bool:
-        """Return True if every turn was faster with the change, and the median by more than noise."""
+        """Return True if every turn was faster with the change, and the median by more than MIN_GAIN."""
         turns = zip(self.before_us, self.after_us, strict=True)
-        return self.share > NOISE and all(after < before for before, after in turns)
+        return self.share > MIN_GAIN and all(after < before for before, after in turns)
 
     def describe(self) -> str:
         """Return the result as a paragraph for the terminal."""
         before, after = median(self.before_us), median(self.after_us)
         medians = f"medians of {len(self.before_us)} turns"
         times = f"{show_time(before)} a step without, {show_time(after)} with it, {medians}"
-        gain = (
-            f"measured gain: {show_time(before * self.share)} a step, {self.share:.1%}" if self.is_gain else "no gain"
-        )
+        gain = "no gain"
+        if self.is_gain:
+            gain = f"measured gain: {show_time(before * self.share)} a step, {self.share:.1%}"
         expected = "not known" if self.advice.gain_us is None else show_time(self.advice.gain_us)
         return f"Tried {self.change}: {gain} ({times}). Expected was: {expected}."
 
@@ -72,9 +72,10 @@ def choose_advice(advice: Sequence[Advice], loaded: Loaded, settings: Settings) 
     recipe = loaded.recipe
     for path, text in settings:
         recipe = override(recipe, path, text)
-    known = set(paths(recipe))
+    known = set(list_field_paths(recipe))
     for row in advice:
-        new = {path: text for path, text in row.changes.items() if path in known and str(read(recipe, path)) != text}
+        possible = {path: text for path, text in row.changes.items() if path in known}
+        new = {path: text for path, text in possible.items() if str(read_field(recipe, path)) != text}
         if new:
             return row, new
     return None
@@ -91,7 +92,10 @@ def apply_advice(
     settings: Settings = (),
     tell: Callable[[str], None] = lambda line: None,
 ) -> Applied | None:
-    """Try the first advice that can be tried; None where there is none."""
+    """Try the first advice that a recipe can follow, and return its effect; None if no advice can be tried.
+
+    `tell` is called with a line for the user before each turn.
+    """
     chosen = choose_advice(advice, loaded, settings)
     if chosen is None:
         return None
@@ -99,12 +103,11 @@ def apply_advice(
     timed = replace(plan, recorded=0)
     applied = Applied(row, changes, [], [])
 
+    profile_with = partial(profile_recipe, loaded, plan=timed, device=device, data=data, ranks=ranks)
+
     def measure(more: list[tuple[str, str]]) -> float:
         with tempfile.TemporaryDirectory(prefix="viaduct-apply-") as folder:
-            out = Path(folder) / "prof"
-            profile = profile_recipe(
-                loaded, out=out, plan=timed, device=device, data=data, ranks=ranks, settings=[*settings, *more]
-            )
+            profile = profile_with(out=Path(folder) / "prof", settings=[*settings, *more])
         if profile.iteration_us is None:
             raise BadRun("no regular step was measured: a trial of the advice needs two steps.", "Give more --steps.")
         return profile.iteration_us

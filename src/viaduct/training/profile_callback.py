@@ -39,16 +39,16 @@ from viaduct.training.profile_marks import Points, ProfileMarks, check_point
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-FOLDER = "profile"
+PROFILE_FOLDER = "profile"
 
 
 @dataclass(frozen=True)
 class ProfileRequest:
     """Steps of a run to profile, and the name of the profile."""
 
-    window: Window | None  # None: the default of PROFILING_MODE
+    window: Window | None  # None: asked for by the variable PROFILING_MODE, for its default steps
     options: ProfilingOptions = field(default_factory=ProfilingOptions)
-    source: str = ""
+    source: str = ""  # name of the recipe
     command: str = ""
     notes: tuple[str, ...] = ()
 
@@ -61,10 +61,8 @@ class ProfileRequest:
         """Raise an error if the run does not have these steps, or the network these modules."""
         window, steps = self.window, training.steps
         if window is not None and window.last >= steps:
-            raise BadValue(
-                f"--profile {window}: the run has {steps:,} steps, 0 to {steps - 1:,}.",
-                f"For its last steps: --profile {max(0, steps - len(window))}-{steps - 1}",
-            )
+            what = f"--profile {window}: the run has {steps:,} steps, 0 to {steps - 1:,}."
+            raise BadValue(what, f"For its last steps: --profile {max(0, steps - len(window))}-{steps - 1}")
         for key in ("fp_point", "bp_point"):
             check_point(key, getattr(self.options, key), training.computation.network)
 
@@ -81,14 +79,15 @@ class Profiling(Callback):
         self.requested_folder = folder or request.options.output
         self.window: Window | None = None  # None if the steps were taken before this process began
         self.collector: Collector | None = None
-        self.first_step = 0  # the step that the collector counts as 0
-        self.written = self.published = False  # files of this rank; advice and page
+        self.first_step = 0  # number in the run of the step that the collector counts as 0
+        self.written = False  # this rank's files
+        self.published = False  # advice and page
         self.lines: list[str] = []  # notes for the user
 
     # Events of the run
 
     def start(self, training: Training) -> None:
-        self.folder = self.requested_folder or training.run.path / FOLDER
+        self.folder = self.requested_folder or training.run.path / PROFILE_FOLDER
         self.window = self.choose_window(training)
         self.marks = ProfileMarks(training, lambda: self.collect(training))
         if self.window is not None:
@@ -209,11 +208,10 @@ class Profiling(Callback):
         collector, options = self.collector, self.request.options
         assert collector is not None
         profile = collector.finish(self.describe(training, ended))
-        profile = replace(
-            profile, steps=[replace(step, number=step.number + self.first_step) for step in profile.steps]
-        )
+        steps = [replace(step, number=step.number + self.first_step) for step in profile.steps]
         if not options.collectives:
-            profile = replace(profile, steps=[replace(step, collectives=()) for step in profile.steps])
+            steps = [replace(step, collectives=()) for step in steps]
+        profile = replace(profile, steps=steps)
         profile = split_replays(profile, self.marks.replayed)
         profile, events = fit_storage(profile, collector.events, options.storage_limit)
         write_profile(profile, folder, events)
@@ -257,7 +255,8 @@ class Profiling(Callback):
             steps = f"--profile {self.request.window}" if self.request.window else "PROFILING_MODE"
             return [*notes, f"{steps}: nothing was profiled, since this process took none of these steps."]
         page = self.folder / REPORT if self.published else self.folder
-        return [*notes, f"Profile of step{'s' * (self.window is None or len(self.window) > 1)} {self.window}: {page}"]
+        steps = "step" if self.window is not None and len(self.window) == 1 else "steps"
+        return [*notes, f"Profile of {steps} {self.window}: {page}"]
 
 
 @contextmanager
@@ -284,7 +283,7 @@ def publish_profile(folder: Path) -> Profile:
 
 
 def count_undisturbed(training: Training, last: int) -> int:
-    """Return how many steps up to `last` have no planned evaluation or checkpoint among or right before them."""
+    """Return how many steps up to `last` come after the last planned evaluation or checkpoint before them."""
     intervals = (training.progress.evaluation_every, training.recipe.checkpoint.every_steps)
     return min((last % every for every in intervals if every), default=last)
 

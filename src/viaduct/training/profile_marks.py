@@ -19,6 +19,7 @@ from viaduct.training.step import StepMarks
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
+# How the time points of a step are found, for the profile's page.
 LOADER = "Loader wait: the host's time in which the training loop fetches its next batch."
 FORWARD = "Forward start: before the network runs on a batch that is on the device."
 BACKWARD = "Backward end: after the backward pass has returned."
@@ -37,7 +38,8 @@ class ProfileMarks(StepMarks):
         self.replayed: set[int] = set()  # numbers of steps that were replayed
         self._collect = collect
         self._collector: Collector | None = None
-        self._paused = self._gradients_done = False
+        self._paused = False
+        self._gradients_done = False  # the backward end of this step is marked already
         self._has_ranks = training.group.ranks > 1
 
     @property
@@ -109,15 +111,13 @@ class ProfileMarks(StepMarks):
     def describe(self) -> list[str]:
         """Return how each time point was found."""
         waits = self._has_ranks and can_queue_callback()
-        forward = f"Forward start: the forward pass of {self.points.forward!r} (fp_point)."
-        backward = f"Backward end: the end of the backward pass of {self.points.backward!r} (bp_point)."
-        points = [
-            forward if self.points.forward else FORWARD,
-            backward if self.points.backward else BUCKETS if waits else BACKWARD,
-            UPDATE,
-            LOADER,
-        ]
-        return points + [REPLAY] * bool(self.replayed)
+        forward, backward = FORWARD, BUCKETS if waits else BACKWARD
+        if self.points.forward:
+            forward = f"Forward start: the forward pass of {self.points.forward!r} (fp_point)."
+        if self.points.backward:
+            backward = f"Backward end: the end of the backward pass of {self.points.backward!r} (bp_point)."
+        points = [forward, backward, UPDATE, LOADER]
+        return [*points, REPLAY] if self.replayed else points
 
 
 def can_queue_callback() -> bool:

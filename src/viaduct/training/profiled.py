@@ -36,16 +36,16 @@ from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_pr
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import check_path, explain_limits, load_images
 
-CPU_BATCH = 8  # images of each rank on CPUs, unless the order sets a batch: a larger step takes too long there
+CPU_BATCH = 8  # images of each rank on CPUs, unless a setting gives the batch: a larger step takes too long there
 MANY_STEPS = 10**9  # more than any profile takes
 NOISE_RATE = 1e-6  # on noise the recipe's own learning rate may diverge, and computing with NaN can be slow
 SINK_WARMUP = 6  # steps until a captured step is replayed
-BATCH = "data.global_batch"
+BATCH_FIELD = "data.global_batch"
 
 
 @dataclass(frozen=True)
 class Order:
-    """Recipe to profile and how; sent to the process of each rank."""
+    """What `profile_recipe` was called with, as it is sent to the process of each rank."""
 
     loaded: Loaded
     out: Path
@@ -57,30 +57,21 @@ class Order:
 
     def encode(self) -> str:
         """Return the order as JSON, for another process."""
-        return json.dumps(
-            {
-                "recipe": str(self.loaded.file or self.loaded.name),
-                "out": str(self.out.resolve()),
-                "plan": asdict(self.plan),
-                "device": self.device,
-                "data": None if self.data is None else str(self.data),
-                "settings": list(self.settings),
-                "command": self.command,
-            }
-        )
+        fields = {
+            **vars(self),
+            "loaded": str(self.loaded.file or self.loaded.name),
+            "out": str(self.out.resolve()),
+            "plan": asdict(self.plan),
+            "data": None if self.data is None else str(self.data),
+        }
+        return json.dumps(fields)
 
     @classmethod
     def decode(cls, text: str) -> Order:
         fields = json.loads(text)
-        return cls(
-            load(fields["recipe"]),
-            Path(fields["out"]),
-            Plan(**fields["plan"]),
-            fields["device"],
-            None if fields["data"] is None else Path(fields["data"]),
-            [(path, value) for path, value in fields["settings"]],
-            fields["command"],
-        )
+        fields |= {"loaded": load(fields["loaded"]), "out": Path(fields["out"]), "plan": Plan(**fields["plan"])}
+        data = None if fields["data"] is None else Path(fields["data"])
+        return cls(**fields | {"data": data, "settings": [(path, value) for path, value in fields["settings"]]})
 
     def change_recipe(self) -> Recipe:
         """Return the recipe with the settings applied."""
@@ -124,10 +115,8 @@ def start_ranks(order: Order, ranks: int) -> None:
         path.write_text(order.encode())
         code = run_local(["python", "-m", "viaduct.training.profiled", str(path)], ranks, max_restarts=0)
     if code:
-        raise BadRun(
-            f"the ranks ended with exit code {code}: there is no profile of all of them.",
-            f"What each of them had collected is in {order.out}.",
-        )
+        what = f"the ranks ended with exit code {code}: there is no profile of all of them."
+        raise BadRun(what, f"What each of them had collected is in {order.out}.")
 
 
 def profile_here(order: Order) -> None:
@@ -182,7 +171,7 @@ def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[st
         notes.append("The images are noise that is made on the device: no loader was measured.")
     recipe = replace(recipe, **changes)
     max_batch = CPU_BATCH * ranks
-    if kind == "cpu" and BATCH not in dict(order.settings) and recipe.data.global_batch > max_batch:
+    if kind == "cpu" and BATCH_FIELD not in dict(order.settings) and recipe.data.global_batch > max_batch:
         notes.append(f"The batch is {max_batch} in place of the recipe's {recipe.data.global_batch}: this is a CPU.")
         recipe = replace(recipe, data=replace(recipe.data, global_batch=max_batch), accumulate=1)
     return recipe, notes

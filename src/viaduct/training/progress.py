@@ -66,9 +66,8 @@ class Progress:
         if factor is None:
             planned = self.rate_at(min(self.step, self.steps - 1))
             if not planned > 0:
-                raise BadValue(
-                    f"change_learning_rate: the schedule's rate is {planned:g} here; no factor makes it {rate:g}."
-                )
+                now = f"the schedule's rate is {planned:g} here"
+                raise BadValue(f"change_learning_rate: {now}; no factor makes it {rate:g}.")
             factor = cast(float, rate) / planned
         self.initial_rates = [initial * factor for initial in self.initial_rates]
 
@@ -82,10 +81,9 @@ class Progress:
     def change_order_seed(self, seed: int) -> None:
         """Order and augment the epochs that have not begun by this seed."""
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-            raise BadValue(
-                f"change_order_seed: {seed!r} is no seed.", "It must be a whole number, at least 0 and below 2**63."
-            )
-        first = -(-self.step // self.pace.steps_per_epoch)  # epoch that has not begun; the division rounds up
+            hint = "It must be a whole number, at least 0 and below 2**63."
+            raise BadValue(f"change_order_seed: {seed!r} is no seed.", hint)
+        first = -(-self.step // self.pace.steps_per_epoch)  # first epoch that has not begun; the division rounds up
         self.order_seeds = [change for change in self.order_seeds if change[0] != first] + [(first, seed)]
 
     def change_loss_weights(self, main: float | None, auxiliary: float | None) -> None:

@@ -29,12 +29,11 @@ from viaduct.repository import UnreadableRepository, open_repository
 from viaduct.run_files import Damaged, parse_object, read_recipe_record
 
 PACKAGE = Path(__file__).parents[1]
+# Packages whose source decides what a run computes.
 TRAINING_CODE = ("training", "data", "models", "kernels", "devices", "recipes", "weights")
-"""Packages whose source decides what a run computes."""
 SUFFIXES = (".py", ".c", ".h", ".cu", ".json")
 MAX_SESSIONS = 32
-MAX_PIXEL_BYTES = 512 << 20
-"""Images in memory beyond this are fingerprinted by a sample of them."""
+MAX_PIXEL_BYTES = 512 << 20  # of images in memory, more than this are fingerprinted by a sample
 MAX_BUILD_BYTES = 1 << 20  # of build.json
 
 

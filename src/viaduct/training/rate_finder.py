@@ -22,10 +22,9 @@ from viaduct.training.session import Request, explain_limits, load_images
 from viaduct.training.transfer import load_initial_weights
 
 STEPS = 200
-DIVERGED = 4.0
-"""A running mean of the loss this many times its lowest value has diverged: the test ends."""
-MEAN_DECAY = 0.9
-"""Of the running mean, which only decides when the test ends."""
+DIVERGED = 4.0  # the test ends when a running mean of the loss is this many times its lowest value
+MEAN_DECAY = 0.9  # of that running mean
+# Lowest and highest rate by optimizer.
 RANGES: dict[type, tuple[float, float]] = {AdamW: (1e-7, 1.0), Lars: (1e-3, 100.0)}
 DEFAULT_RANGE = (1e-5, 10.0)
 

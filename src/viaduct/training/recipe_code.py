@@ -23,11 +23,11 @@ from viaduct.recipes import Recipe
 from viaduct.training.distributed import is_lost_connection
 
 PARTS = ("model", "loss", "optimizer", "schedule")  # fields of a recipe that may be functions of its author
-RESULTS: dict[str, tuple[type, str]] = {
+RESULTS: dict[str, tuple[type, str]] = {  # what a function of the author must return: type, and its name for messages
     "model": (nn.Module, "torch.nn.Module"),
     "optimizer": (torch.optim.Optimizer, "torch.optim.Optimizer"),
 }
-ONE_VALUE = "more than 1 value per channel"  # torch's message for a batch that is too small for a batch norm
+ONE_VALUE_PER_CHANNEL = "more than 1 value per channel"  # in torch's error for a batch too small for a batch norm
 
 
 def call_recipe_part(what: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -50,9 +50,8 @@ def explain_part_errors(what: str, function: Any) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if lacks_memory(error):
             raise
-        raise BadValue(
-            f"the recipe's {what} fails: {first_line(error)}", *find_author_line(error, [function])
-        ) from error
+        where = find_author_line(error, [function])
+        raise BadValue(f"the recipe's {what} fails: {first_line(error)}", *where) from error
 
 
 def check_callbacks(callbacks: Iterable[object]) -> None:
@@ -61,10 +60,8 @@ def check_callbacks(callbacks: Iterable[object]) -> None:
 
     for callback in callbacks:
         if not isinstance(callback, Callback):
-            raise BadValue(
-                f"callbacks has {callback!r}; it must be objects of viaduct.training.callbacks.Callback.",
-                "A class is given as an object: callbacks=(MyCallback(),)",
-            )
+            what = f"callbacks has {callback!r}; it must be objects of viaduct.training.callbacks.Callback."
+            raise BadValue(what, "A class is given as an object: callbacks=(MyCallback(),)")
 
 
 @contextmanager
@@ -94,15 +91,14 @@ def explain_recipe_errors(recipe: Recipe, step: int | None) -> Iterator[None]:
     except ViaductError:
         raise
     except (Exception, SystemExit) as error:
-        if not own_parts or lacks_memory(error) or ONE_VALUE in str(error):
+        if not own_parts or lacks_memory(error) or ONE_VALUE_PER_CHANNEL in str(error):
             raise
         if isinstance(error, RuntimeError) and is_lost_connection(error):
             raise  # a layer may be the first to notice that another rank is gone
         layer = describe_failing_layer(error, own_parts.get("model"))
         evidence = [*layer, *find_author_line(error, list_functions(own_parts))]
-        in_optimizer = any(
-            isinstance(frame.f_locals.get("self"), torch.optim.Optimizer) for frame in list_frames(error)
-        )
+        objects = [frame.f_locals.get("self") for frame in list_frames(error)]
+        in_optimizer = any(isinstance(instance, torch.optim.Optimizer) for instance in objects)
         if step != 0 and not evidence and not (in_optimizer and "optimizer" in own_parts):
             raise
         source = recipe.data

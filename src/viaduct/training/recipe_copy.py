@@ -28,7 +28,7 @@ from viaduct.recipes import Loaded, load_file
 from viaduct.terminal import escape_controls
 from viaduct.training.output_streams import print_line
 
-RECIPE, MODULES = "recipe.py", "recipe_modules"
+RECIPE_FILE, MODULES_FOLDER = "recipe.py", "recipe_modules"
 MAX_SOURCE_BYTES = 16 << 20
 
 
@@ -37,8 +37,8 @@ def keep_copy(run: Path, file: Path) -> dict[str, str]:
 
     Return the SHA-256 of each copy by its path in the run.
     """
-    shutil.rmtree(run / MODULES, ignore_errors=True)
-    sources = {RECIPE: file, **{f"{MODULES}/{name}": path for name, path in imported_beside(file).items()}}
+    shutil.rmtree(run / MODULES_FOLDER, ignore_errors=True)
+    sources = {RECIPE_FILE: file, **{f"{MODULES_FOLDER}/{name}": path for name, path in imported_beside(file).items()}}
     checksums = {}
     for name, source in sources.items():
         content = source.read_bytes()
@@ -73,8 +73,8 @@ def imported_beside(file: Path) -> dict[str, Path]:
 
 def changed_files(run: Path, checksums: Mapping[str, str], file: Path) -> Iterator[Path]:
     """Yield the original files whose bytes differ from the run's copy; a missing original or copy is passed over."""
-    for name in [RECIPE, *checksums]:
-        original = file if name == RECIPE else file.parent / name.removeprefix(f"{MODULES}/")
+    for name in [RECIPE_FILE, *checksums]:
+        original = file if name == RECIPE_FILE else file.parent / name.removeprefix(f"{MODULES_FOLDER}/")
         if original.is_file() and (run / name).is_file() and original.read_bytes() != (run / name).read_bytes():
             yield original
 
@@ -85,16 +85,16 @@ def load_copy(run: Path, record: Mapping[str, Any]) -> Loaded:
     Raise BadRun if recipe.json lists files that no run keeps, or if a copy is missing, too large, changed or a link.
     """
     checksums = read_checksums(run, record)
-    sources = {name: read_inside(run, name, checksums.get(name)) for name in [RECIPE, *checksums]}
-    modules = CopiedModules(run, {name: source for name, source in sources.items() if name != RECIPE})
+    sources = {name: read_inside(run, name, checksums.get(name)) for name in [RECIPE_FILE, *checksums]}
+    modules = CopiedModules(run, {name: source for name, source in sources.items() if name != RECIPE_FILE})
     if os.environ.get("RANK", "0") == "0":
         count = len(modules.loaders)
-        beside = f", with {count} module{'s' * (count > 1)} from {run / MODULES}" if count else ""
-        print_line(f"Executing {run / RECIPE}, the run's copy of its recipe{beside}.", sys.stderr)
-    path = (run / RECIPE).resolve()
+        beside = f", with {count} module{'s' * (count > 1)} from {run / MODULES_FOLDER}" if count else ""
+        print_line(f"Executing {run / RECIPE_FILE}, the run's copy of its recipe{beside}.", sys.stderr)
+    path = (run / RECIPE_FILE).resolve()
     name = f"viaduct_recipe_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
     with modules.importable():
-        return load_file(path, FixedSource(str(path), sources[RECIPE]), name)
+        return load_file(path, FixedSource(str(path), sources[RECIPE_FILE]), name)
 
 
 def read_checksums(run: Path, record: Mapping[str, Any]) -> dict[str, str]:
@@ -104,22 +104,20 @@ def read_checksums(run: Path, record: Mapping[str, Any]) -> dict[str, str]:
     entry is malformed, or has a path that `keep_copy` does not write.
     """
     checksums = record.get("files", {})
-    if not isinstance(checksums, dict) or not all(
-        isinstance(name, str) and isinstance(checksum, str) for name, checksum in checksums.items()
-    ):
+    if not isinstance(checksums, dict) or not all(isinstance(text, str) for item in checksums.items() for text in item):
         raise BadRun(f'{run / "recipe.json"} is damaged: its "files" must map file names to checksums.')
     for name in checksums:
         parts = name.split("/")
-        is_allowed = name == RECIPE or (
+        is_allowed = name == RECIPE_FILE or (
             len(parts) > 1
-            and parts[0] == MODULES
+            and parts[0] == MODULES_FOLDER
             and name.endswith(".py")
             and all(part.removesuffix(".py").isidentifier() for part in parts[1:])
         )
         if not is_allowed:
             raise BadRun(
                 f"{run / 'recipe.json'} names a file that no run keeps: {escape_controls(name)[:80]!r}.",
-                f"Only the run's own {RECIPE} and the modules in its {MODULES}/ are executed.",
+                f"Only the run's own {RECIPE_FILE} and the modules in its {MODULES_FOLDER}/ are executed.",
             )
     return checksums
 
@@ -132,25 +130,19 @@ def read_inside(run: Path, name: str, checksum: str | None) -> bytes:
     """
     path = run / name
     if not path.resolve().is_relative_to(run.resolve()):
-        raise BadRun(
-            f"{path} is a link to {path.resolve()}, outside of the run; it is not executed.",
-            "A run executes only files inside its directory: replace the link by the file itself.",
-        )
+        what = f"{path} is a link to {path.resolve()}, outside of the run; it is not executed."
+        raise BadRun(what, "A run executes only files inside its directory: replace the link by the file itself.")
     if not path.is_file():
         raise BadRun(
             f"{path} is missing: the run was trained with a user's recipe file, and this is the run's copy of it.",
             f"`viaduct train FILE --run {run}` and `viaduct evaluate {run} --recipe FILE` take the original.",
         )
-    if path.stat().st_size > MAX_SOURCE_BYTES:
-        raise BadRun(
-            f"{path} has {path.stat().st_size:,} bytes; a source file of a recipe may have {MAX_SOURCE_BYTES:,}."
-        )
+    if (size := path.stat().st_size) > MAX_SOURCE_BYTES:
+        raise BadRun(f"{path} has {size:,} bytes; a source file of a recipe may have {MAX_SOURCE_BYTES:,}.")
     content = path.read_bytes()
     if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
-        raise BadRun(
-            f"{path} has changed since the run was begun with it (checksum); it is not executed.",
-            f"Restore it; or name the file to execute: `viaduct evaluate {run} --recipe FILE`.",
-        )
+        what = f"{path} has changed since the run was begun with it (checksum); it is not executed."
+        raise BadRun(what, f"Restore it; or name the file to execute: `viaduct evaluate {run} --recipe FILE`.")
     return content
 
 
@@ -176,7 +168,7 @@ class CopiedModules(importlib.abc.MetaPathFinder):
         self.loaders: dict[str, FixedSource] = {}  # by module name
         self.packages: set[str] = set()
         for relative, source in sources.items():
-            stem = relative.removeprefix(f"{MODULES}/").removesuffix(".py")
+            stem = relative.removeprefix(f"{MODULES_FOLDER}/").removesuffix(".py")
             name = stem.removesuffix("/__init__").replace("/", ".")
             self.loaders[name] = FixedSource(str((run / relative).resolve()), source)
             if stem.endswith("/__init__"):

@@ -28,13 +28,12 @@ from viaduct.reporting import (
     Tile,
     write_page,
 )
-from viaduct.training.curves import NOISE, build_curves, build_evaluation_table, format_percent
+from viaduct.training.curves import NOISE_WARNING, build_curves, build_evaluation_table, format_percent
 from viaduct.training.loop import Training
 from viaduct.training.metrics import MAX_CONFUSION_CLASSES, Score
-from viaduct.training.profile_callback import FOLDER, Profiling
+from viaduct.training.profile_callback import PROFILE_FOLDER, Profiling
 
-SAMPLES = 32  # images in the grid
-MAX_WRONG = 16  # of them
+SAMPLES, MAX_WRONG = 32, 16  # images in the grid, and how many of them may be wrongly classified ones
 
 
 def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], stopped: str = "") -> None:
@@ -44,12 +43,9 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], st
     if evaluations:
         sections.append(Section("Evaluations", "", [build_evaluation_table(evaluations)]))
     if training.score is not None:
-        sections += [
-            build_confusion(training, training.score),
-            Section(
-                "Predictions", "Validation images, the wrong ones first.", [build_samples(training, training.score)]
-            ),
-        ]
+        samples = build_samples(training, training.score)
+        sections.append(build_confusion(training, training.score))
+        sections.append(Section("Predictions", "Validation images, the wrong ones first.", [samples]))
     if training.recipe.data.balance:
         sections.append(build_balance(training))
     if skipped := [*training.train_batches.skipped, *training.validation.skipped]:
@@ -102,7 +98,7 @@ def describe_early_end(training: Training, stopped: str) -> list[Callout]:
 
 def warn_of_noise(training: Training) -> list[Callout]:
     """Return a callout that says that accuracies on noise mean nothing; none for real images."""
-    return [Callout("warn", NOISE)] if isinstance(training.images, SyntheticSet) else []
+    return [Callout("warn", NOISE_WARNING)] if isinstance(training.images, SyntheticSet) else []
 
 
 def warn_of_averages(training: Training, summary: dict[str, Any]) -> list[Callout]:
@@ -111,7 +107,7 @@ def warn_of_averages(training: Training, summary: dict[str, Any]) -> list[Callou
     if not check or not check["unsettled"]:
         return []
     figures = (
-        f"Top-1 on {check['images']:,} validation images: {format_percent(check['top1'])} with them, "
+        f"Top-1 on {check['images']:,} validation images: {format_percent(check['top1'])} with the running averages, "
         f"{format_percent(check['recomputed_top1'])} with averages recomputed from {check['training_batches']} batches."
     )
     command = f"viaduct evaluate {shlex.quote(str(training.run.path))} --recompute-batch-norm 100"
@@ -164,32 +160,28 @@ def build_balance(training: Training) -> Section:
     strength = training.recipe.data.balance
     classes, counts, quotas = class_quotas(training.images.train.labels, strength)
     listed = [find_class_name(training, label) for label in classes.tolist()]
-    rows = [
-        [name, int(count), round(float(quota), 1), float(quota / count)]
-        for name, count, quota in zip(listed, counts, quotas, strict=True)
-    ]
+    per_class = zip(listed, counts, quotas, strict=True)
+    rows = [[name, int(count), round(float(quota), 1), float(quota / count)] for name, count, quota in per_class]
     lead = f"Strength {strength:g}: what an epoch sees of each class."
     return Section("Balance", lead, [Table(("class", "images", "seen in an epoch", "times"), rows)])
 
 
 def build_profile_link(training: Training) -> Section | None:
     """Return a section with the path of the run's profile; None if there is none."""
-    default = training.run.path / FOLDER
+    default = training.run.path / PROFILE_FOLDER
     profilings = [callback for callback in training.callbacks if isinstance(callback, Profiling)]
     folder = next((profiling.folder for profiling in profilings if profiling.published), default)
     if not (folder / REPORT).is_file():
         return None
-    links = [Link("its report", f"{FOLDER}/{REPORT}")] if folder == default else []
+    links = [Link("its report", f"{PROFILE_FOLDER}/{REPORT}")] if folder == default else []
     headline = f"Some steps of this run were profiled: {folder}"
     return Section("Profile", "", [Callout("new", headline, links=links)])
 
 
 def build_restarts(training: Training) -> Section:
     """Return a table of the steps that were repeated after ranks were lost."""
-    rows = [
-        [f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]]
-        for restart in training.run.restarts()
-    ]
+    restarts = training.run.restarts()
+    rows = [[f"{restart['first']}–{restart['last']}", restart["step"], restart["ranks"]] for restart in restarts]
     table = Table(("steps done twice", "continued from step", "ranks"), rows)
     return Section("Restarts", "A rank was lost; all began again at the last checkpoint.", [table])
 

@@ -32,10 +32,8 @@ from viaduct.run_files import (
     read_recipe_record,
 )
 
-IMAGE = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)
-"""A sheet of input images in RUN/images: the step in at least eight digits."""
-KEPT_HISTOGRAMS = 8
-"""Steps whose histograms are shown; twice as many are held in memory."""
+IMAGE_NAME = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)  # of a sheet of input images in RUN/images
+KEPT_HISTOGRAMS = 8  # steps whose histograms are shown; twice as many are held in memory
 TAIL_BYTES = 64  # before the offset at which reading continues: if they have changed, the file was replaced
 PER_STEP_FIELDS = {"losses"}  # fields of a log line with a value for each of its steps: not kept in memory
 MAX_LINE_BYTES = 64 << 20
@@ -58,14 +56,11 @@ class StepHistograms:
 class RunContents:
     """Contents of a run directory at this moment."""
 
-    record: dict[str, Any]
-    """recipe.json; empty before the run has begun."""
+    record: dict[str, Any]  # recipe.json; empty before the run has begun
     logs: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
-    histograms: dict[str, dict[str, list[Histogram]]]
-    """`parameters` and `gradients`: the name of each, and its distribution from the earliest step to the newest."""
-    images: list[str]
-    """Names of the files in RUN/images, the newest last."""
+    histograms: dict[str, dict[str, list[Histogram]]]  # kind (KINDS) -> parameter's name -> one for each step, in order
+    images: list[str]  # names of the files in RUN/images, the newest last
     version: str
 
     @property
@@ -170,7 +165,7 @@ class RunReader:
 
     def _list_images(self) -> list[str]:
         try:
-            names = [name for name in os.listdir(self.path / "images") if IMAGE.fullmatch(name)]
+            names = [name for name in os.listdir(self.path / "images") if IMAGE_NAME.fullmatch(name)]
         except OSError:
             return []
         return sorted(names, key=step_of_image)
@@ -206,7 +201,7 @@ class RunReader:
 
 
 def step_of_image(name: str) -> int:
-    match = IMAGE.fullmatch(name)
+    match = IMAGE_NAME.fullmatch(name)
     return int(match[1]) if match else -1
 
 

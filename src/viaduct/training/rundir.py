@@ -35,7 +35,7 @@ from typing import IO, Any
 
 from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import Loaded, Recipe, load, load_file, names
-from viaduct.recipes._fields import differences, from_record, to_record
+from viaduct.recipes._fields import compare_records, from_record, to_record
 from viaduct.run_files import (
     LATEST_STEP,
     finite_or_null,
@@ -47,17 +47,19 @@ from viaduct.run_files import (
 from viaduct.terminal import escape_controls
 from viaduct.training.checkpoint import replace_contents
 from viaduct.training.networks import changed_model_file
-from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_copy, read_checksums
+from viaduct.training.recipe_copy import RECIPE_FILE, changed_files, keep_copy, load_copy, read_checksums
 
 # Fields of a recipe that a resumed run may change: its length, what is observed, the sinks, how messages are sent.
-FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink")
-FREE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
+CHANGEABLE_PARTS = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink")
+CHANGEABLE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
 LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.02
-MARK, MARK_BYTES = ".reached", 8  # file with the step that several ranks have done, as a little-endian number
+STEP_MARK_FILE, STEP_MARK_BYTES = ".reached", 8  # the last step that several ranks have done, a little-endian number
 
 
 @dataclass(frozen=True)
 class RunDir:
+    """The directory of one run; the module's docstring lists its files."""
+
     path: Path
 
     @property
@@ -90,7 +92,10 @@ class RunDir:
         return read_summary(self.path)
 
     def recipe(self, file: Path | None = None) -> Loaded:
-        """Load the recipe with the run's recorded values: from `file`, the run's copy, or one of ours by its name."""
+        """Load the recipe with the run's recorded values.
+
+        Its code comes from `file` if given, else from the run's copy of a recipe file, else from viaduct's own recipes.
+        """
         record = self.read_recipe()
         if file is not None:
             base = load_file(file)
@@ -100,10 +105,8 @@ class RunDir:
             base = load(record["name"])
         else:
             shown = escape_controls(str(record["name"]))[:80]
-            raise BadRun(
-                f"{self.path / 'recipe.json'} names a recipe that viaduct does not have: {shown!r}.",
-                "A name in it is never taken for a path. `viaduct train --list` shows the recipes.",
-            )
+            what = f"{self.path / 'recipe.json'} names a recipe that viaduct does not have: {shown!r}."
+            raise BadRun(what, "A name in it is never taken for a path. `viaduct train --list` shows the recipes.")
         try:
             recipe = from_record(record["recipe"], base.recipe)
         except BadValue as error:
@@ -115,7 +118,7 @@ class RunDir:
     def record_start(self, loaded: Loaded, record: dict[str, Any], anew: bool = True) -> None:
         """Write recipe.json, and copy the recipe file if the run begins (`anew`) or has no copy."""
         self.path.mkdir(parents=True, exist_ok=True)
-        copied = self.path / RECIPE
+        copied = self.path / RECIPE_FILE
         if loaded.file is not None and loaded.file != copied.resolve() and (anew or not copied.exists()):
             record = {**record, "files": keep_copy(self.path, loaded.file)}
         elif loaded.file is not None and self.begun:
@@ -124,7 +127,7 @@ class RunDir:
 
     def refuse_special_files(self) -> None:
         """Raise BadRun if a file that the run appends to is a pipe, which would block, or another special file."""
-        for path in (self.metrics, self.path / "log.txt", self.path / "event_log.txt", self.path / MARK):
+        for path in (self.metrics, self.path / "log.txt", self.path / "event_log.txt", self.path / STEP_MARK_FILE):
             if path.exists() and not path.is_file():
                 raise BadRun(f"{path} is not a file, but a folder, a pipe or a device.", "Move it away.")
 
@@ -132,14 +135,12 @@ class RunDir:
         """Raise BadRun if this run was begun with another recipe or, unless it begins anew, with other values."""
         record = self.read_recipe()
         if record["name"] != loaded.name:
-            raise BadRun(
-                f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}.",
-                "Choose another place with --run.",
-            )
+            what = f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}."
+            raise BadRun(what, "Choose another place with --run.")
         if anew:
             return
         changed_file = None
-        if loaded.file is not None and loaded.file != (self.path / RECIPE).resolve():
+        if loaded.file is not None and loaded.file != (self.path / RECIPE_FILE).resolve():
             changed_file = next(changed_files(self.path, read_checksums(self.path, record), loaded.file), None)
         if changed_file is not None:
             raise BadRun(
@@ -147,15 +148,13 @@ class RunDir:
                 f"`viaduct train --run {self.path}` continues with its own copy; for a new run give another --run.",
             )
         if changed_module := changed_model_file(record, loaded.recipe):
-            raise BadRun(
-                f"{changed_module} has changed since {str(self.path)!r} was begun with its network.",
-                "Bring the file back as it was, or give another --run for a new run.",
-            )
+            what = f"{changed_module} has changed since {str(self.path)!r} was begun with its network."
+            raise BadRun(what, "Bring the file back as it was, or give another --run for a new run.")
         recorded = add_new_fields(record["recipe"], loaded.recipe)
         changed = {
             path: values
-            for path, values in differences(recorded, to_record(loaded.recipe)).items()
-            if path.split(".")[0] not in FREE and path not in FREE_FIELDS
+            for path, values in compare_records(recorded, to_record(loaded.recipe)).items()
+            if path.split(".")[0] not in CHANGEABLE_PARTS and path not in CHANGEABLE_FIELDS
         }
         if changed:
             path, (before, now) = next(iter(changed.items()))
@@ -193,11 +192,8 @@ class RunDir:
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics of steps that will be trained again."""
-        kept = [
-            line
-            for line, record in metric_lines(self.path)
-            if record is not None and (record["step"] <= step or record["kind"] == "restart")
-        ]
+        readable = [(line, record) for line, record in metric_lines(self.path) if record is not None]
+        kept = [line for line, record in readable if record["step"] <= step or record["kind"] == "restart"]
         if self.metrics.is_file():
             replace_contents(self.metrics, "".join(line + "\n" for line in kept).encode())
 
@@ -214,8 +210,8 @@ class RunDir:
 
     def read_reached_step(self) -> int:
         """Return the last step done here by several ranks, saved or not; 0 if that is not known."""
-        file = self.path / MARK
-        if not file.is_file() or file.stat().st_size != MARK_BYTES:
+        file = self.path / STEP_MARK_FILE
+        if not file.is_file() or file.stat().st_size != STEP_MARK_BYTES:
             return 0
         step = int.from_bytes(file.read_bytes(), "little")
         return step if step < LATEST_STEP else 0

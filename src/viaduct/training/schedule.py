@@ -3,8 +3,9 @@
     from viaduct.training import learning_rate
     learning_rate("resnet50_cifar10", 1000)             0.09905989
 
-`Steps` is TF official's schedule, `BookCosine` that of the book's listing, `Cosine` the usual half period; the others
-have the name of their network, optimizer or framework. The optimizer's rate is the peak for the recipe's own batch: it
+`Steps` is the schedule of TensorFlow's official models, `BookCosine` that of a listing of the CANN book (docs/seeds.md,
+document 002), `Cosine` the usual half period; the others have the name of their network, optimizer or framework. The
+optimizer's rate is the peak for the recipe's own batch: it
 does not follow `--batch`. Only the peak of `LarsPolynomial` depends on the batch, as in its reference.
 """
 
@@ -101,10 +102,8 @@ def training_images(data: Source) -> int:
             return IMAGENET_IMAGES
         case Shapes():
             return data.train_images
-    raise BadValue(
-        f"how many training images {data.name} have is not known before they are read.",
-        "Say it: learning_rate(recipe, step, images=…).",
-    )
+    what = f"how many training images {data.name} have is not known before they are read."
+    raise BadValue(what, "Say it: learning_rate(recipe, step, images=…).")
 
 
 def peak_rate(recipe: Recipe) -> float:
@@ -121,9 +120,8 @@ def rate_factor(recipe: Recipe, step: int, pace: Pace) -> float:
     if isinstance(recipe.schedule, CosineWarmupDecay):  # its end is not relative to the peak
         return cosine_warmup_decay(recipe.schedule, step, pace, peak_rate(recipe))
     if isinstance(recipe.schedule, LarsPolynomial):  # it needs the number of steps unrounded
-        return lars_polynomial(
-            recipe.schedule, step, pace, recipe.steps or recipe.epochs * pace.images / pace.global_batch
-        )
+        steps = recipe.steps or recipe.epochs * pace.images / pace.global_batch
+        return lars_polynomial(recipe.schedule, step, pace, steps)
     users_function: Any = recipe.schedule
     return float(users_function(step, pace.steps))
 
@@ -197,7 +195,7 @@ def cosine_warmup(schedule: CosineWarmupDecay, step: int, pace: Pace, warmup: in
         return 1 - falling_cosine((step + 1) / warmup)
     if step > pace.steps:
         return 0.01 * schedule.end / peak if peak else 0.0
-    # Not held at 1: at the last step the reference is one step past the bottom of its cosine.
+    # `done` is not limited to 1: at the last step the reference is one step past the bottom of its cosine.
     done = (step - warmup + 1) / max(1, pace.steps - warmup)
     return (1 - schedule.end) * 0.5 * (1 + math.cos(math.pi * done)) + schedule.end
 

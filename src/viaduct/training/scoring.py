@@ -74,7 +74,7 @@ def score_weights(
     """Return one row for weights that no run of ours trained; with `every`, one for each file of a folder.
 
     `loaded` has the network and the preparation of its images. `ema` chooses averages of the weights (True) or the
-    weights (False); None: averages if the recipe has them and they are stored.
+    weights themselves (False); None: averages if the recipe has them and they are stored.
     """
     check_saving(recompute, save, every)
     recipe = loaded.recipe
@@ -88,8 +88,8 @@ def score_weights(
 class Recomputing:
     """How the running averages of batch norms are computed anew before a checkpoint is scored."""
 
-    batches: int = 0  # of training data; 0: they stay
-    save: Path | None = None
+    batches: int = 0  # of training data; 0: the stored averages are used
+    save: Path | None = None  # file for the weights with the new averages
 
 
 def check_saving(recompute: int, save: Path | None, every: bool) -> None:
@@ -128,10 +128,10 @@ def score_all(
     images = load_images(recipe.data, path)
     model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
-    plan, graph = plan_for(recipe.precision, device_module), recipe.mode == "graph" and not recomputing.batches
+    plan, compiled = plan_for(recipe.precision, device_module), recipe.mode == "graph" and not recomputing.batches
     if (note := software_note(plan, device_module)) and group.is_first:
         print(note, file=sys.stderr)
-    computation = Computation(model, plan, torch_device, graph, False, compile=recipe.compile)
+    computation = Computation(model, plan, torch_device, compiled, device_graphs=False, compile=recipe.compile)
     share = {"share": Share(group.rank, group.ranks, neighbours=group.local_ranks)} if group.ranks > 1 else {}
     stream = recipe.data.open_batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
     with contextlib.ExitStack() as streams:

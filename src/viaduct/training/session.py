@@ -62,7 +62,7 @@ from viaduct.training.observing import build_board
 from viaduct.training.output_streams import print_line
 from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_profiles
 from viaduct.training.provenance import describe_init, describe_provenance, describe_session
-from viaduct.training.recipe_code import ONE_VALUE, explain_part_errors
+from viaduct.training.recipe_code import ONE_VALUE_PER_CHANNEL, explain_part_errors
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
 from viaduct.training.sink import describe_sink
@@ -87,11 +87,9 @@ class Request:
     resume: Resume
     command: str
     dump: DumpOptions | None = None
-    watch: int | None = None
-    """Port of the live page; 0: any free port; None: no page."""
+    watch: int | None = None  # port of the live page; 0: any free port; None: no page
     profile: ProfileRequest | None = None
-    bank: Location | None = None
-    """Where tuned operators are looked up; None: nowhere."""
+    bank: Location | None = None  # of the tuning bank (a folder of the fastest measured variants); None: no bank
 
 
 @dataclass(frozen=True)
@@ -102,8 +100,7 @@ class Outcome:
     signal: int | None = None
     step: int = 0
     steps: int = 0
-    stop_reason: str = ""
-    """Why a run has finished before its last step; empty if it has not."""
+    stop_reason: str = ""  # why a run has finished before its last step; empty if it has not
 
 
 def run_training(request: Request) -> Outcome:
@@ -112,10 +109,7 @@ def run_training(request: Request) -> Outcome:
     A request that cannot be fulfilled is refused before recipe.json is written or changed.
     """
     with join_ranks(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
-        if request.dump is not None:
-            request.dump.refuse(request.loaded.recipe, group.ranks)
-        if request.profile is not None:
-            request.profile.refuse(request.loaded.recipe)
+        refuse_observation(request, group.ranks)
         if group.run_on_first(lambda: refuse_or_find_finished(request)):
             for line in describe_finished(request) if group.is_first else ():
                 print_note(line)
@@ -143,9 +137,8 @@ def live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
         try:
             yield page
         except ViaductError as error:
-            page.show_ending(
-                Ending("stopped", f"Stopped: {error.what}", tuple(Remark("Hint", hint) for hint in error.hints))
-            )
+            hints = tuple(Remark("Hint", hint) for hint in error.hints)
+            page.show_ending(Ending("stopped", f"Stopped: {error.what}", hints))
             raise
         except Exception as error:
             page.show_ending(Ending("stopped", f"Stopped by an error: {type(error).__name__}: {error}"))
@@ -167,12 +160,17 @@ def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
 def refuse_ranks(request: Request, ranks: int) -> None:
     """Refuse, before ranks are started, a dump, profile, batch or --data that they would refuse."""
     recipe = request.loaded.recipe
-    if request.dump is not None:
-        request.dump.refuse(recipe, ranks)
-    if request.profile is not None:
-        request.profile.refuse(recipe)
+    refuse_observation(request, ranks)
     Share(0, ranks, recipe.accumulate, recipe.mixes_images).split_batch(recipe.data.global_batch, train=True)
     check_path(recipe.data, request.data)
+
+
+def refuse_observation(request: Request, ranks: int) -> None:
+    """Refuse a dump or a profile that a run of this recipe cannot give."""
+    if request.dump is not None:
+        request.dump.refuse(request.loaded.recipe, ranks)
+    if request.profile is not None:
+        request.profile.refuse(request.loaded.recipe)
 
 
 def describe_finished(request: Request) -> Iterator[str]:
@@ -333,7 +331,7 @@ def print_resume_command(training: Training) -> None:
 
 
 def start(request: Request, training: Training, saved: checkpoint.Saved | None) -> None:
-    """Restore the run, or load its initial weights; then write recipe.json, unless the run is only evaluated."""
+    """Restore the run from `saved`, or load its initial weights; then record the start, unless it is only evaluated."""
     recipe = request.loaded.recipe
     if saved is not None:
         refuse_other_images(request, training)
@@ -367,10 +365,8 @@ def refuse_other_images(request: Request, training: Training) -> None:
         if before is not None and before[split] != now[split]:
             counts = f"{before[split]['count']:,} images then, {now[split]['count']:,} now"
             labels = "" if before[split]["count"] != now[split]["count"] else ", with other labels"
-            raise BadRun(
-                f"the data have changed since {str(request.run.path)!r} was begun: {split}: {counts}{labels}.",
-                "Bring the old ones back with --data, or begin a new run with another --run.",
-            )
+            what = f"the data have changed since {str(request.run.path)!r} was begun: {split}: {counts}{labels}."
+            raise BadRun(what, "Bring the old ones back with --data, or begin a new run with another --run.")
 
 
 def fingerprint(images: Dataset) -> dict[str, dict[str, int]]:
@@ -416,13 +412,11 @@ def explain_limits(run: RunDir, recipe: Recipe) -> Iterator[None]:
             "Try --accumulate 2 (the same batch, worked through in two parts), or a smaller --batch or data.size.",
         ) from error
     except ValueError as error:
-        if ONE_VALUE not in str(error):
+        if ONE_VALUE_PER_CHANNEL not in str(error):
             raise
         batch, size = recipe.data.global_batch, recipe.data.size
-        raise BadValue(
-            f"batch norm has one value only for a channel with a batch of {batch} and images of {size} pixels.",
-            "Use a larger --batch or data.size.",
-        ) from error
+        what = f"a batch norm gets a single value per channel with a batch of {batch} and images of {size} pixels."
+        raise BadValue(what, "Use a larger --batch or data.size.") from error
 
 
 def refuse_or_find_finished(request: Request) -> bool:
@@ -479,10 +473,8 @@ def check_path(data: Source, path: Path | None) -> None:
         hints = [data.how_to_get] if data.how_to_get else []
         raise BadData(f"this recipe trains on {data.name}: say where it is with --data DIR.", *hints)
     if path is not None and not data.takes_path:
-        raise BadData(
-            f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given.",
-            "--data synthetic trains on noise.",
-        )
+        what = f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given."
+        raise BadData(what, "--data synthetic trains on noise.")
 
 
 def find_start(request: Request) -> checkpoint.Saved | None:
@@ -512,7 +504,7 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
         "data": str(request.data if request.data == SYNTHETIC else request.data.resolve()) if request.data else None,
         "device": request.device,
         "command": request.command,
-        "pictures": fingerprint(training.images),
+        "pictures": fingerprint(training.images),  # runs of earlier versions have this key, too
         "image_shape": None if stored_images is None else [int(side) for side in stored_images.shape[1:3]],
         "provenance": trace_provenance(request, training, resumed),
         "tuning": training.tuned,
@@ -542,9 +534,8 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
 def trace_provenance(request: Request, training: Training, resumed: bool) -> dict[str, Any]:
     """Return the provenance of this session, added to that of the run's earlier sessions."""
     run, group = request.run, training.group
-    session = describe_session(
-        training.step, group.ranks, describe_machine(training.device), read_commit(), training.images, request.data
-    )
+    machine, commit = describe_machine(training.device), read_commit()
+    session = describe_session(training.step, group.ranks, machine, commit, training.images, request.data)
     earlier = run.read_recipe().get("provenance") if run.begun else None
     init = None if resumed else describe_init(request.loaded.recipe.init.source)
     return describe_provenance(earlier, session, init, resumed)
@@ -598,7 +589,7 @@ def write_final_files(request: Request, training: Training) -> None:
     The summary comes last: a run that has one counts as finished.
     """
     run = request.run
-    for name in (checkpoint.MODEL, checkpoint.EMA):
+    for name in (checkpoint.MODEL_FILE, checkpoint.EMA_FILE):
         final = run.checkpoints / f"step-{training.step}" / name
         if final.is_file():
             with replace_file(run.path / name) as copy, final.open("rb") as file:

@@ -12,7 +12,7 @@ With `--sink auto`, the default, a sink lasts about a second and ends at every l
 as often as without sinks. If no step can be captured, `--sink auto` has no sinks; with `--sink N` the host drives each
 step, and log lines still come once a sink. `Sink.obstacle` is the reason why no step can be captured.
 
-`vendor` is torch's module for the device: torch.cuda, torch.npu or torch.mlu. All three have the same functions.
+In the code, `vendor` is torch's module for the device: torch.cuda, torch.npu or torch.mlu, with the same functions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from viaduct.training.step import TrainingStep
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-Work = Callable[[], None]  # gives the device the work of a step
+Work = Callable[[], None]  # launches the kernels of one step
 WARM_UP_STEPS = 2  # run uncaptured on a side stream before the capture: libraries set themselves up in them
 MAX_AHEAD = 2  # steps that the host may be ahead: one runs, the images of the next are being prepared
 FIRST_LENGTH, MAX_LENGTH = 10, 1000  # steps of an automatic sink: before a step's time is known, and at most
@@ -57,9 +57,9 @@ class Sink:
         self.longest = length or min(self.recipe.log.every_steps, MAX_LENGTH)
         self.length = length or min(FIRST_LENGTH, self.longest)
         self.obstacle = obstacle
-        kind = training.torch_device.type
-        self.feed = Feed(kind if obstacle is None else "cpu")  # "cpu": without streams
-        self.capture: Callable[[Work], Work] = Capture(training.device, kind)
+        device_type = training.torch_device.type
+        self.feed = Feed(device_type if obstacle is None else "cpu")  # "cpu": without streams
+        self.capture: Callable[[Work], Work] = Capture(training.device, device_type)
         self.device_step: DeviceStep | None = None
         self.replay: Work | None = None
         self.warmed_up = 0  # warm-up steps taken so far
@@ -209,14 +209,14 @@ class Sink:
 class Capture:
     """Captures what a function gives the device to do as a graph of kernels; the returned function replays it."""
 
-    def __init__(self, device: Device, kind: str) -> None:
-        self.device, self.kind = device, kind
+    def __init__(self, device: Device, device_type: str) -> None:
+        self.device, self.device_type = device, device_type
 
     def __call__(self, work: Work) -> Work:
         make_graph: Any = self.device.graph_capture()
-        vendor = getattr(torch, self.kind)
+        vendor = getattr(torch, self.device_type)
         # Loader threads may pin memory meanwhile, which the default mode would refuse.
-        options = {"capture_error_mode": "thread_local"} if self.kind == "cuda" else {}
+        options = {"capture_error_mode": "thread_local"} if self.device_type == "cuda" else {}
         graph, stream_before = make_graph(), vendor.current_stream()
         try:
             with pause_garbage_collection(), vendor.graph(graph, **options):
@@ -261,8 +261,8 @@ def renew_generator(vendor: Any) -> None:
 class Feed:
     """Prepares the next batch while a step runs, on a side stream where the device has streams."""
 
-    def __init__(self, kind: str) -> None:
-        self.vendor: Any = getattr(torch, kind) if kind != "cpu" else None
+    def __init__(self, device_type: str) -> None:
+        self.vendor: Any = getattr(torch, device_type) if device_type != "cpu" else None
         self.side_stream: Any = self.vendor.Stream() if self.vendor else None
         self.batch: Batch | None = None  # prepared for the coming step
         self.batch_ready: Any = None  # event: the side stream has made `batch`
@@ -351,7 +351,7 @@ def describe_sink(training: Training) -> str | None:
     if not requested or (requested == "auto" and training.device.graph_capture() is None):
         return None
     if training.needs_every_step:
-        return f"--sink {requested}: not in this run, whose every step is looked at."
+        return f"--sink {requested}: no sinks, because a callback observes every step of this run."
     return f"--sink {requested}: the host drives each step, because {find_automatic_obstacle(training)}."
 
 
@@ -364,7 +364,7 @@ def find_automatic_obstacle(training: Training) -> str | None:
     for callback in training.callbacks:
         overrides_step = type(callback).step is not Callback.step
         if overrides_step and callback.every_step:
-            return f"{type(callback).__name__}.step is called after each (every_step = False allows sinks)"
+            return f"{type(callback).__name__}.step is called after each step (every_step = False allows sinks)"
     return None
 
 

@@ -61,6 +61,7 @@ class StepMarks:
         return next(batches)
 
     def begin_forward(self) -> None: ...
+
     def watch_backward(self, loss: Tensor) -> None:
         """Observe the backward pass that is about to begin at this loss."""
 
@@ -97,7 +98,7 @@ class TrainingStep:
         self.parameters = [parameter for parameter in computation.master.parameters() if parameter.requires_grad]
         self.loss = parallel.build_loss()
         self.marks = StepMarks()  # replaced while a profile is taken
-        self.results: list[tuple[Tensor, Tensor]] = []  # of each step, on the device: what `run` returns
+        self.results: list[tuple[Tensor, Tensor]] = []  # what `run` returned for each step that is not logged yet
         self.host_update = HostUpdate(self)
 
     def run_on_host(self, batch: Batch, round_rates: bool) -> None:

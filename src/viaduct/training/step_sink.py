@@ -38,7 +38,9 @@ class StepSink:
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
             raise BadValue(f"viaduct.sink: steps is {steps!r}; it must be a whole number of 1 or more.")
         self.step, self.steps = step, steps
-        self.is_open = self.was_open = self.is_running = False  # within `with`; ever entered; within a call
+        self.is_open = False  # within the `with` block
+        self.was_open = False  # entered before
+        self.is_running = False  # within a call
         self.calls = 0
         self.expected: list[tuple[torch.Size, torch.dtype, torch.device]] | None = None  # of the first call's inputs
         self.device: Device | None = None  # of the step; None before the first call and where it is not known
@@ -86,7 +88,7 @@ class StepSink:
             if not isinstance(value, Tensor):
                 raise BadValue(
                     f"viaduct.sink: input {number} is of type {type(value).__name__}; inputs must be tensors.",
-                    "A replay would use the value of the capture; what stays the same belongs into the step.",
+                    "A replay would use its value at the capture; use values that do not change inside the step.",
                 )
             if value.requires_grad:
                 raise BadValue(f"viaduct.sink: input {number} requires a gradient, which would not leave the step.")
@@ -114,10 +116,8 @@ class StepSink:
             return
         current = self.vendor.current_device()
         if others := [value.device for value in inputs if value.device.index not in (None, current)]:
-            raise BadValue(
-                f"viaduct.sink: an input is on {others[0]}, and the current card is {kinds[0]}:{current}.",
-                f"Say torch.{kinds[0]}.set_device({others[0].index}) before.",
-            )
+            what = f"viaduct.sink: an input is on {others[0]}, and the current card is {kinds[0]}:{current}."
+            raise BadValue(what, f"Call torch.{kinds[0]}.set_device({others[0].index}) before.")
         self.side_stream = self.vendor.Stream()
         self.buffers = [torch.empty_like(value, requires_grad=False) for value in inputs]
 
@@ -154,10 +154,8 @@ class StepSink:
         """Record the step as a graph. Nothing is computed meanwhile."""
         assert self.device is not None
         if torch.is_autocast_enabled(self.device.NAME):
-            raise BadValue(
-                "viaduct.sink: autocast is on around the call, and its copies of weights outlive a step.",
-                "Put `with torch.autocast(...)` into the step.",
-            )
+            what = "viaduct.sink: autocast is on around the call, and its copies of weights outlive a step."
+            raise BadValue(what, "Put `with torch.autocast(...)` into the step.")
         try:
             return Capture(self.device, self.device.NAME)(self.run_step)
         except Exception as error:
@@ -187,10 +185,8 @@ def refuse_random_numbers(before: dict[str, object]) -> None:
     """Refuse a step that drew on the host: each replay would use the numbers of the capture."""
     drawn = [name for name, state in read_random_states().items() if state != before[name]]
     if drawn:
-        raise BadValue(
-            f"viaduct.sink: each call of the step uses {drawn[0]}, and a replay would draw none.",
-            "Draw with torch on the device.",
-        )
+        what = f"viaduct.sink: each call of the step uses {drawn[0]}, and a replay would draw none."
+        raise BadValue(what, "Draw with torch on the device.")
 
 
 def detach_outputs(outputs: Any) -> Any:
@@ -201,10 +197,8 @@ def detach_outputs(outputs: Any) -> Any:
         return outputs.detach()
     if isinstance(outputs, tuple | list):
         return tuple(detach_outputs(part) for part in outputs)
-    raise BadValue(
-        f"viaduct.sink: the step returned {type(outputs).__name__}; it must return tensors, tuples of them, or None.",
-        "A replay computes tensors only: return the loss, not loss.item().",
-    )
+    what = f"viaduct.sink: the step returned {type(outputs).__name__}; it must return tensors, tuples of them, or None."
+    raise BadValue(what, "A replay computes tensors only: return the loss, not loss.item().")
 
 
 def describe(value: tuple[torch.Size, torch.dtype, torch.device]) -> str:

@@ -23,7 +23,7 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
     """Return the contents of summary.json."""
     logs, evaluations = training.run.records("log"), training.run.records("evaluation")
     rates = [record["images_per_s"] for record in logs]
-    steady = rates[1:] or rates  # the first window holds the warm-up
+    steady = rates[1:] or rates  # the steps of the first log line include the warm-up
     minutes = {kind: round(seconds / 60, 3) for kind, seconds in training.stopwatch.seconds.items()}
     return {
         "kind": "training",

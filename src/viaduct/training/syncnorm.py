@@ -21,7 +21,7 @@ from viaduct.torch_compat import disable_dynamo
 
 
 class Normalise(torch.autograd.Function):
-    """(x - mean) / sqrt(variance + epsilon) over all ranks, times weight, plus bias; computed in fp32, of fp64 in fp64.
+    """(x - mean) / sqrt(variance + epsilon) over all ranks, times weight, plus bias; in fp32, or in fp64 for fp64.
 
     Returns also the mean, the variance, and the number of values a channel has over all ranks.
     """
@@ -114,26 +114,10 @@ class RankSyncNorm(_BatchNorm):
         self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
 
 
-class Norm1d(RankSyncNorm, nn.BatchNorm1d): ...
-
-
-class Norm2d(RankSyncNorm, nn.BatchNorm2d): ...
-
-
-class Norm3d(RankSyncNorm, nn.BatchNorm3d): ...
-
-
-class DeviceNorm1d(nn.SyncBatchNorm, nn.BatchNorm1d): ...
-
-
-class DeviceNorm2d(nn.SyncBatchNorm, nn.BatchNorm2d): ...
-
-
-class DeviceNorm3d(nn.SyncBatchNorm, nn.BatchNorm3d): ...
-
-
-ON_CPU = {nn.BatchNorm1d: Norm1d, nn.BatchNorm2d: Norm2d, nn.BatchNorm3d: Norm3d}
-ON_DEVICE = {nn.BatchNorm1d: DeviceNorm1d, nn.BatchNorm2d: DeviceNorm2d, nn.BatchNorm3d: DeviceNorm3d}
+# For each of torch's batch norms a class that is also a synchronised norm, on the CPU and on accelerators.
+TORCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+ON_CPU = {norm: type(f"RankSync{norm.__name__}", (RankSyncNorm, norm), {}) for norm in TORCH_NORMS}
+ON_DEVICE = {norm: type(f"Sync{norm.__name__}", (nn.SyncBatchNorm, norm), {}) for norm in TORCH_NORMS}
 
 
 def synchronise_norms(model: nn.Module, device: str) -> None:
@@ -146,9 +130,7 @@ def synchronise_norms(model: nn.Module, device: str) -> None:
         if not isinstance(module, _BatchNorm) or isinstance(module, RankSyncNorm | nn.SyncBatchNorm):
             continue
         if type(module) not in kinds:
-            raise BadValue(
-                f"parallel.sync_norm: {name} is a {type(module).__name__}, which may compute in a way of its own.",
-                "Only nn.BatchNorm1d, 2d and 3d themselves can be synchronised; leave sync_norm off.",
-            )
+            what = f"parallel.sync_norm: {name} is a {type(module).__name__}, which may compute in a way of its own."
+            raise BadValue(what, "Only nn.BatchNorm1d, 2d and 3d themselves can be synchronised; leave sync_norm off.")
         module.process_group = None  # type: ignore[assignment]  # all ranks
         module.__class__ = kinds[type(module)]

@@ -87,7 +87,7 @@ class ThorOptimizer(SGD):
 
     support = ThorSupport  # type: ignore[assignment]
 
-    decay_in_loss = False  # its weight decay is in no reported total loss
+    decay_in_loss = False  # read by optim.l2_loss: the weight decay is not part of the reported total loss
 
     def __init__(self, params: Any, part: Thor, model: nn.Module, fused: bool | None = None) -> None:
         nesterov = part.nesterov and part.momentum > 0
@@ -100,7 +100,7 @@ class ThorOptimizer(SGD):
         by_name = {layer.name: inverses for stack in self.stacks for layer, inverses in stack.inverses()}
         # By layer, the inverses of A and of G: views of the tensors in `stacks`.
         self.inverses = {layer.name: by_name[layer.name] for layer in self.layers}
-        self.recorder: FactorRecorder | None = None  # from the passes of a refresh step to its update
+        self.recorder: FactorRecorder | None = None  # set between the passes of a refresh step and its update
         self.trace_rule = TraceRule(part) if part.trace_rule else None
 
     @property
@@ -140,9 +140,8 @@ class ThorOptimizer(SGD):
         """Replace the stored inverses by those of this batch's factors, as far as the trace rule allows."""
         both = [factor for name in factors for factor in factors[name]]
         old = [inverse for name in factors for inverse in self.inverses[name]]
-        new = invert(
-            [factor.add_damping(self.damping) for factor in both], old, [factor.inverse_scale for factor in both]
-        )
+        damped = [factor.add_damping(self.damping) for factor in both]
+        new = invert(damped, old, [factor.inverse_scale for factor in both])
         average_over_ranks(new, self.assign_buckets(list(factors)))
         if self.trace_rule:
             new = self.trace_rule.choose(factors, new, old)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from viaduct.training.loop import Training
     from viaduct.training.metrics import Score
 
-FILE = "tracking.json"
+TRACKING_FILE = "tracking.json"  # in the run's directory: {tracker: its id of the run}
 MAX_VALUE_CHARACTERS = 500  # of a parameter, MLflow's limit
-LOGGED = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")
+LOGGED_FIELDS = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")  # of a LogRecord
 
 
 class MlflowClient:
@@ -76,7 +76,7 @@ class Tracking(Callback):
         self.name, self.client = name, CLIENTS[name]()
 
     def start(self, training: Training) -> None:
-        file = training.run.path / FILE
+        file = training.run.path / TRACKING_FILE
         ids = read_json_object(file) if file.is_file() else {}
         path, parameters = training.run.path, flatten(to_record(training.recipe))
         earlier = ids.get(self.name) if training.step else None
@@ -84,7 +84,7 @@ class Tracking(Callback):
         write_json(file, ids)
 
     def log(self, training: Training, record: LogRecord) -> None:
-        values = {f"train/{key}": float(value) for key, value in asdict(record).items() if key in LOGGED}
+        values = {f"train/{key}": float(value) for key, value in asdict(record).items() if key in LOGGED_FIELDS}
         self.client.write(values, record.step)
 
     def evaluation(self, training: Training, score: Score) -> None:

@@ -28,7 +28,7 @@ from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
 from viaduct.weights.torch_files import ENDINGS
 
-FILES = (".safetensors", ".ckpt", *ENDINGS)
+WEIGHT_SUFFIXES = (".safetensors", ".ckpt", *ENDINGS)  # of files of weights
 LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)")
 EPOCH_AND_STEP = re.compile(r"-(\d+)_(\d+)$")  # as in MindSpore's resnet-90_625.ckpt: epoch 90, its step 625
 
@@ -67,7 +67,7 @@ class WeightsFile:
                 names, more = select_tensors(stored, shapes, set())
                 tensors, notes = {name: stored.read(name) for name in names}, [*notes, *more]
             if use_averages:
-                notes.append("the moving averages of the weights are measured (--no-ema: the weights themselves)")
+                notes.append("the moving averages of the weights are used (--no-ema: the weights themselves)")
             for name, value in tensors.items():
                 state[name].copy_(value)
             return stored.facts.step, notes
@@ -84,16 +84,17 @@ def find_weights(path: Path, every: bool) -> list[WeightsFile]:
         return [WeightsFile(find_prefix(path) if is_tf_checkpoint(path) else check_file(path))]
     if not path.is_dir():
         raise BadValue(f"--all: {path} is not a folder.", "Leave out --all, or name the folder that holds them.")
-    found = list_prefixes(path) or [file for file in path.iterdir() if file.suffix in FILES]
+    found = list_prefixes(path) or [file for file in path.iterdir() if file.suffix in WEIGHT_SUFFIXES]
     if not found:
-        raise BadData(f"{path} holds no weights: no .index of a TensorFlow checkpoint, no {', '.join(FILES)}.")
+        suffixes = ", ".join(WEIGHT_SUFFIXES)
+        raise BadData(f"{path} holds no weights: no .index of a TensorFlow checkpoint, no {suffixes}.")
     return [WeightsFile(path) for path in sorted(found, key=extract_order)]
 
 
 def check_file(path: Path) -> Path:
     """Return the path of a file or a folder of weights; raise an error for a folder of several, and for other paths."""
     if path.is_dir():
-        files = sorted(file.name for file in path.iterdir() if file.suffix in FILES)
+        files = sorted(file.name for file in path.iterdir() if file.suffix in WEIGHT_SUFFIXES)
         if files:
             raise BadData(f"{path} holds {len(files):,} files of weights.", f"Name one ({files[0]}), or give --all.")
     with open_weights(path):
@@ -101,8 +102,8 @@ def check_file(path: Path) -> Path:
 
 
 def extract_order(path: Path) -> tuple[int, int, str]:
-    """Return the sort key of a file: the last number in its name, of MindSpore's files epoch and step."""
-    name = path.name.removesuffix(path.suffix) if path.suffix in FILES else path.name
+    """Return the sort key of a file: (last number in its name, 0, name), of MindSpore's files (epoch, step, name)."""
+    name = path.name.removesuffix(path.suffix) if path.suffix in WEIGHT_SUFFIXES else path.name
     if path.suffix == ".ckpt" and (match := EPOCH_AND_STEP.search(name)):
         return (int(match[1]), int(match[2]), path.name)
     match = LAST_NUMBER.search(name)
@@ -168,13 +169,13 @@ def is_usable(saved: checkpoint.Saved, recipe: Recipe) -> bool:
 
 def find_damage(saved: checkpoint.Saved, recipe: Recipe) -> str | None:
     """Return what is wrong with the weights that are scored or handed over; None if they are as they were written."""
-    return saved.damage_of((checkpoint.EMA if recipe.ema else checkpoint.MODEL,))
+    return saved.damage_of((checkpoint.EMA_FILE if recipe.ema else checkpoint.MODEL_FILE,))
 
 
 def print_damaged_state(saved: checkpoint.Saved, recipe: Recipe) -> None:
     """Print a note on stderr if a checkpoint is damaged in another file than the one whose weights are used."""
     if (damage := saved.damage()) is not None:
-        used = checkpoint.EMA if recipe.ema else checkpoint.MODEL
+        used = checkpoint.EMA_FILE if recipe.ema else checkpoint.MODEL_FILE
         cannot = f"Training cannot continue from step {saved.step}"
         print(f"{damage}. {cannot}; {used} is undamaged and is used.", file=sys.stderr)
 

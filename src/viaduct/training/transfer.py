@@ -36,11 +36,11 @@ from viaduct.weights.torch_names import describe_differences, torchvision_names
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-AUX, COUNTER = "aux.", "num_batches_tracked"
+AUX, COUNTER = "aux.", "num_batches_tracked"  # in tensor names: of an auxiliary head; a batch norm's count of batches
 # TensorFlow's slots, and the keys of the same tensors in our optimizers' state, in the order in which they are tried.
 MOMENTUM = ({"Momentum": "momentum_buffer"}, {"LARSOptimizer": "momentum_buffer"})
 RMSPROP = ({"RMSProp": "square_average", "RMSProp_1": "momentum_buffer"},)
-SLOTS_OF = {"SGD": MOMENTUM, "LarsOptimizer": MOMENTUM, "ThorOptimizer": MOMENTUM, "TfRmsProp": RMSPROP}
+SLOTS_BY_OPTIMIZER = {"SGD": MOMENTUM, "LarsOptimizer": MOMENTUM, "ThorOptimizer": MOMENTUM, "TfRmsProp": RMSPROP}
 
 State = dict[str, dict[str, Any]]  # optimizer state by the parameter's name
 
@@ -64,10 +64,8 @@ def load_initial_weights(training: Training) -> list[str]:
     source = Path(init.source)
     donor = read_donor(source, training)
     if not donor.tensors:
-        raise BadValue(
-            f"--init-exclude {init.exclude!r} leaves out every tensor of {source}.",
-            "Exclude less, or leave out --init to begin with new weights.",
-        )
+        what = f"--init-exclude {init.exclude!r} leaves out every tensor of {source}."
+        raise BadValue(what, "Exclude less, or leave out --init to begin with new weights.")
     with torch.no_grad():
         for name, value in donor.tensors.items():
             model_state[name].copy_(training.parallel.take_rows_of(("model", name), value))
@@ -129,10 +127,8 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Raise BadData for weights with NaN or infinite values."""
     bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
     if bad:
-        raise BadData(
-            f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {join_some(bad)}.",
-            "Choose another checkpoint or file.",
-        )
+        what = f"{path}: {len(bad):,} of {len(tensors):,} tensors hold values that are not finite: {join_some(bad)}."
+        raise BadData(what, "Choose another checkpoint or file.")
 
 
 def find_new_classifier(
@@ -228,10 +224,8 @@ def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
     if donor.step is None:
         raise BadData(f"{source} does not say after which step it was saved.", "Begin with --init-schedule restart.")
     if donor.step >= training.steps:
-        raise BadValue(
-            f"{source} was saved after step {donor.step:,}; this run ends after {training.steps:,}.",
-            "Give more --steps or --epochs, or begin again: --init-schedule restart.",
-        )
+        what = f"{source} was saved after step {donor.step:,}; this run ends after {training.steps:,}."
+        raise BadValue(what, "Give more --steps or --epochs, or begin again: --init-schedule restart.")
     training.progress.step = training.progress.evaluated_at = donor.step  # counts as evaluated: no evaluation at once
     state, reason = donor.state()
     loaded = load_state(training, {name: slots for name, slots in state.items() if name not in donor.excluded})
@@ -267,16 +261,11 @@ def load_state(training: Training, state: State) -> int:
             key: take_rows_of(("optimizer", index, key), value) if isinstance(value, Tensor) else value
             for key, value in state.get(name, {}).items()
         }
-        if has_shape_of(slots, parameter):
+        tensors = [value for value in slots.values() if isinstance(value, Tensor) and value.ndim]
+        if slots and all(value.shape == parameter.shape for value in tensors):
             record["state"][index] = {key: match_layout(value, parameter) for key, value in slots.items()}
     optimizer.load_state_dict(record)
     return len(record["state"])
-
-
-def has_shape_of(slots: dict[str, Any], parameter: Tensor) -> bool:
-    """Return True if the optimizer state of one parameter is there and has the shape of the parameter."""
-    tensors = [value for value in slots.values() if isinstance(value, Tensor) and value.ndim]
-    return bool(slots) and all(value.shape == parameter.shape for value in tensors)
 
 
 def match_layout(value: Any, parameter: Tensor) -> Any:
@@ -289,9 +278,9 @@ def match_layout(value: Any, parameter: Tensor) -> Any:
 def convert_slots(slots: Slots, training: Training) -> tuple[State, str]:
     """Return TensorFlow's slots as the state of this run's optimizer, and why it is empty if it is."""
     if not slots:
-        return {}, "no state of one is stored there"
+        return {}, "no optimizer state is stored there"
     kind = type(training.optimizer).__name__
-    for keys_by_slot in SLOTS_OF.get(kind, ()):
+    for keys_by_slot in SLOTS_BY_OPTIMIZER.get(kind, ()):
         if keys_by_slot.keys() <= slots.keys():
             names = set.intersection(*(set(slots[slot]) for slot in keys_by_slot))
             return {name: {key: slots[slot][name] for slot, key in keys_by_slot.items()} for name in names}, ""
@@ -314,8 +303,8 @@ def read_run_state(folder: Path, training: Training) -> tuple[State, str]:
     from viaduct.training.networks import build_model
     from viaduct.training.optim import build_optimizer
 
-    if not (folder / checkpoint.STATE).is_file():
-        return {}, "the run has kept its weights alone"
+    if not (folder / checkpoint.STATE_FILE).is_file():
+        return {}, "of the run only final weights are left, no checkpoint"
     saved = checkpoint.Saved(folder)
     if (damage := saved.damage()) is not None:  # choosing the weights has checked their file only
         hint = "Name an older checkpoint of the run, or begin with a fresh optimizer: --init-schedule restart."
@@ -325,7 +314,7 @@ def read_run_state(folder: Path, training: Training) -> tuple[State, str]:
     freeze(model, recipe.init.freeze)
     optimizer = build_optimizer(recipe, model)
     if type(optimizer) is not type(training.optimizer):
-        return {}, f"the run's was {type(optimizer).__name__}"
+        return {}, f"the earlier run's was {type(optimizer).__name__}"
     stored = saved.training_state()["optimizer"]["state"]
     trained = enumerate(list_trained(model, optimizer))
     return {name: stored[index] for index, (name, _) in trained if index in stored}, ""

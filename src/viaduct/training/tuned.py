@@ -2,8 +2,9 @@
 
     report = tune_recipe(TuneRequest(loaded, location, mode="RL,GA", budget_s=600), report_line=print)
 
-The best variant of an operator is in the bank as soon as its search has ended. Training uses it only after a whole step
-was measured to be faster with the choices of the bank: that measurement is the verdict.
+A tuning bank is a folder with the fastest measured variants of operators. The best variant of an operator is in the
+bank as soon as its search has ended. Training uses it only after a whole step was measured to be faster with the
+choices of the bank: that measurement is the verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from viaduct.profiling.collector import Plan
 from viaduct.recipes import Loaded
 from viaduct.search_space import Parameter, Space
 from viaduct.signals import collect_signals
-from viaduct.training.profiled import BATCH, Order
+from viaduct.training.profiled import BATCH_FIELD, Order
 from viaduct.training.session import check_path
 from viaduct.training.tuning_worker import MIN_VERDICT_TURNS, make_threads_space
 from viaduct.tuning.applying import THREADS
@@ -43,7 +44,7 @@ OBSERVING_LIMIT_S, VERDICT_LIMIT_S = 900.0, 1800.0  # after which the worker cou
 MAX_VERDICT_SHARE = 0.3  # of the budget that is kept for measuring the whole step
 VERDICT_MARGIN = 0.01  # share of the step's time that the choices must save to be installed
 COMPILER_S = 90.0  # of the budget for each operator, to try compiled variants: each compiles for tens of seconds
-NO_GAIN = "not installed: no gain in the whole step"
+NO_GAIN = "not installed: no gain in the whole step"  # note of a bank's entry
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,9 @@ class TuneRequest:
     budget_s: float = 600.0
     device: str = "auto"
     data: Path | None = None
-    settings: Sequence[tuple[str, str]] = ()
-    """Changed fields of the recipe: path and value."""
+    settings: Sequence[tuple[str, str]] = ()  # changed fields of the recipe: path and value
     seed: int = 1
-    repeat: bool = False
-    """Search and judge again what the bank has already."""
+    repeat: bool = False  # search and judge again what the bank has already
 
 
 @dataclass
@@ -68,20 +67,17 @@ class TuneReport:
     """Result of a tuning run."""
 
     request: TuneRequest
-    fingerprint: Fingerprint
-    """Device and software that the times hold for."""
-    step_us: float = 0.0
-    """Microseconds of a step before operators were searched."""
+    fingerprint: Fingerprint  # device and software that the times hold for
+    step_us: float = 0.0  # of a step before operators were searched
     outcomes: list[Outcome] = field(default_factory=list)
     verdict: Verdict | None = None
     lines: list[str] = field(default_factory=list)
     result_file: Path | None = None
     measurements: int = 0
-    replayed: int = 0
-    other_load: float = 0.0
-    """Share of the processors that other programs used while operators were measured, the median."""
+    replayed: int = 0  # measurements taken from the record of an interrupted search
+    other_load: float = 0.0  # share of the processors that other programs used during measurements, the median
     seconds: float = 0.0
-    signal: int = 0
+    signal: int = 0  # number of the signal that interrupted the run; 0: none
 
     @property
     def bank_path(self) -> Path:
@@ -95,22 +91,22 @@ def tune_recipe(request: TuneRequest, report_line: Callable[[str], None]) -> Tun
     """
     start = time.monotonic()
     make_searcher(request.mode, Space([Parameter("x", (1,))], default={"x": 1}), 1)  # refuses an unknown mode
-    kind = devices.pick(request.device)[1].type
+    _, torch_device = devices.pick(request.device)
     order = make_order(request)
     check_path(order.change_recipe().data, request.data)
     with remove_empty_bank_on_failure(request.location):
-        return search_and_judge(request, order, kind, start, report_line)
+        return search_and_judge(request, order, torch_device.type, start, report_line)
 
 
 def search_and_judge(
-    request: TuneRequest, order: Order, kind: str, start: float, report_line: Callable[[str], None]
+    request: TuneRequest, order: Order, device_type: str, start: float, report_line: Callable[[str], None]
 ) -> TuneReport:
     """Tune in a worker process; the bank is created if it does not exist.
 
-    `kind` is the device's type; the budget counts from `start`, a time of time.monotonic().
+    `device_type` is torch's name of the device; the budget counts from `start`, a time of time.monotonic().
     """
     prepare_writing(request.location)
-    fingerprint = read_fingerprint(kind)
+    fingerprint = read_fingerprint(device_type)
     check_bank(request.location.bank, fingerprint, report_line)
     report = TuneReport(request, fingerprint)
     with (
@@ -121,7 +117,7 @@ def search_and_judge(
         path.write_text(order.encode())
         command = [sys.executable, "-m", "viaduct.training.tuning_worker", str(path)]
         worker = Worker(command, is_interrupted=lambda: bool(received))
-        tuning = Session(request, report, worker, kind, start + request.budget_s, report_line)
+        tuning = Session(request, report, worker, device_type, start + request.budget_s, report_line)
         try:
             tuning.run()
         except Interrupted:
@@ -138,12 +134,12 @@ def search_and_judge(
 
 
 def make_order(request: TuneRequest) -> Order:
-    """Return the worker's order, with the recipe's batch: an order without a batch gets a small one on CPUs."""
-    plan = Plan(0, 1, 0)  # an order needs one and a path; the tuning worker uses neither
+    """Return the worker's order. It has the recipe's batch as a setting: else the batch would be reduced on CPUs."""
+    plan = Plan(0, 1, 0)  # an order must have a plan and an output path; the tuning worker uses neither
     order = Order(request.loaded, Path(), plan, request.device, request.data, list(request.settings))
     batch = str(order.change_recipe().data.global_batch)
     # Steps driven by the host: a captured step would go on with the variants that it was captured with.
-    return replace(order, settings=[*request.settings, (BATCH, batch), ("sink", "0")])
+    return replace(order, settings=[*request.settings, (BATCH_FIELD, batch), ("sink", "0")])
 
 
 def check_bank(bank: Bank, fingerprint: Fingerprint, report_line: Callable[[str], None]) -> None:
@@ -172,13 +168,13 @@ class Session:
         request: TuneRequest,
         report: TuneReport,
         worker: Worker,
-        kind: str,
+        device_type: str,
         end: float,
         report_line: Callable[[str], None],
     ) -> None:
-        """`kind` is the device's type; the budget is spent at `end`, a time of time.monotonic()."""
+        """`device_type` is torch's name of the device; the budget is spent at `end`, a time of time.monotonic()."""
         self.request, self.report, self.worker = request, report, worker
-        self.kind, self.end, self.report_line = kind, end, report_line
+        self.device_type, self.end, self.report_line = device_type, end, report_line
         self.bank, built_in = request.location.bank, read_built_in(report.fingerprint)
         options = request.mode, request.seed, request.repeat, report_line
         self.tuner = Tuner(worker, self.bank, report.fingerprint, built_in, *options)
@@ -222,9 +218,9 @@ class Session:
         compiler = self.request.budget_s >= COMPILER_S * len(observed["operators"])
         for row in observed["operators"]:
             signature = decode_signature(row["signature"])
-            space = kinds[signature.kind].make_space(signature, self.kind, compiler)
+            space = kinds[signature.kind].make_space(signature, self.device_type, compiler)
             found.append(Operator(signature, tuple(row["names"]), int(row["count"]), space))
-        if self.kind == "cpu":
+        if self.device_type == "cpu":
             signature = decode_signature(observed["threads"])
             space = make_threads_space(self.report.fingerprint.threads)
             found.append(Operator(signature, ("the whole step",), 1, space))
@@ -293,10 +289,9 @@ class Session:
             return
         self.report_line("measuring the whole step without and with the choices")
         seconds = max(5.0, min(60.0, self.end - time.monotonic()))
+        message = {"do": "judge", "choices": copy_choices(choices), "seconds": seconds}
         try:
-            answer = self.worker.send_request(
-                {"do": "judge", "choices": copy_choices(choices), "seconds": seconds}, VERDICT_LIMIT_S
-            )
+            answer = self.worker.send_request(message, VERDICT_LIMIT_S)
         except WorkerFailed as error:
             answer = {"error": str(error)}
         if "error" in answer:

@@ -113,18 +113,18 @@ class RecipeStep:
         """Measure the step without and with choices of the bank, in turns."""
         training = self.training
         key = make_step_signature(training, self.order.loaded.name).key
-        fused = bool(training.computation.fused)
-        applied = apply_choices(self.calls, training.optimizer, request["choices"], key, fused)
+        has_own_kernels = bool(training.computation.fused)
+        applied = apply_choices(self.calls, training.optimizer, request["choices"], key, with_kernels=has_own_kernels)
 
-        def make_step(on: bool) -> Any:
+        def make_step(with_choices: bool) -> Any:
             def run() -> None:
-                applied.switch(on)
+                applied.switch(with_choices)
                 self.take_step()
 
             return run
 
         clock = Clock(training.device, training.torch_device.type)
-        works = {"without": make_step(False), "with": make_step(True)}
+        works = {"without": make_step(with_choices=False), "with": make_step(with_choices=True)}
         try:
             race = take_turns_until_significant(
                 works, clock, ("with", "without"), MIN_VERDICT_TURNS, MAX_VERDICT_TURNS, float(request["seconds"])
@@ -195,7 +195,7 @@ def make_threads_space(default: int) -> Space:
 
 
 def make_step_signature(training: Training, recipe_name: str) -> Signature:
-    """Return what identifies the whole step of a recipe."""
+    """Return the signature under which a bank keeps the verdict on the whole step of a recipe."""
     recipe = training.recipe
     parameters = sum(parameter.numel() for parameter in training.train_step.parameters)
     data = recipe.data
@@ -216,11 +216,11 @@ def make_step_signature(training: Training, recipe_name: str) -> Signature:
 def find_module_obstacle(training: Training) -> str | None:
     """Return why convolutions and linear layers of this run keep their default; None if nothing is known against it."""
     if training.computation.compilation.compiles:
-        return "the network is compiled, and modules inside of it are not replaced"
+        return "the network is compiled, and modules of compiled code are not replaced"
     if isinstance(training.recipe.optimizer, Thor):
-        return "THOR looks at the convolutions themselves"
+        return "THOR observes the convolutions themselves"
     if training.needs_every_step:
-        return "a dump or another callback looks into every part of the network"
+        return "a dump or another callback observes every operator of the network"
     if training.group.ranks > 1:
         return "choices are measured with one rank"
     return None

@@ -30,7 +30,7 @@ from torch import distributed
 
 from viaduct.cluster.environment import LAUNCHER
 from viaduct.errors import LostRank
-from viaduct.training.distributed import ADDRESS, Group, name_job_prefix
+from viaduct.training.distributed import ADDRESS_VARIABLES, Group, name_job_prefix
 
 WAIT_FOR_STACK_S = 5.0  # for the ranks that are behind to publish their stacks
 STORE_TIMEOUT_S = 10.0
@@ -45,13 +45,14 @@ class Pulse:
         self.steady = False  # True once the first step is done, which may compile for minutes
 
     def at(self, point: str, step: int) -> None:
+        """Note that the rank has come to this point of a step."""
         self.count, self.point, self.step = self.count + 1, point, step
         self.since = time.monotonic()
 
 
 @dataclass(frozen=True)
 class Position:
-    """Position that a rank has last published."""
+    """What a rank publishes of its `Pulse`."""
 
     count: int
     point: str
@@ -71,7 +72,7 @@ class Watchdog:
         self.group, self.pulse, self.hang_seconds, self.report = group, pulse, hang_seconds, report
         self.interval = min(hang_seconds / 8, 5.0)
         self.store = open_store()
-        # Only a launcher that is this process's parent: a script between them may end before the run does.
+        # The launcher's process id, if it is this process's parent: a script between them may end before the run does.
         self.launcher = os.getppid() if os.environ.get(LAUNCHER) == str(os.getppid()) else None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="viaduct-watchdog", daemon=True)
@@ -162,7 +163,7 @@ def explain_hang(
 
 def open_store() -> Any:
     """Return a separate connection to the rendezvous store: the first one may be in use when the run hangs."""
-    host, port = (os.environ[name] for name in ADDRESS)
+    host, port = (os.environ[name] for name in ADDRESS_VARIABLES)
     timeout = timedelta(seconds=STORE_TIMEOUT_S)
     store = distributed.TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=timeout)  # type: ignore[attr-defined]
     # Keys of an earlier start of the ranks must not be read.

@@ -22,6 +22,9 @@ def by_position(count):
 def by_any_keyword(**options):
     return by_position(options["num_classes"])
 
+def by_any_position(*counts):
+    return by_position(*counts)
+
 def needs_more(classes, depth, *, width):
     return by_position(classes)
 
@@ -46,7 +49,7 @@ def own_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(__import__("sys").modules, "own_networks", raising=False)
 
 
-@pytest.mark.parametrize("function", ["by_keyword", "by_position", "by_any_keyword"])
+@pytest.mark.parametrize("function", ["by_keyword", "by_position", "by_any_keyword", "by_any_position"])
 def test_a_function_is_given_the_number_of_classes(function: str) -> None:
     assert models.build(f"own_networks:{function}", classes=6)(torch.randn(2, 3, 4, 4)).shape == (2, 6)
 

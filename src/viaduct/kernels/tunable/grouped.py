@@ -38,11 +38,8 @@ def read_layer(signature: Signature) -> Layer:
 def make_space(kernel: str, signature: Signature, limits: Limits) -> Space:
     """Return the block shapes of a kernel that fit into the device's limits."""
     layer = read_layer(signature)
-    tile = (
-        square_tile(layer)
-        if kernel == INPUT and layer.stride == 2
-        else window_tile(layer, reads_gradient=kernel == WEIGHT)
-    )
+    reads_squares = kernel == INPUT and layer.stride == 2
+    tile = square_tile(layer) if reads_squares else window_tile(layer, reads_gradient=kernel == WEIGHT)
     default = WEIGHT_SHAPE if kernel == WEIGHT else default_block_shape(layer, transposed=kernel == INPUT)
     rules = (
         partial(limit_warps, kernel, layer),

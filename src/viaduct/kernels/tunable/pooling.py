@@ -85,10 +85,7 @@ def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
     draw, pool = draw_for(signature, device), Pool(3, 1, average=True)
     pooled, x, statistics = *(draw.images(count, channels, height, width) for _ in range(2)), draw.norm(channels)
     shape = (count, channels, height, width)
-    saved = [
-        terms.SavedTerm(None, None, pool, None, None, shape),
-        terms.SavedTerm(rows_of(x), statistics, None, None, None, shape),
-    ]
+    saved = [terms.SavedTerm(shape, pool=pool), terms.SavedTerm(shape, rows_of(x), statistics)]
 
     def launch() -> list[Tensor]:
         raw = torch.empty_like(rows_of(x))
@@ -96,10 +93,8 @@ def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
         return [raw]
 
     def compute() -> list[Tensor]:
-        total = compute_pool(pooled.double().contiguous(), pool) + (
-            x.double() * statistics.scale.view(1, -1, 1, 1) + statistics.shift.view(1, -1, 1, 1)
-        )
-        return [rows_of(total)]
+        normed = x.double() * statistics.scale.view(1, -1, 1, 1) + statistics.shift.view(1, -1, 1, 1)
+        return [rows_of(compute_pool(pooled.double().contiguous(), pool) + normed)]
 
     return Case(key, launch, compute)
 

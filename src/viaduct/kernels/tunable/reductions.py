@@ -90,13 +90,13 @@ def make_merge(key: Key, signature: Signature, device: torch.device) -> Case:
     """Return the merge of several gradients, the first through a ReLU; with several tensors one is a norm's input."""
     draw = draw_for(signature, device)
     rows, channels, tensors = sizes_of(signature)
-    count = max(1, min(tensors - 1, terms.MOST_READERS))
+    count = max(1, min(tensors - 1, terms.MAX_READERS))
     gradients = [draw.rows(rows, channels) + 1 for _ in range(count)]
     x, statistics = draw.rows(rows, channels), draw.norm(channels)
     bits = torch.rand((rows, blocks(channels, 8), 8), generator=draw.generator) < 0.5
     signs = (bits << torch.arange(8)).sum(2).to(torch.uint8).to(device)
     mask = bits.flatten(1)[:, :channels].to(device)
-    saved = [terms.SavedTerm(x, statistics, None, None, None, (1, channels, 1, rows))] if tensors > 1 else []
+    saved = [terms.SavedTerm((1, channels, 1, rows), x, statistics)] if tensors > 1 else []
     readers = [(gradient, index == 0) for index, gradient in enumerate(gradients)]
 
     def launch() -> list[Tensor]:

@@ -49,22 +49,21 @@ def make_scale_shift(key: Key, signature: Signature, device: torch.device) -> Ca
     draw = draw_for(signature, device)
     rows, channels = sizes_of(signature)
     x, statistics = draw.rows(rows, channels), draw.norm(channels)
-    return Case(
-        key, lambda: [norm.apply_scale_shift(x, statistics)], lambda: [compute_scale_shift(x, statistics).relu()]
-    )
+    reference = compute_scale_shift(x, statistics).relu()
+    return Case(key, lambda: [norm.apply_scale_shift(x, statistics)], lambda: [reference])
 
 
-def make_scale_shift_add(two: bool, key: Key, signature: Signature, device: torch.device) -> Case:
+def make_scale_shift_add(key: Key, signature: Signature, device: torch.device, *, has_other_norm: bool) -> Case:
     draw = draw_for(signature, device)
     rows, channels = sizes_of(signature)
     x, other, statistics, own = *(draw.rows(rows, channels) for _ in range(2)), draw.norm(channels), draw.norm(channels)
 
     def launch() -> list[Tensor]:
-        y, signs = norm.apply_scale_shift_add(x, statistics, other, own if two else None)
+        y, signs = norm.apply_scale_shift_add(x, statistics, other, own if has_other_norm else None)
         return [y, unpack_signs(signs, channels)]
 
     def compute() -> list[Tensor]:
-        added = compute_scale_shift(other, own) if two else other.float()
+        added = compute_scale_shift(other, own) if has_other_norm else other.float()
         y = (compute_scale_shift(x, statistics) + added).relu()
         return [y, (y.to(x.dtype) > 0).float()]
 
@@ -100,10 +99,7 @@ def make_sum(key: Key, signature: Signature, device: torch.device) -> Case:
     rows, channels = sizes_of(signature)
     xs, norms = [draw.rows(rows, channels) for _ in range(2)], [draw.norm(channels) for _ in range(2)]
     images = tuple(x.view(1, 1, rows, channels).permute(0, 3, 1, 2) for x in xs)
-    saved = [
-        terms.SavedTerm(x, statistics, None, None, None, (1, channels, 1, rows))
-        for x, statistics in zip(xs, norms, strict=True)
-    ]
+    saved = [terms.SavedTerm((1, channels, 1, rows), x, statistics) for x, statistics in zip(xs, norms, strict=True)]
 
     def launch() -> list[Tensor]:
         positive = torch.empty_like(xs[0])
@@ -136,8 +132,8 @@ def make_scatter_halves(key: Key, signature: Signature, device: torch.device) ->
 
 TUNABLES = [
     Tunable("scale_shift", make_space, make_scale_shift),
-    Tunable("scale_shift_add", make_space, partial(make_scale_shift_add, False)),
-    Tunable("scale_shift_add_two", make_space, partial(make_scale_shift_add, True)),
+    Tunable("scale_shift_add", make_space, partial(make_scale_shift_add, has_other_norm=False)),
+    Tunable("scale_shift_add_two", make_space, partial(make_scale_shift_add, has_other_norm=True)),
     Tunable("batch_norm_input_gradient", make_space, make_input_gradient),
     Tunable("repeat_rows", make_space, make_repeat),
     Tunable("sum_terms", make_space, make_sum),

@@ -17,7 +17,7 @@ from viaduct.kernels.sizes import Loop
 from viaduct.kernels.tunable.base import MAX_REGISTERS, Case, Draw, Limits, Tunable, draw_for, sizes_of
 from viaduct.search_space import Parameter, Point, Space
 
-FILTERS, PIECE = 64, 64  # numbers of a row of the window, in a piece
+FILTERS, PIECE = 64, 64  # output channels; numbers in a row of the window
 WARPS, STAGES, WAVES = (1, 2, 4, 8), (1, 2, 3, 4, 5), (1, 2, 3, 4, 6, 8, 12, 16)
 BLOCKS = (4, 8, 16, 32, 64, 128, 256)
 OTHER_REGISTERS = 40
@@ -60,7 +60,7 @@ class Declaration:
 
 
 class Stem:
-    """Random images and 7x7 weight, also in the folded layout of the kernels."""
+    """Random images and 7x7 weight, also in the kernels' layout (`stem.fold`, `stem.fold_weight`)."""
 
     def __init__(self, signature: Signature, device: torch.device) -> None:
         self.draw: Draw = draw_for(signature, device)

@@ -98,9 +98,8 @@ def import_package(package: str) -> Any:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == package:
-            raise BadValue(
-                f"networks of {package} need the package {package}, which is not installed.", f"pip install {package}"
-            ) from None
+            what = f"networks of {package} need the package {package}, which is not installed."
+            raise BadValue(what, f"pip install {package}") from None
         raise BadValue(f"{package} is installed, but cannot be imported: {error}.") from None
     except Exception as error:  # built for another torch, for instance
         first = (str(error).splitlines() or [""])[0]
@@ -113,10 +112,8 @@ def import_package(package: str) -> Any:
 def refuse_missing_classifier(name: str, network: nn.Module, classes: int) -> None:
     """Refuse a network without a layer of as many outputs as there are classes."""
     if find_classifier(network, classes) is None:
-        raise BadValue(
-            f"{name} has no classifier of {classes:,} outputs: no layer of it ends in so many.",
-            "viaduct trains image classifiers; features, detectors and segmenters have no such layer.",
-        )
+        what = f"{name} has no classifier of {classes:,} outputs: no layer of it ends in so many."
+        raise BadValue(what, "viaduct trains image classifiers; features, detectors and segmenters have no such layer.")
 
 
 def find_classifier(network: nn.Module, classes: int | None = None) -> str | None:

@@ -82,24 +82,19 @@ def find_class_parameter(name: str, function: Callable[..., Any], options: dict[
     except (TypeError, ValueError):  # a built-in function without a signature
         return ""
     keyword = next((key for key in CLASS_PARAMETERS if key in parameters), "")
-    by_position = [
-        key for key, value in parameters.items() if value.kind in (value.POSITIONAL_ONLY, value.POSITIONAL_OR_KEYWORD)
-    ]
-    takes_all = any(value.kind in (value.VAR_POSITIONAL, value.VAR_KEYWORD) for value in parameters.values())
-    needed = [
-        key
-        for key, value in parameters.items()
-        if value.default is value.empty and value.kind not in (value.VAR_POSITIONAL, value.VAR_KEYWORD)
-    ]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    by_position = [key for key, value in parameters.items() if value.kind in positional]
+    kinds = {value.kind for value in parameters.values()}
+    named = {key: value for key, value in parameters.items() if value.kind in (*positional, value.KEYWORD_ONLY)}
     supplied = {keyword or (by_position[0] if by_position else ""), *options}
-    missing = [key for key in needed if key not in supplied]
+    missing = [key for key, value in named.items() if value.default is value.empty and key not in supplied]
     if missing:
-        raise BadValue(
-            f"{name} needs more arguments than the number of classes: {', '.join(missing)}.",
-            "Write a function of your own that gives them: def make(classes): return …",
-        )
-    if not keyword and not by_position and not takes_all:
-        raise BadValue(f"{name} takes no number of classes.", "Give it a parameter called num_classes or classes.")
-    if not keyword and takes_all and not by_position:
+        what = f"{name} needs more arguments than the number of classes: {', '.join(missing)}."
+        raise BadValue(what, "Write a function of your own that gives them: def make(classes): return …")
+    if keyword or by_position:
+        return keyword
+    if inspect.Parameter.VAR_KEYWORD in kinds:
         return "num_classes"
-    return keyword
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return ""
+    raise BadValue(f"{name} takes no number of classes.", "Give it a parameter called num_classes or classes.")

@@ -7,13 +7,13 @@ from typing import Any
 from viaduct.errors import BadValue, UnknownName
 from viaduct.models.sources import InputSettings, import_package
 
-WITH_AUXILIARY = ("googlenet", "inception_v3")  # their second heads are left out
+WITH_AUXILIARY_HEAD = ("googlenet", "inception_v3")  # built without it
 
 
 def build(name: str, classes: int, **options: Any) -> Any:
     """Return a fresh network of torchvision."""
     refuse_unknown(name)
-    if name in WITH_AUXILIARY:
+    if name in WITH_AUXILIARY_HEAD:
         options = {"aux_logits": False, "init_weights": True, **options}
     return import_package("torchvision").models.get_model(name, weights=None, num_classes=classes, **options)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from viaduct.errors import BadData, ViaductError
 from viaduct.recipes import Recipe
-from viaduct.recipes._fields import differences, from_record, to_record
+from viaduct.recipes._fields import compare_records, from_record, to_record
 from viaduct.run_files import read_recipe_record, read_summary
 from viaduct.runs.search.results import PAST
 from viaduct.runs.search.space import Space, Value
@@ -128,7 +128,7 @@ def read_past_run(run: Path, wanted: Wanted, space: Space) -> PastRun:
 
 
 def find_differences(wanted: Recipe, recipe: Any) -> list[str]:
-    return [path for path in differences(to_record(wanted), to_record(recipe)) if not is_covered(path, EQUIVALENT)]
+    return [path for path in compare_records(to_record(wanted), to_record(recipe)) if not is_covered(path, EQUIVALENT)]
 
 
 def is_covered(path: str, fields: tuple[str, ...]) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 
 from viaduct.errors import BadValue, UnknownName
 from viaduct.recipes import Recipe
-from viaduct.recipes._fields import override, paths, read, to_record
+from viaduct.recipes._fields import list_field_paths, override, read_field, to_record
 from viaduct.typed_fields import field_types, spell_type
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Space:
         values: dict[str, Value] = {}
         for dimension in self.dimensions:
             try:
-                value = dimension.find(to_record(read(recipe, dimension.path)))
+                value = dimension.find(to_record(read_field(recipe, dimension.path)))
             except AttributeError:  # another optimizer, without this field
                 return dimension.path
             if value is None:
@@ -218,7 +218,8 @@ def find_type(recipe: Recipe, path: str) -> Any:
     except TypeError:  # not a part of a recipe, but a plain value
         hints = {}
     if name not in hints:
-        raise UnknownName("field", path, paths(recipe), "`--space` takes the fields of the recipe, as --set does.")
+        hint = "`--space` takes the fields of the recipe, as --set does."
+        raise UnknownName("field", path, list_field_paths(recipe), hint)
     return hints[name]
 
 
@@ -285,7 +286,7 @@ def parse_choices(recipe: Recipe, path: str, text: str, kind: Any) -> Choices:
         raise BadValue(f"--space {path}={text}: there is an empty value.", f"Separate values by one {separator!r}.")
     if len(texts) > MAX_CHOICES:
         raise BadValue(f"--space {path} has {len(texts):,} values; a list has at most {MAX_CHOICES:,}.")
-    stored = [to_record(read(try_value(recipe, path, text, choice), path)) for choice in texts]
+    stored = [to_record(read_field(try_value(recipe, path, text, choice), path)) for choice in texts]
     for number, value in enumerate(stored):
         if any(is_same(value, earlier) for earlier in stored[:number]):
             raise BadValue(f"--space {path}={text}: {texts[number]} is there twice.")
