@@ -101,7 +101,7 @@ class Carried:
 
     @property
     def limits(self) -> list[dict[str, Any]]:
-        """Return the limits that the migrated run met."""
+        """Return the limits that the migrated run met: each with name, mode, place, what, card and change."""
         return self.migrated.summary.limits if self.migrated is not None else []
 
 

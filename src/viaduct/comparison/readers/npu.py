@@ -283,9 +283,9 @@ def _make_tensors(files: list[Found], notes: list[str]) -> list[Stored]:
     for file in files:
         by_step[file.identity.step, file.identity.device].append(file)
     for _, members in sorted(by_step.items()):
-        calls_by_time = {file.call for file in members}
-        ordered = sorted(calls_by_time, key=lambda call: (call.time, call.task, natural_key(call.op)))
-        order = {call: number for number, call in enumerate(ordered)}
+        distinct = {file.call for file in members}
+        calls_by_time = sorted(distinct, key=lambda call: (call.time, call.task, natural_key(call.op)))
+        order = {call: number for number, call in enumerate(calls_by_time)}
         calls = _call_numbers(order)
         members.sort(key=lambda file: (order[file.call], file.name.role, file.name.number))
         tensors += [_make_stored(file, order[file.call], calls[file.call]) for file in members]
