@@ -179,11 +179,11 @@ def finish(second: Any) -> Any:
     from viaduct.carrying import provenance
     from viaduct.carrying.observed import read
     from viaduct.carrying.output_capture import capture_output
-    from viaduct.carrying.running import OUTPUT, Run
+    from viaduct.carrying.running import OUTPUT_FILE, Run
     from viaduct.rehearsal.process import rehearse
 
     plan = second.plan
     Path(plan.record).mkdir(parents=True)
-    with capture_output(Path(plan.record) / OUTPUT, "again"):
+    with capture_output(Path(plan.record) / OUTPUT_FILE, "again"):
         summary = rehearse(plan, lambda line: None)
     return Run(second.side, plan, summary, read(plan), provenance.read(plan))

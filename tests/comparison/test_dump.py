@@ -129,7 +129,7 @@ def test_a_pattern_that_names_nothing_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_step_that_never_comes_is_warned_of(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match=r"did not come to step 7-9: 3 steps were taken"):
+    with pytest.warns(UserWarning, match=r"did not reach step 7-9: 3 steps were taken"):
         train(tmp_path, steps="1,7-9", only="head")
 
 

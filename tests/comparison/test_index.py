@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.comparison.index import FILE, Entry, Index, read_index, write_index
+from viaduct.comparison.index import INDEX_FILE, Entry, Index, read_index, write_index
 from viaduct.comparison.readers.viaduct import read
 from viaduct.errors import BadData
 
@@ -41,10 +41,10 @@ def test_strange_names_survive_the_index(tmp_path: Path) -> None:
 )
 def test_a_damaged_index_is_refused_by_the_field(tmp_path: Path, change: dict[str, object], reason: str) -> None:
     write_index(tmp_path, Index(0, 0, 1, {}, {}, []))
-    record = json.loads((tmp_path / FILE).read_text())
-    (tmp_path / FILE).write_text(json.dumps({**record, **change}))
+    record = json.loads((tmp_path / INDEX_FILE).read_text())
+    (tmp_path / INDEX_FILE).write_text(json.dumps({**record, **change}))
     with pytest.raises(BadData, match=reason):
-        read_index(tmp_path / FILE)
+        read_index(tmp_path / INDEX_FILE)
 
 
 def test_an_index_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -55,4 +55,4 @@ def test_an_index_comes_back_as_it_was_written(tmp_path: Path) -> None:
     ]
     index = Index(7, 1, 2, {"device": "cpu"}, {"fc": ("conv",)}, entries)
     write_index(tmp_path, index)
-    assert read_index(tmp_path / FILE) == index
+    assert read_index(tmp_path / INDEX_FILE) == index

@@ -43,7 +43,7 @@ def compare_ways(folder: Path, network: Callable[[], nn.Module], steps: str, ato
         model.apply(lambda module: setattr(module, "p", 0.0) if isinstance(module, nn.Dropout) else None)
         optimizer = torch.optim.SGD(model.parameters(), 0.01)
         with Dump(model, folder / str(compiled), steps=steps, compiled=compiled) as dump:
-            run = dump.through(torch.compile(model, dynamic=False) if compiled else model)
+            run = dump.wrap_compiled(torch.compile(model, dynamic=False) if compiled else model)
             for number in range(2):
                 torch.manual_seed(number)
                 run(torch.randn(2, 3, 8, 8)).square().mean().backward()

@@ -125,7 +125,7 @@ def training_order(pair: Pair) -> tuple[float, int, int]:
 
 
 def measure(left: Observed, right: Observed) -> list[Pair]:
-    """Return every pair of both sides, without tolerances."""
+    """Return every pair of both sides, without tolerances; `left` is the original."""
     ours, theirs = ({rank.number: rank for rank in side.ranks} for side in (left, right))
     return [pair for rank in sorted({*ours, *theirs}) for pair in pair_ranks(ours.get(rank), theirs.get(rank))]
 
@@ -214,14 +214,14 @@ def epsilon_of(left: NDArray[Any], right: NDArray[Any]) -> float:
 
 
 def needs_perturbed_run(pairs: list[Pair]) -> bool:
-    """Return True if a run with perturbed weights would decide: bits differ, and rounding may be the reason."""
+    """Return True if the shaken run would decide: bits differ, and rounding may be the reason."""
     if all(pair.same for pair in pairs) or any(pair.why for pair in pairs):
         return False
     return all(pair.error <= OBVIOUS for pair in pairs if pair.kind == "loss" and pair.step == 0)
 
 
 def judge(pairs: list[Pair], yardstick: list[Pair] | None = None, repeats: bool = False) -> Agreement:
-    """Return the agreement of some pairs.
+    """Return the agreement of the pairs of two runs.
 
     `yardstick`: the pairs of the original and the shaken run. `repeats`: the original is known to be deterministic.
     """
@@ -250,15 +250,16 @@ def describe_nondeterminism(yardstick: list[Pair]) -> str:
 
 
 def set_tolerances(pairs: list[Pair], yardstick: list[Pair]) -> list[Pair]:
-    """Return the pairs with the tolerance that the perturbed run gives each of them."""
+    """Return the pairs with the tolerance that the shaken run (`yardstick`) gives each of them."""
     noise = {pair.key: pair.error for pair in yardstick if math.isfinite(pair.error)}
     usual = {kind: median([0.0, *(v for k, v in noise.items() if k[0] == kind)]) for kind in ("gradient", "weight")}
     rising = rising_noise(noise, usual["gradient"])
     found = []
     for pair in pairs:
-        drift = (
-            rising.get(pair.step or 0, 0.0) if pair.kind == "loss" else max(noise.get(pair.key, 0.0), usual[pair.kind])
-        )
+        if pair.kind == "loss":
+            drift = rising.get(pair.step or 0, 0.0)
+        else:
+            drift = max(noise.get(pair.key, 0.0), usual[pair.kind])
         found.append(replace(pair, noise=drift, allowed=FACTOR * drift + UNITS * pair.unit if pair.unit else 0.0))
     return found
 

@@ -86,7 +86,7 @@ class Carried:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 for "agrees" alone."""
+        """Return the exit code of the verdict: 0 for "agrees", other codes for all others."""
         return EXIT_CODES[self.verdict]
 
     @property
@@ -101,7 +101,7 @@ class Carried:
 
     @property
     def limits(self) -> list[dict[str, Any]]:
-        """Return the limits that the migrated run met."""
+        """Return the limits that the migrated run met: each with name, mode, place, what, card and change."""
         return self.migrated.summary.limits if self.migrated is not None else []
 
 
@@ -128,9 +128,8 @@ def run_both_sides(request: Request, sides: Sides, stage: StageName, earlier: li
     The second runs show whether a side is deterministic. They may run beside the first ones (`SecondRun`).
     """
     plan = make_original_plan(request, sides, stage, report)
-    report(
-        f"the original is run: {sides.entry}, its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}."
-    )
+    run_with = f"its CUDA calls on the CPU, {request.steps} steps, seed {request.seed}"
+    report(f"the original is run: {sides.entry}, {run_with}.")
     before = shared_paths.find_newest(request.arguments)
     with SecondRun("original", plan) as second:
         original = run_side("original", plan, sides, report)
@@ -176,8 +175,8 @@ def repeat(second: SecondRun, report: Report) -> Run | None:
 def compare_sides(carried: Carried, report: Report) -> None:
     """Judge the agreement, find causes, suspects and doubts, and set the verdict.
 
-    If something differs and the migration changed numbers on purpose, it is judged against the original with these
-    changes instead.
+    If something differs and the migration changed numbers on purpose, the migrated run is judged against a run of the
+    original with these changes instead.
     """
     found = carried.agreement = judge_agreement(carried, report)
     if found.verdict != "differ":
@@ -292,9 +291,8 @@ def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
 def joins_ranks(carried: Carried) -> bool:
     """Return True if TensorFlow 1 ranks train together after the migration alone: the original's can be joined, too."""
     assert carried.migrated is not None
-    return (
-        carried.stage == "tf1" and not are_joined(carried.original.observed) and are_joined(carried.migrated.observed)
-    )
+    original, migrated = carried.original.observed, carried.migrated.observed
+    return carried.stage == "tf1" and not are_joined(original) and are_joined(migrated)
 
 
 def judge_with_intended_changes(

@@ -179,25 +179,20 @@ def explain_calls(explanation: Explanation, first: Pair, right: Observed, drift:
             explanation.keywords += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
             return
         explanation.module = row.op
+        first_module = f"The first module{where} whose output"
         if row.measures is None:
-            explanation.remarks.append(
-                f"The first module{where} whose output could not be compared is {row.op}: {row.reason}."
-            )
+            explanation.remarks.append(f"{first_module} could not be compared is {row.op}: {row.reason}.")
         else:
-            explanation.remarks.append(
-                f"The first module{where} whose output differs is {row.op}{describe_likely_cause(drift, row)}."
-            )
+            explanation.remarks.append(f"{first_module} differs is {row.op}{describe_likely_cause(drift, row)}.")
         rank = next((candidate for candidate in right.ranks if candidate.number == row.stored.rank), right.first)
-        explanation.places += [
-            fact.at for fact in rank.facts if (fact.kind, fact.name) == ("module", row.op) and fact.at
-        ]
+        modules = (fact for fact in rank.facts if fact.kind == "module" and fact.name == row.op)
+        explanation.places += [fact.at for fact in modules if fact.at]
         return
     # Rows without a key are inputs and outputs of modules; the others are losses, gradients and weights.
     has_calls = any(kind_key(row.stored) is None for row in drift.rows)
     if has_calls and first.kind == "loss" and first.step == 0:
-        explanation.remarks.append(
-            "The outputs of all modules that were recorded agree in the first step; the loss is computed differently."
-        )
+        agreeing = "The outputs of all modules that were recorded agree in the first step"
+        explanation.remarks.append(f"{agreeing}; the loss is computed differently.")
         explanation.places += [fact.at for fact in right.first.facts if fact.kind == "loss" and fact.at]
         explanation.keywords += ("loss", "smoothing", "weight", "reduction", "criterion")
 
@@ -216,9 +211,8 @@ def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observed
         return
     begin = {pair.rank for pair in agreement.bad if pair.kind == "loss" and pair.step == 0}
     if begin and 0 not in begin:
-        explanation.remarks.append(
-            "Rank 0 begins as it should, the others do not: its weights are not broadcast, or they get other data."
-        )
+        why = "its weights are not broadcast, or they get other data"
+        explanation.remarks.append(f"Rank 0 begins as it should, the others do not: {why}.")
         explanation.keywords += ("broadcast", "Broadcast", "DistributedDataParallel", "shard")
     if have_equal_gradients(left.ranks) and not have_equal_gradients(right.ranks):
         explanation.remarks.append(
@@ -230,12 +224,8 @@ def explain_ranks(explanation: Explanation, agreement: Agreement, left: Observed
 
 def have_equal_gradients(ranks: list[Rank]) -> bool:
     """Return True if all ranks have the same gradients, up to 1e-4 of each value."""
-    first = ranks[0].gradients
-    return all(
-        np.allclose(rank.gradients.get(name, math.nan), array, rtol=1e-4, atol=0)
-        for rank in ranks[1:]
-        for name, array in first.items()
-    )
+    pairs = ((rank.gradients.get(name, math.nan), a) for rank in ranks[1:] for name, a in ranks[0].gradients.items())
+    return all(np.allclose(other, first, rtol=1e-4, atol=0) for other, first in pairs)
 
 
 def explain_gradients(explanation: Explanation, first: Pair, left: Observed, right: Observed) -> None:

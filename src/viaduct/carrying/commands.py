@@ -56,9 +56,8 @@ def dump_commands(request: Request, sides: Sides, stage: StageName, arguments: s
     there = f"viaduct dump {module or shlex.quote(sides.entry)} --steps 0 --out card{suffix}"
     if stage == "tf1":
         source = shlex.quote(str(sides.root))
-        there = (
-            f"viaduct migrate {source} --to {request.to} --dump card --dump-step 0 --out dumping, then run that copy"
-        )
+        options = f"--to {request.to} --dump card --dump-step 0 --out dumping"
+        there = f"viaduct migrate {source} {options}, then run that copy"
     return [
         ("If its numbers are off: dump the original's, on this machine", here),
         ("dump the card's, on its machine", there),

@@ -77,7 +77,9 @@ def read_content(path: Path) -> Content:
 
 def find_reader(path: Path) -> Callable[[Path], Content]:
     """Return the reader for a file, by its name and first bytes."""
-    name, begin = path.name.lower(), read_begin(path)
+    name = path.name.lower()
+    with path.open("rb") as file:
+        begin = file.read(32)
     if "tfevents" in name:
         return read_events
     if name.endswith(".index"):
@@ -97,11 +99,6 @@ def find_reader(path: Path) -> Callable[[Path], Content]:
     if begin.startswith(PICKLE) or name.endswith((".pkl", ".pickle")):
         return read_pickle
     return read_text
-
-
-def read_begin(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(32)
 
 
 def make_refusal(why: str) -> Callable[[Path], Content]:
@@ -179,9 +176,9 @@ def read_hdf5(path: Path) -> Content:
 
     found = Content()
     with h5py.File(path, "r") as file:
-        file.visititems(
-            lambda name, item: found.arrays.update({name: np.asarray(item)}) if isinstance(item, h5py.Dataset) else None
-        )
+        datasets: dict[str, Any] = {}
+        file.visititems(lambda name, item: datasets.update({name: item}))  # groups too
+        found.arrays = {name: np.asarray(item) for name, item in datasets.items() if isinstance(item, h5py.Dataset)}
     return found
 
 

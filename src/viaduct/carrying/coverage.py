@@ -23,7 +23,10 @@ Side = Literal["original", "migrated"]
 
 @dataclass(frozen=True)
 class Edit:
-    """A changed line and how often it was executed, over all processes; of several parts the least executed counts."""
+    """A changed line and how often it was executed, over all processes.
+
+    If several parts of it changed, `count` is that of the part that was executed least.
+    """
 
     side: Side  # whose file has the line
     file: str
@@ -100,7 +103,7 @@ def prepare(plan: Plan, sides: Sides, side: Side) -> None:
 def read(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
     """Return the changed lines of one side that hold code, with their counts."""
     counts = counters.read_counts(plan.record)
-    edits, offset = [], 0
+    edits, offset = [], 0  # `counts` has the units of one file after those of the last, in this order
     for path, (_, edited) in find_edited(Path(plan.tree), sides, side).items():
         file = Path(plan.tree) / path
         lines = counters.decode(read_source(file, file.read_bytes())).splitlines()

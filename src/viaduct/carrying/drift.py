@@ -27,9 +27,7 @@ MEASURED = (
     f"measured, for each tensor: {FACTOR:g} times the drift of a run whose weights were moved by one unit in the last "
     f"place, and {UNITS:g} units"
 )
-MAGNIFIED = (
-    f"it tells nothing: the script magnifies one unit in the last place to {INFORMATIVE / FACTOR:.1%} of it or more"
-)
+MAGNIFIED = f"no evidence: the script magnifies one unit in the last place to {INFORMATIVE / FACTOR:.1%} of it or more"
 
 Key = tuple[int, int, str, str, int, int]  # rank, step, role, operator, index and call
 
@@ -37,9 +35,8 @@ Key = tuple[int, int, str, str, int, int]  # rank, step, role, operator, index a
 def compare_records(migrated: str | Path, original: str | Path, limits: Limits, measured: str = "") -> Drift:
     """Compare the tensors that two rehearsals have recorded."""
     left, right = rehearsal.read(Path(migrated)), rehearsal.read(Path(original))
-    return compare_pairs(
-        left, right, pair_by_name(left.tensors, right.tensors), Options(threshold_source=measured), limits=limits
-    )
+    pairs = pair_by_name(left.tensors, right.tensors)
+    return compare_pairs(left, right, pairs, Options(threshold_source=measured), limits=limits)
 
 
 def compare_tensors(
@@ -87,7 +84,10 @@ def execution_order(pair: Pair) -> tuple[int, int, int]:
 
 
 def make_limits(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
-    """Return a function that gives the thresholds of a pair: the agreement's tolerance, or for a module its noise."""
+    """Return a function that gives the thresholds of a pair: the agreement's tolerance, or for a module its noise.
+
+    `noise`: measure_forward_noise of the shaken run; empty if there is none.
+    """
     allowed = {pair.key: pair.allowed for pair in agreement.pairs}
 
     def limits(pair: Pair) -> Thresholds:

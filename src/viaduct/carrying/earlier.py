@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.carrying.coverage import Edit
-from viaduct.carrying.output_folder import RECORD
+from viaduct.carrying.output_folder import RECORD_FILE
 from viaduct.errors import BadValue
 
 Key = tuple[str, str, int, str]  # side, file, line and text of an edit
@@ -40,7 +40,7 @@ def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
     if folder.resolve() == out.resolve():
         raise BadValue(f"{flag} is --out too.", "Give this carry another --out.")
     try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
         verdict, kinds = record["verdict"], {doubt["kind"] for doubt in record["not_proved"]}
         if not isinstance(verdict, str):
             raise TypeError(verdict)
@@ -58,12 +58,11 @@ def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
             )
         return Earlier(str(folder), record["arguments"], read_executed(record), read_hashes(record))
     except OSError as error:
-        advice = f"Give the --out of an earlier `viaduct carry`; it holds {RECORD}."
-        raise BadValue(f"{flag}: {error.strerror}: {folder / RECORD}.", advice) from None
+        advice = f"Give the --out of an earlier `viaduct carry`; it holds {RECORD_FILE}."
+        raise BadValue(f"{flag}: {error.strerror}: {folder / RECORD_FILE}.", advice) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise BadValue(
-            f"{flag}: {folder / RECORD} is not what this version of carry writes.", "Carry it again."
-        ) from None
+        what = f"{flag}: {folder / RECORD_FILE} is not what this version of carry writes."
+        raise BadValue(what, "Carry it again.") from None
 
 
 def read_executed(record: dict[str, Any]) -> dict[Key, list[int]]:

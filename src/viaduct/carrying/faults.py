@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Literal
 
 import viaduct
-from viaduct.carrying.output_folder import REPRODUCER
-from viaduct.carrying.running import FRAME, Run
+from viaduct.carrying.output_folder import REPRODUCER_FILE
+from viaduct.carrying.running import TRACEBACK_FRAME, Run
 from viaduct.extras import is_installed
 from viaduct.rehearsal.limits import StandInFails
 from viaduct.rehearsal.project import STAGE_OF_PACKAGE, STAND_IN_PACKAGES, pip_line
 from viaduct.rehearsal.summary import MISSING_PACKAGE, SILENT_ADVICE, has_empty_input
 from viaduct.signals import name_signal
 
-Whose = Literal[
-    "script", "package", "file", "limit", "bound", "viaduct"
-]  # what is at fault; sentences.FAULTS has the words
+Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]  # what is at fault: sentences.FAULTS names it
 _PACKAGE = str(Path(viaduct.__file__).resolve().parent) + "/"
 # Messages of PyTorch's dispatcher and of the stand-in about an operator that the stand-in lacks.
 NO_KERNEL = re.compile(
@@ -89,7 +87,7 @@ def find_fault(run: Run) -> Fault:
         )
     if match := MISSING_PACKAGE.search(summary.failure):
         return explain_missing_module(run, match[1])
-    if match := NOT_IMPORTED.search(summary.failure):
+    if NOT_IMPORTED.search(summary.failure):
         return explain_failed_import(run)
     if is_viaducts_fault(run):
         return blame_stand_in(run)
@@ -169,7 +167,7 @@ def explain_failed_import(run: Run) -> Fault:
         return blame_stand_in(run)
     if package := find_other_release(run):
         return explain_other_release(run, package)
-    traced = FRAME.findall(run.output_of_rank(run.summary.failed_rank))
+    traced = TRACEBACK_FRAME.findall(run.output_of_rank(run.summary.failed_rank))
     frames = [file for file, _ in traced if not file.startswith("<")]  # not <frozen importlib>
     if not frames or frames[-1].startswith(f"{run.plan.tree or run.plan.project}/"):
         return Fault("script", f"{who} cannot import what it needs: {how}", f"{who_zh}无法导入所需内容:{how}")
@@ -228,7 +226,7 @@ def explain_other_release(run: Run, package: str) -> Fault:
 
 def blame_viaduct(run: Run, text: str, chinese: str) -> Fault:
     """Return a fault of viaduct's own, with the advice to report it with the reproducer."""
-    path = Path(run.plan.record).parents[1] / REPRODUCER
+    path = Path(run.plan.record).parents[1] / REPRODUCER_FILE
     file = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     return Fault("viaduct", text, chinese, REPORT.format(file=file), REPORT_ZH.format(file=file))
 
@@ -253,7 +251,7 @@ def is_viaducts_fault(run: Run) -> bool:
     failure = run.summary.failure
     if NO_KERNEL.search(failure) or StandInFails.__name__ in failure or lacks_contrib(failure):
         return True
-    frames = FRAME.findall(run.output_of_rank(run.summary.failed_rank))
+    frames = TRACEBACK_FRAME.findall(run.output_of_rank(run.summary.failed_rank))
     return bool(frames) and frames[-1][0].startswith(_PACKAGE) and failure.startswith(MISTAKES)
 
 

@@ -32,9 +32,7 @@ class Rank:
     facts: list[Fact] = field(default_factory=list)  # objects of the script (modules, optimizers …) and their settings
     evaluations: list[list[float]] = field(default_factory=list)  # sums over the outputs of passes without gradients
     inputs: list[list[float]] = field(default_factory=list)  # by step, sums over the inputs of networks
-    times: list[tuple[float, float]] = field(
-        default_factory=list
-    )  # end of each step, in seconds: clock, processor time
+    times: list[tuple[float, float]] = field(default_factory=list)  # end of each step, in seconds: clock, processor
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,8 @@ def are_joined(observed: Observed) -> bool:
 
 
 def read(plan: Plan) -> Observed:
-    numbers = sorted(int(path.name[5:]) for path in (Path(plan.record) / "observed").glob("rank-*"))
+    folders = (Path(plan.record) / "observed").glob("rank-*")
+    numbers = sorted(int(path.name.removeprefix("rank-")) for path in folders)
     return Observed([read_rank(folder_of(plan.record, number), number) for number in numbers])
 
 
@@ -64,14 +63,14 @@ def read_rank(folder: Path, number: int) -> Rank:
     facts = json.loads((folder / FACTS_FILE).read_text()) if (folder / FACTS_FILE).exists() else []
     return Rank(
         number,
-        [line["losses"] for line in lines],
-        [line["lr"] for line in lines],
-        load_arrays(folder / "gradients.npz"),
-        load_arrays(folder / "weights.npz"),
-        [Fact(fact["kind"], fact["name"], fact["what"], tuple(fact["at"]) if fact["at"] else None) for fact in facts],
-        [json.loads(line) for line in evaluations],
-        [line.get("inputs", []) for line in lines],
-        [tuple(line["at"]) for line in lines if "at" in line],
+        losses=[line["losses"] for line in lines],
+        rates=[line["lr"] for line in lines],
+        gradients=load_arrays(folder / "gradients.npz"),
+        weights=load_arrays(folder / "weights.npz"),
+        facts=[Fact(**{**fact, "at": tuple(fact["at"]) if fact["at"] else None}) for fact in facts],
+        evaluations=[json.loads(line) for line in evaluations],
+        inputs=[line.get("inputs", []) for line in lines],
+        times=[tuple(line["at"]) for line in lines if "at" in line],
     )
 
 

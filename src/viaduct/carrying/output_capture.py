@@ -43,6 +43,7 @@ def capture_output(path: Path, label: str) -> Iterator[None]:
 
 
 def copy(reading: int, terminal: int, path: Path, label: str) -> None:
+    """Copy a pipe to a file, and with labels to the terminal, until all its writers have closed it."""
     labelled = Labelled(label)
     with open(path, "wb", buffering=0) as file:
         while chunk := os.read(reading, CHUNK):

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from viaduct.errors import BadRun, BadValue
 
-PAGE, RECORD, COPY, RUNS, COMPARISON = "report.html", "carry.json", "migrated", "runs", "comparison"
-BASELINE = "baseline.csv"  # accuracy and speed, with cells for the user to fill in
-REPRODUCER = "reproducer.txt"  # only where viaduct itself is at fault
+PAGE_FILE, RECORD_FILE = "report.html", "carry.json"
+COPY_FOLDER, RUNS_FOLDER, COMPARISON_FOLDER = "migrated", "runs", "comparison"
+BASELINE_FILE = "baseline.csv"  # accuracy and speed, with cells for the user to fill in
+REPRODUCER_FILE = "reproducer.txt"  # only where viaduct itself is at fault
 
 
 def check_output_folder(source: Path, out: Path, force: bool) -> None:
@@ -24,16 +25,13 @@ def check_output_folder(source: Path, out: Path, force: bool) -> None:
     if aim == project or aim in project.parents:
         raise BadValue(f"--out {out} contains the script or project that is carried.", "Name another folder.")
     if project.is_dir() and project in aim.parents:
-        raise BadValue(
-            f"--out {out} lies within {str(source)!r}.", "Name a folder beside it, so that it is not copied too."
-        )
+        advice = "Name a folder beside it, so that it is not copied too."
+        raise BadValue(f"--out {out} lies within {str(source)!r}.", advice)
     if os.path.lexists(out) and not out.is_dir():
         raise BadValue(f"--out {out} exists and is not a folder.", "Name a new folder.")
     if out.is_dir() and any(out.iterdir()) and not force:
-        raise BadRun(
-            f"--out {out} is there already.",
-            "Name another, or give --force: the old one is renamed and kept beside it.",
-        )
+        advice = "Name another, or give --force: the old one is renamed and kept beside it."
+        raise BadRun(f"--out {out} is there already.", advice)
     parent = next(folder for folder in aim.parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise BadValue(f"--out {out}: {parent} cannot be written to.", "Name a folder of your own.")

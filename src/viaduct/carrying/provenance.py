@@ -53,7 +53,7 @@ class Provenance:
 
 
 def read(plan: Plan) -> Provenance:
-    """Judge the record of a run against the files on disk."""
+    """Judge the record of a run against the files on disk; rehearsal/provenance.py says what an entry of it holds."""
     path = Path(plan.record) / MODULES_FILE
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     grouped: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}

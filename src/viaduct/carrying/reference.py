@@ -13,10 +13,9 @@ from viaduct.carrying.sides import Sides, find_project
 from viaduct.migration.run import migrate_project
 from viaduct.migration.writing import write_out
 
-INTENDED = {
+INTENDED = {  # rule -> what it changes
     "tf1.dataset_drop_remainder": "the last, smaller batch of each pass over the data is dropped"
-}  # rule, what it changes
-
+}
 JOINED = "all ranks begin with rank 0's variables, and gradients are averaged; the original is for one device"
 
 

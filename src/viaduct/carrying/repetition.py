@@ -22,7 +22,7 @@ from viaduct.carrying import provenance
 from viaduct.carrying.agreement import Agreement, Pair
 from viaduct.carrying.drift import find_first_difference
 from viaduct.carrying.observed import read
-from viaduct.carrying.running import OUTPUT, Run
+from viaduct.carrying.running import OUTPUT_FILE, Run
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import project
 from viaduct.rehearsal.bounds import GRACE_S
@@ -33,7 +33,9 @@ from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.summary import Summary, load_summary
 
 Side = Literal["original", "migrated"]
-CODE = (
+# Python code of the process of a second run. `root`, the folder that holds the package viaduct, is on sys.path only
+# until viaduct is imported, so that the script's own modules are found as in the first run.
+SECOND_RUN_CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.carrying.repetition import main; sys.exit(main(sys.argv[1]))"
 )
@@ -79,8 +81,8 @@ class SecondRun:
     def start(self) -> None:
         Path(self.plan.record).mkdir(parents=True)
         self.plan.save()
-        with open(Path(self.plan.record) / OUTPUT, "wb") as output:
-            command = [sys.executable, "-c", CODE.format(root=str(VIADUCT_ROOT)), self.plan.record]
+        with open(Path(self.plan.record) / OUTPUT_FILE, "wb") as output:
+            command = [sys.executable, "-c", SECOND_RUN_CODE.format(root=str(VIADUCT_ROOT)), self.plan.record]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
@@ -147,7 +149,7 @@ def find_second_run(repeated: list[Repetition], side: Side) -> Run | None:
 
 
 def describe_place(first: Run, again: Run, pair: Pair) -> str:
-    """Name `pair`, a value that differs between two runs, and the first module whose input or output differs."""
+    """Name `pair`, a value that differs between two runs of a side, and the first module whose tensors differ."""
     rank = f" of rank {pair.rank}" if pair.rank else ""
     name = pair.name if pair.kind == "loss" else f"{pair.kind} of {pair.name}"
     module = find_first_difference(again.plan.record, first.plan.record)

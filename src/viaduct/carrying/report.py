@@ -13,7 +13,7 @@ from viaduct.carrying.causes import format_value
 from viaduct.carrying.commands import list_commands
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.observed import Rank
-from viaduct.carrying.output_folder import BASELINE, COMPARISON, PAGE
+from viaduct.carrying.output_folder import BASELINE_FILE, COMPARISON_FOLDER, PAGE_FILE
 from viaduct.carrying.provenance import Executed
 from viaduct.carrying.request import Request
 from viaduct.carrying.running import Run
@@ -48,7 +48,7 @@ from viaduct.reporting import (
 TONES: dict[Verdict, Tone] = {
     "agrees": "good", "differs": "bad", "not proved": "warn", "could not run": "bad",
 }  # fmt: skip
-CHINESE: dict[Verdict, str] = {
+CHINESE_VERDICTS: dict[Verdict, str] = {
     "agrees": "一致", "differs": "不一致", "not proved": "未证明", "could not run": "无法运行",
 }  # fmt: skip
 Layer = tuple[str, dict[str, Pair]]  # name of a parameter or variable, its pairs by kind
@@ -68,12 +68,10 @@ def write(carried: Carried, path: Path) -> None:
 
 def make_page(carried: Carried) -> Page:
     request = carried.request
-    every = [Link("every tensor, as viaduct compare shows it", f"{COMPARISON}/{PAGE}")] if carried.drift else []
-    lead = [
-        Callout(
-            TONES[carried.verdict], make_headline(carried), [Remark(*pair) for pair in list_remarks(carried)], every
-        )
-    ]
+    comparison = Link("every tensor, as viaduct compare shows it", f"{COMPARISON_FOLDER}/{PAGE_FILE}")
+    links = [comparison] if carried.drift else []
+    remarks = [Remark(*pair) for pair in list_remarks(carried)]
+    lead = [Callout(TONES[carried.verdict], make_headline(carried), remarks, links)]
     sections = [
         *make_divergence_sections(carried),
         *make_loss_sections(carried),
@@ -95,7 +93,7 @@ def make_page(carried: Carried) -> Page:
 def make_tiles(carried: Carried) -> list[Tile]:
     # Of a tile's `good`, None means neither good nor bad.
     good = {"agrees": True, "not proved": None}.get(carried.verdict, False)
-    verdict = CHINESE[carried.verdict] if carried.request.lang == "zh" else carried.verdict
+    verdict = CHINESE_VERDICTS[carried.verdict] if carried.request.lang == "zh" else carried.verdict
     return [
         Tile("verdict", verdict, describe_bits(carried), good),
         make_steps_tile(carried),
@@ -199,9 +197,8 @@ def make_loss_sections(carried: Carried) -> list[Section]:
     lines = [make_loss_series(run, rank) for run in sides for rank in list_drawn_ranks(run)]
     equal = has_equal_losses(carried)
     if equal:
-        lines = [
-            replace(line, name=f"{line.name} and migrated, equal") for line in lines[: len(list_drawn_ranks(sides[0]))]
-        ]
+        originals = lines[: len(list_drawn_ranks(sides[0]))]
+        lines = [replace(line, name=f"{line.name} and migrated, equal") for line in originals]
     charts: list[Part] = [LineChart("Loss", "step", "loss", lines)]
     if carried.agreement is not None and not equal:
         pairs = [pair for pair in carried.agreement.pairs_of("loss") if pair.name == "loss" and pair.rank == 0]
@@ -286,9 +283,7 @@ def group_by_layer(agreement: Agreement) -> list[Layer]:
 def list_layers(layers: Sequence[Layer]) -> Table:
     """Return the table of all layers; tolerance and verdict have columns only if something differs."""
     columns = ["layer", *MOMENTS.values()]
-    rows: list[list[object]] = [
-        [name, *(write_difference(found.get(kind)) for kind in MOMENTS)] for name, found in layers
-    ]
+    rows: list[list[object]] = [[name, *map(write_difference, map(found.get, MOMENTS))] for name, found in layers]
     if all(pair.same for _, found in layers for pair in found.values()):
         return Table(columns, rows, "Relative difference by layer")
     judged = [[*row, *judge_layer(found)] for row, (_, found) in zip(rows, layers, strict=True)]
@@ -331,18 +326,15 @@ def make_written_sections(carried: Carried) -> list[Section]:
         return []
     rows = [[file.name, "within rounding" if file.state == "rounding" else file.state, file.detail] for file in files]
     columns = ["file", "result", "what was compared, or why not"]
-    return [
-        Section("Files that were written", "Files that the runs wrote, compared by content.", [Table(columns, rows)])
-    ]
+    return [Section("Written files", "Files that the runs wrote, compared by content.", [Table(columns, rows)])]
 
 
 def make_executed_sections(carried: Carried) -> list[Section]:
     """Return the project's files that each side executed, with the hash of the compiled source; then the edits."""
     if carried.migrated is None:
         return []
-    ours, theirs = (
-        {file.position: file for file in run.provenance.executed} for run in (carried.base, carried.migrated)
-    )
+    runs = carried.base, carried.migrated
+    ours, theirs = ({file.position: file for file in run.provenance.executed} for run in runs)
     # A position is a file's path within the project, so that it is the same on both sides.
     positions = [*dict.fromkeys([*ours, *theirs, *carried.sides.files])]
     rows = [make_file_row(carried, path, ours.get(path), theirs.get(path)) for path in positions]
@@ -397,8 +389,9 @@ def make_file_row(carried: Carried, path: str, left: Executed | None, right: Exe
 def make_limit_sections(carried: Carried) -> list[Section]:
     if carried.migrated is None:
         return []
+    fields = ("mode", "what", "card", "change")
     rows = [
-        [hit["name"], format_location(carried, hit["place"]), hit["mode"], hit["what"], hit["card"], hit["change"]]
+        [hit["name"], format_location(carried, hit["place"]), *(hit[field] for field in fields)]
         for hit in carried.limits
     ]
     columns = ["limit", "line", "mode", "what the script does", "what the card would do", "what to change"]
@@ -427,7 +420,7 @@ def describe_unchecked_limits(carried: Carried) -> str:
     off = [switch.partition("=")[0] for switch in switches if switch.endswith("=off")]
     on = [switch.partition("=")[0] for switch in switches if not switch.endswith("=off")]
     if mode == "off":
-        return f"only {', '.join(on)} was checked" if on else ""
+        return f"only {', '.join(on)} {'was' if len(on) == 1 else 'were'} checked" if on else ""
     if off:
         return f"not checked: {', '.join(off)}"
     return "" if carried.migrated is not None and carried.migrated.is_finished else "before the run ended"
@@ -486,7 +479,7 @@ def make_baseline_sections(carried: Carried) -> list[Section]:
     measured = describe_speed(carried)
     text = (
         f"{measured[1] if measured else 'Too few steps to measure a speed.'} Speeds are medians over the intervals "
-        f"between steps, and no part of the verdict. {BASELINE} has this table for a spreadsheet: enter what the "
+        f"between steps, and no part of the verdict. {BASELINE_FILE} has this table for a spreadsheet: enter what the "
         "original reaches on its own device, and what the card gives."
     )
     rows: list[list[object]] = [[*row, "", ""] for row in list_figures(carried)]

@@ -11,7 +11,7 @@ from typing import Literal
 from viaduct.carrying import coverage, provenance
 from viaduct.carrying.observed import Observed, read
 from viaduct.carrying.output_capture import capture_output
-from viaduct.carrying.output_folder import RUNS
+from viaduct.carrying.output_folder import RUNS_FOLDER
 from viaduct.carrying.provenance import Provenance
 from viaduct.carrying.request import Request
 from viaduct.carrying.sides import Sides
@@ -27,8 +27,8 @@ from viaduct.rehearsal.summary import Summary, describe_summary
 from viaduct.scripts.notebook_runs import is_notebook
 
 Side = Literal["original", "migrated", "shaken", "reference"]
-OUTPUT = "output.txt"
-FRAME = re.compile(r'^\s*(?:\[rank \d+\] )?\s*File "([^"]+)", line (\d+)', re.MULTILINE)
+OUTPUT_FILE = "output.txt"
+TRACEBACK_FRAME = re.compile(r'^\s*(?:\[rank \d+\] )?\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 LABELS: dict[Side, str] = {
     "original": "original",
     "migrated": "migrated",
@@ -51,15 +51,12 @@ class Run:
     @property
     def is_finished(self) -> bool:
         """Return True if the script ended with exit code 0, within its bounds, and took a step."""
-        return (
-            self.summary.script_exit_code == 0
-            and self.summary.steps > 0
-            and not (self.summary.bound or self.summary.silent)
-        )
+        summary = self.summary
+        return summary.script_exit_code == 0 and summary.steps > 0 and not (summary.bound or summary.silent)
 
     @property
     def output(self) -> str:
-        path = Path(self.plan.record) / OUTPUT
+        path = Path(self.plan.record) / OUTPUT_FILE
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def output_of_rank(self, rank: int | None) -> str:
@@ -75,9 +72,9 @@ class Run:
     @property
     def failed_at(self) -> tuple[str, int] | None:
         """Return the file and line of the last traceback entry in the output that lies in the project; None if none."""
-        frames = [(file, int(line)) for file, line in FRAME.findall(self.output_of_rank(self.summary.failed_rank))]
-        in_project = [at for at in frames if at[0].startswith(f"{self.plan.tree or self.plan.project}/")]
-        return in_project[-1] if in_project else None
+        frames = TRACEBACK_FRAME.findall(self.output_of_rank(self.summary.failed_rank))
+        project = f"{self.plan.tree or self.plan.project}/"
+        return next(((file, int(line)) for file, line in reversed(frames) if file.startswith(project)), None)
 
 
 class Interrupted(ViaductError):
@@ -106,12 +103,9 @@ def choose_stage(request: Request, sides: Sides) -> StageName:
 
 def make_original_plan(request: Request, sides: Sides, stage: StageName, report: Callable[[str], None]) -> Plan:
     """Return the plan of the original; the plans of the other runs are derived from it."""
-    record = request.out.resolve() / RUNS / "original"
-    starts_ranks = (
-        request.launch == "auto"
-        and request.ranks > 1
-        and bool(find_launch_line(project.read_project(sides.original_script)))
-    )
+    record = request.out.resolve() / RUNS_FOLDER / "original"
+    may_start_ranks = request.launch == "auto" and request.ranks > 1
+    starts_ranks = may_start_ranks and bool(find_launch_line(project.read_project(sides.original_script)))
     plan = Plan(
         on="original",
         stage=stage,
@@ -169,7 +163,7 @@ def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script:
         plan = replace(plan, on=request.to, script=str(sides.migrated_script), limits=request.limits)
         return move_record(plan, Path(plan.record))
     if script is not None and not script.is_relative_to(root):
-        tree = str(script)[: -len(sides.entry) - 1]
+        tree = str(script)[: -len(sides.entry) - 1]  # the folder above the entry's path, which ends the script's path
         plan = replace(plan, tree=tree, other_trees=(root, folder), replaces=root)
     return move_record(replace(plan, script=str(script or first.script), shake=side == "shaken"), Path(plan.record))
 
@@ -179,7 +173,7 @@ def run_side(side: Side, plan: Plan, sides: Sides, report: Callable[[str], None]
     Path(plan.record).mkdir(parents=True)
     if side in ("original", "migrated"):
         coverage.prepare(plan, sides, side)
-    with capture_output(Path(plan.record) / OUTPUT, LABELS[side]):
+    with capture_output(Path(plan.record) / OUTPUT_FILE, LABELS[side]):
         summary = rehearse(plan, report)
     for line in describe_summary(summary, plan)[:1]:
         report(f"{side}: {line}")

@@ -228,11 +228,11 @@ def failure_remarks(carried: Carried) -> list[tuple[str, str]]:
     if run is None:
         return met
     found = find_fault(run)
-    whose = FAULTS[found.whose]
+    in_english, in_chinese = FAULTS[found.whose]
     last = run.failed_at
     location = f", {locate_line(last[0], last[1]).replace(last[0], display_path(carried, last[0]))}" if last else ""
     advice = found.chinese_advice if chinese else found.advice
-    remarks = [(name_remark(carried, "At fault"), f"{whose[chinese]}{location}."), *met]
+    remarks = [(name_remark(carried, "At fault"), f"{in_chinese if chinese else in_english}{location}."), *met]
     return [*remarks, (name_remark(carried, "Try"), advice)] if advice else remarks
 
 
@@ -316,11 +316,11 @@ def describe_kind(carried: Carried, kind: Kind) -> str:
     pairs = carried.agreement.pairs_of(kind)
     if not pairs:
         return f"no {kind} was seen"
-    many = len(pairs) != 1
+    ending = "" if len(pairs) == 1 else "s"
     what = {
-        "loss": "losses" if many else "loss",
-        "gradient": f"gradient{'s' * many} of the first step",
-        "weight": f"weight{'s' * many} at the end",
+        "loss": "losses" if ending else "loss",
+        "gradient": f"gradient{ending} of the first step",
+        "weight": f"weight{ending} at the end",
     }[kind]
     equal = sum(pair.same for pair in pairs)
     if equal == len(pairs):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from viaduct.carrying.output_folder import COPY
+from viaduct.carrying.output_folder import COPY_FOLDER
 from viaduct.carrying.request import Request
 from viaduct.errors import BadValue
 from viaduct.migration import report as migration_report
@@ -120,7 +120,7 @@ def migrate(request: Request) -> Sides:
     outcome = migrate_project(path, options, command=request.command)
     if not outcome.files:
         raise BadValue(f"{path} has no Python file.", "Give the folder in which the scripts are.")
-    sides = Sides(outcome.root, request.out / COPY, entry or outcome.entry or find_entry(outcome), outcome)
+    sides = Sides(outcome.root, request.out / COPY_FOLDER, entry or outcome.entry or find_entry(outcome), outcome)
     sides.files = {file.path: compare_texts(file.old, file.new, file.stems) for file in outcome.changed}
     return sides
 
@@ -143,7 +143,7 @@ def write(sides: Sides, request: Request) -> None:
     if sides.outcome is not None:
         is_script = not request.module and not is_notebook(sides.entry)
         extra = start_scripts(sides.outcome) if is_script else {}
-        write_out(sides.outcome, request.out / COPY, extra, link_data=True)
+        write_out(sides.outcome, request.out / COPY_FOLDER, extra, link_data=True)
 
 
 # ---- the user's copy (--migrated)
@@ -157,15 +157,13 @@ def compare_with_copy(request: Request, path: Path, entry: str) -> Sides:
     assert request.migrated is not None
     copy = request.migrated
     if not copy.exists():
-        raise BadValue(
-            f"--migrated {copy}: there is no such file or folder.", "Give the migrated copy: a script or a folder."
-        )
+        advice = "Give the migrated copy: a script or a folder."
+        raise BadValue(f"--migrated {copy}: there is no such file or folder.", advice)
+    root, folder = path if path.is_dir() else path.parent, copy
     if copy.is_file():
-        root, entry, folder, name = path if path.is_dir() else path.parent, entry or path.name, copy.parent, copy.name
-        if name != entry:
+        folder, entry = copy.parent, entry or path.name
+        if copy.name != entry:
             raise BadValue(f"--migrated {copy}: the original is called {entry}.", "Give both the same name.")
-    else:
-        root, folder = path if path.is_dir() else path.parent, copy
     if not entry:
         raise BadValue("--migrated needs to know which script is started.", "Give --entry with its path in the folder.")
     if not (folder / entry).is_file():
@@ -183,18 +181,13 @@ def find_deviating_lines(request: Request, path: Path, folder: Path) -> Iterator
     For a line that the copy lacks, the line before it is meant. The original is migrated twice, for one card and for
     several (`distributed`): the user may have chosen either, so that only a line unlike both migrations deviates.
     """
-    single_card, several_cards = (
-        migrate_project(path, replace(request.options, entry="", distributed=distributed))
-        for distributed in (False, True)
-    )
+    options = [replace(request.options, entry="", distributed=distributed) for distributed in (False, True)]
+    single_card, several_cards = (migrate_project(path, option) for option in options)
     for file, other in zip(single_card.files, several_cards.files, strict=True):
         if file.path.endswith(RUNNABLE) and (folder / file.path).is_file():
             copied, original = read_text(folder / file.path), read_text(single_card.root / file.path)
-            yield (
-                file.path,
-                find_differing_lines(file.new or original, copied)
-                & find_differing_lines(other.new or original, copied),
-            )
+            migrations = (file.new or original, other.new or original)
+            yield file.path, set.intersection(*(find_differing_lines(text, copied) for text in migrations))
 
 
 def find_differing_lines(ours: str, theirs: str) -> set[int]:

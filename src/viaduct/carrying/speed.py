@@ -58,16 +58,13 @@ def measure_speed(carried: Carried) -> Speed | None:
     """Return the speeds of both sides; None if the migrated script failed, or a run took too few steps."""
     if carried.migrated is None or not carried.migrated.is_finished:
         return None
-    runs = (
-        (carried.original, find_second_run(carried.repeated, "original")),
-        (carried.migrated, find_second_run(carried.repeated, "migrated")),
-    )
+    original_again, migrated_again = (find_second_run(carried.repeated, side) for side in ("original", "migrated"))
+    runs = ((carried.original, original_again), (carried.migrated, migrated_again))
     sides = [[find_intervals(run) for run in pair if run is not None and run.is_finished] for pair in runs]
     if not all(len(intervals) >= MIN_INTERVALS for side in sides for intervals in side):
         return None
-    original, migrated = (
-        tuple(1 / statistics.median(clock for clock, _ in intervals) for intervals in side) for side in sides
-    )
+    seconds = ([statistics.median(clock for clock, _ in intervals) for intervals in side] for side in sides)
+    original, migrated = (tuple(1 / median for median in side) for side in seconds)
     spent = [statistics.median(processor for intervals in side for _, processor in intervals) for side in sides]
     ratio = spent[0] / spent[1] if all(spent) else 1.0
     return Speed(original, migrated, min(len(intervals) for side in sides for intervals in side), ratio)
@@ -94,10 +91,8 @@ def describe_speed(carried: Carried) -> tuple[str, str] | None:
         text = f"原脚本每秒 {original} 步,迁移后 {migrated} 步,比值 {speed.ratio:.2f},{judged};这是 CPU 的速度。"
         return "速度", text
     judged = f"{'beyond' if speed.is_beyond_noise else 'within'} twice the noise of {noise}"
-    text = (
-        f"{original} steps/s before, {migrated} after: a ratio of {speed.ratio:.2f}, {judged}. It is the CPU's speed."
-    )
-    return "Speed", text
+    compared = f"{original} steps/s before, {migrated} after: a ratio of {speed.ratio:.2f}, {judged}"
+    return "Speed", f"{compared}. It is the CPU's speed."
 
 
 def write_rate(rate: float) -> str:

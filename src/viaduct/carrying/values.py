@@ -88,6 +88,7 @@ def split_formatted(text: str) -> list[tuple[str, object]]:
 
 
 def evaluate_literal(text: str) -> object:
+    """Return a literal's value, and whether it is a bool, since True equals 1; of an f-string the text itself."""
     try:
         value = ast.literal_eval(text)
     except (SyntaxError, ValueError):  # an f-string

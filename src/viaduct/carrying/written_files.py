@@ -128,9 +128,7 @@ def compare_file(runs: Runs, left: str, left_path: Path, right: str, right_path:
     """Compare one file by its content."""
     try:
         ours, theirs = read_content(left_path), read_content(right_path)
-        ours_again, theirs_again = (
-            read_again(*of) for of in ((runs.original_again, left), (runs.migrated_again, right))
-        )
+        ours_again, theirs_again = read_again(runs.original_again, left), read_again(runs.migrated_again, right)
         shaken = read_again(runs.shaken, left)
     except Unreadable as reason:
         return Written(left, "not compared", str(reason))
@@ -153,8 +151,8 @@ def read_again(run: Run | None, name: str) -> Content | None:
 # ---- tensors and plain values
 
 
-Both = tuple[Content, Content]
-BothAgain = tuple[Content | None, Content | None]
+Both = tuple[Content, Content]  # of the original and the migrated script
+BothAgain = tuple[Content | None, Content | None]  # of their second runs
 
 
 def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, shaken: Content | None) -> Written:
@@ -173,18 +171,15 @@ def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, shaken:
         if not is_same_value(ours.values.get(key), theirs.values.get(key), runs.allowed)
     ]
     count = len(pairs) + len(compared)
-    what = ", ".join(
-        part for part in (format_plural(len(pairs), "tensor"), format_plural(len(compared), "value")) if part
-    )
+    what = ", ".join(filter(None, (format_plural(len(pairs), "tensor"), format_plural(len(compared), "value"))))
     if bad:
         return Written(name, "differs", describe_some(bad), count)
     skipped = [*dict.fromkeys([*ours.skipped, *theirs.skipped])]
     unread = f"; not read: {describe_some(skipped)}" if skipped else ""
     if not count:
         return Written(name, "not compared", f"it holds no value that repeats itself and that both sides write{unread}")
-    equal = all(pair.same for pair in pairs) and all(
-        is_same_value(ours.values.get(key), theirs.values.get(key), 0.0) for key in compared
-    )
+    equal_values = (is_same_value(ours.values.get(key), theirs.values.get(key), 0.0) for key in compared)
+    equal = all(pair.same for pair in pairs) and all(equal_values)
     how = "equal" if equal else "within rounding"
     hidden = sum(not pair.is_informative and not pair.same for pair in judged)
     if hidden:
@@ -195,10 +190,8 @@ def compare_values(runs: Runs, name: str, sides: Both, again: BothAgain, shaken:
 def compare_storages(name: str, ours: Content, theirs: Content) -> Written:
     """Compare the bytes of tensors: equal, or not compared, since rounding changes them, too."""
     why = ours.unread or theirs.unread
-    same = ours.arrays.keys() == theirs.arrays.keys() and all(
-        np.array_equal(array, theirs.arrays[storage]) for storage, array in ours.arrays.items()
-    )
-    if not same:
+    equal = (np.array_equal(array, theirs.arrays[storage]) for storage, array in ours.arrays.items())
+    if ours.arrays.keys() != theirs.arrays.keys() or not all(equal):
         return Written(name, "not compared", f"{why}; the bytes of its tensors differ")
     count = len(ours.arrays)
     return Written(name, "equal", f"the bytes of {format_plural(count, 'tensor')} equal; {why}", count)
@@ -223,9 +216,8 @@ def find_unstable(first: Content, again: Content | None) -> set[str]:
         or array.shape != again.arrays[name].shape
         or distance(array, again.arrays[name]) > REPEATS
     }
-    return tensors | {
-        name for name, text in first.values.items() if not is_same_value(text, again.values.get(name), REPEATS)
-    }
+    values = {key for key, text in first.values.items() if not is_same_value(text, again.values.get(key), REPEATS)}
+    return tensors | values
 
 
 def is_one_sided(name: str, ours: Content, theirs: Content) -> bool:
@@ -251,7 +243,7 @@ def plain_text(text: str) -> str:
 def compare_lines(
     runs: Runs, name: str, ours: Content, theirs: Content, ours_again: Content | None, theirs_again: Content | None
 ) -> Written:
-    """Compare the lines of a text: paired lines by their stable numbers, and lines that one side alone writes twice."""
+    """Compare a text by lines: paired ones by their stable numbers; those of one side if both its runs write them."""
     left, right = read_lines(ours, runs.original), read_lines(theirs, runs.migrated)
     left_again = read_lines(ours_again, runs.original_again) if ours_again and runs.original_again else left
     right_again = read_lines(theirs_again, runs.migrated_again) if theirs_again and runs.migrated_again else right

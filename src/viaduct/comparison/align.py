@@ -7,6 +7,7 @@ compiler inserted the operator or fused it away.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -25,7 +26,7 @@ from viaduct.comparison.tensors import Matched, Pair, Role, Side, Stored
 
 ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
 ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}
-ORDERLESS = ("folder", "tfdbg")  # nothing in them tells the order of execution
+UNORDERED_KINDS = ("folder", "tfdbg")  # nothing in them tells the order of execution
 # Parts of names that data parallel and compilers add; "module" only in front, since a network may have one inside.
 WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 _SEPARATORS = re.compile(r"[/.:\\\s]+")
@@ -73,6 +74,11 @@ class Moment:
 
     def add_left_only(self, left: Stored, right_op: str, reason: str) -> None:
         self.add(left, Pair(0, left, None, left.op, right_op, "none", reason=reason))
+
+    def add_note(self, note: str) -> None:
+        """Add a note unless it is there already."""
+        if note not in self.notes:
+            self.notes.append(note)
 
     def drop(self, tensors: Iterable[Stored]) -> None:
         """Remove tensors that are in a pair or ignored."""
@@ -124,7 +130,7 @@ def align(
     rules = read_rules(rules) if isinstance(rules, Path) else rules
     notes = [*(graph.notes if graph else ()), *(graph_right.notes if graph_right else ())]
     moments = pair_moments(left, right, rules.step_offset if rules else 0, notes)
-    is_ordered = left.kind not in ORDERLESS and right.kind not in ORDERLESS
+    is_ordered = left.kind not in UNORDERED_KINDS and right.kind not in UNORDERED_KINDS
     pairs: list[Pair] = []
     for moment in moments:
         if rules:
@@ -236,8 +242,9 @@ def match_by_graph(moment: Moment, graph: Graph, graph_right: Graph | None) -> N
         pair = originals.pair(tensor, node, inner)
         group = groups[node.name].number
         moment.ordered_pairs.append(OrderedPair(pair, ("graph", group), (group, *sort_key_of(tensor))))
-        paired += [tensor, *([pair.right] if pair.right else [])]
-        moment.notes += [pair.reason] if pair.reason.startswith("ambiguous") and pair.reason not in moment.notes else []
+        paired += [stored for stored in (tensor, pair.right) if stored is not None]
+        if pair.reason.startswith("ambiguous"):
+            moment.add_note(pair.reason)
     moment.drop(paired)
 
 
@@ -250,7 +257,7 @@ def _find_nodes(moment: Moment, graph: Graph) -> list[tuple[Stored, Node]]:
         if isinstance(node, str):
             ambiguous.append(tensor)
             moment.add_left_only(tensor, tensor.op, node)
-            moment.notes += [node] if node not in moment.notes else []
+            moment.add_note(node)
         elif node is not None:
             known.append((tensor, node))
     moment.drop(ambiguous)
@@ -377,15 +384,15 @@ def add_unmatched(moment: Moment, graph: Graph | None) -> None:
     right = [*moment.right, *(pair.right for pair, _, _ in moment.ordered_pairs if pair.right)]
     lacks_inputs = not any(tensor.role == "input" for tensor in right)
     for tensor in moment.left:
-        moment.add_left_only(tensor, tensor.op, missing + hint * (lacks_inputs and tensor.role == "input"))
+        moment.add_left_only(tensor, tensor.op, missing + (hint if lacks_inputs and tensor.role == "input" else ""))
     order_of = _order_right_only(moment)
     for tensor in moment.right:
         group = group_of.get(fusion.flatten_name(tensor.op))
         key: Key = ("graph", group.number) if group else ("right", tensor.order, tensor.op, tensor.call)
-        # Infinity: after the left tensors of the group.
-        sort_key = (
-            (group.number, float("inf")) if group else (order_of(tensor.order), tensor.order, *sort_key_of(tensor))
-        )
+        if group:
+            sort_key: tuple[float, ...] = (group.number, math.inf)  # after the left tensors of the group
+        else:
+            sort_key = (order_of(tensor.order), tensor.order, *sort_key_of(tensor))
         moment.ordered_pairs.append(OrderedPair(_make_right_only_pair(tensor, group), key, sort_key))
     moment.left, moment.right = [], []
 
@@ -402,13 +409,14 @@ def _make_right_only_pair(tensor: Stored, group: fusion.Group | None) -> Pair:
 
 
 def _order_right_only(moment: Moment) -> Callable[[int], float]:
-    """Return a function that places a right-only tensor after the last matched one before it."""
-    known = sorted(
-        (pair.right.order, order_of[0]) for pair, _, order_of in moment.ordered_pairs if pair.left and pair.right
-    )
+    """Return a function from a right tensor's order to a left order: half a place after the last match before it.
+
+    It returns -1 for a tensor before the first match.
+    """
+    known = sorted((pair.right.order, key[0]) for pair, _, key in moment.ordered_pairs if pair.left and pair.right)
 
     def order_of(order: int) -> float:
-        before = bisect_right(known, (order, float("inf")))
+        before = bisect_right(known, (order, math.inf))
         return known[before - 1][1] + 0.5 if before else -1.0
 
     return order_of
@@ -421,9 +429,9 @@ def number_groups(moment: Moment, first: int) -> list[Pair]:
         first_keys[group] = min(sort_key, first_keys.get(group, sort_key))
     moment.ordered_pairs.sort(key=lambda placed: (first_keys[placed.group], str(placed.group), placed.sort_key))
     numbers: dict[Key, int] = {}
-    return [
-        replace(pair, group=first + numbers.setdefault(group, len(numbers))) for pair, group, _ in moment.ordered_pairs
-    ]
+    for _, group, _ in moment.ordered_pairs:
+        numbers.setdefault(group, first + len(numbers))
+    return [replace(pair, group=numbers[group]) for pair, group, _ in moment.ordered_pairs]
 
 
 def select_edges(left: Side, right: Side, graph: Graph | None, pairs: Iterable[Pair]) -> Mapping[str, tuple[str, ...]]:

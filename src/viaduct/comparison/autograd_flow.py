@@ -20,7 +20,7 @@ MOST_NODES = 20_000  # a walk that visits more has left the network
 
 
 def edge_of(tensor: Tensor) -> Edge | None:
-    """Return the autograd edge of a tensor; None without gradients.
+    """Return the autograd edge of a tensor; None if it needs no gradient or gradients are disabled.
 
     The Python object of a node is the same only as long as somebody holds a reference to it.
     """
@@ -41,13 +41,13 @@ class Flow:
         """Remember the innermost module that returned a tensor: the first one, since inner modules return first."""
         if edge is not None:
             self._by_edge.setdefault(edge, op)
-        elif not tensor.is_inference() and self._maker(tensor) is None:
+        elif not tensor.is_inference() and self._find_maker(tensor) is None:
             self._by_tensor[id(tensor)] = (TensorWeakRef(tensor), tensor._version, op)
 
     def find_makers(self, tensor: Tensor, edge: Edge | None) -> list[str]:
         """Return the nearest modules, as operators of a dump, from whose outputs a tensor was computed."""
         if edge is None:
-            maker = None if tensor.is_inference() else self._maker(tensor)
+            maker = None if tensor.is_inference() else self._find_maker(tensor)
             return [maker] if maker else []
         found: dict[str, None] = {}
         waiting, visited = [edge], {edge[0]}
@@ -62,7 +62,7 @@ class Flow:
                     waiting.append((following, output_index))
         return list(found)
 
-    def _maker(self, tensor: Tensor) -> str | None:
+    def _find_maker(self, tensor: Tensor) -> str | None:
         reference, version, op = self._by_tensor.get(id(tensor), (lambda: None, 0, ""))
         return op if reference() is tensor and version == tensor._version else None
 

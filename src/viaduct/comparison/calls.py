@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from viaduct.comparison.measures import Measures
-from viaduct.comparison.naming import ROOT
+from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.rows import Row
 from viaduct.comparison.tensors import Role
 
@@ -137,6 +137,6 @@ def group_calls(calls: Sequence[Call]) -> tuple[dict[str, list[Call]], dict[str,
 
 def iterate_enclosing(op: str) -> Iterator[str]:
     """Yield the names of the modules that may contain an operator: a and a.b for a.b.c."""
-    if op != ROOT:
-        yield ROOT
+    if op != ROOT_MODULE:
+        yield ROOT_MODULE
     yield from (op[: match.start()] for match in SEPARATOR.finditer(op) if match.start())

@@ -22,14 +22,14 @@ from torch.utils.weak import TensorWeakRef
 
 from viaduct.comparison import naming, tensor_statistics
 from viaduct.comparison.index import Entry
-from viaduct.comparison.naming import EVERYTHING, FileNames, Only, Steps
+from viaduct.comparison.naming import ALL_OPERATORS, FileNames, Only, Steps
 from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import Writer
 
 Mode = Literal["input", "output", "all"]
 Level = Literal["module", "op"]
-ALWAYS: tuple[Role, ...] = ("parameter", "gradient", "update")
-ROLES: Mapping[Mode, tuple[Role, ...]] = {
+ALWAYS_DUMPED: tuple[Role, ...] = ("parameter", "gradient", "update")
+ROLES_OF_MODE: Mapping[Mode, tuple[Role, ...]] = {
     "input": ("input", "grad_output"),  # what comes into an operator, forward and backward
     "output": ("output", "grad_input"),
     "all": ("input", "output", "grad_input", "grad_output"),
@@ -43,7 +43,7 @@ class Plan:
 
     steps: Steps
     mode: Mode = "all"
-    only: Only = EVERYTHING
+    only: Only = ALL_OPERATORS
     level: Level = "module"
     statistics_only: bool = False
     met_names: set[str] = field(default_factory=set, compare=False)  # filled by `select` if `only` has patterns
@@ -52,7 +52,7 @@ class Plan:
         """Remember the operator's name, and return True if its tensors of this role are dumped."""
         if self.only.patterns:
             self.met_names.add(op)
-        return (role in ALWAYS or role in ROLES[self.mode]) and op in self.only
+        return (role in ALWAYS_DUMPED or role in ROLES_OF_MODE[self.mode]) and op in self.only
 
     def explain_no_match(self) -> str:
         """Return a message if the patterns matched none of the names met; empty if one matched or no name was met."""
@@ -80,8 +80,9 @@ class Capture:
             return self._last_order
 
     def add(self, entry: Entry, tensor: Tensor, owned: bool = False, anew: bool = False) -> Entry:
-        """Record one tensor. `owned`: nobody else writes to it, so that no copy is needed. `anew`: store it even if it
-        was stored before.
+        """Record one tensor.
+
+        `owned`: nobody else writes to it, so that no copy is needed. `anew`: store it even if it was stored before.
         """
         with self._lock, self.suspend_watching():
             entry.dtype, entry.shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
@@ -92,7 +93,8 @@ class Capture:
                 self._same.append((entry, stored_before))
             else:
                 self._store(entry, tensor, owned)
-                self._remember(tensor, entry)
+                if not tensor.is_inference():
+                    self._stored[id(tensor)] = (TensorWeakRef(tensor), tensor._version, entry)
         return entry
 
     def _store(self, entry: Entry, tensor: Tensor, owned: bool) -> None:
@@ -110,10 +112,6 @@ class Capture:
             return None
         reference, version, entry = self._stored[id(tensor)]
         return entry if reference() is tensor and version == tensor._version else None
-
-    def _remember(self, tensor: Tensor, entry: Entry) -> None:
-        if not tensor.is_inference():
-            self._stored[id(tensor)] = (TensorWeakRef(tensor), tensor._version, entry)
 
     @contextmanager
     def suspend_watching(self) -> Iterator[None]:
@@ -165,7 +163,7 @@ def snapshot(tensor: Tensor, owned: bool) -> Callable[[], npt.NDArray[Any]]:
 
 
 def bits_of(tensor: Tensor) -> Tensor:
-    """Return bfloat16 and eight-bit floats, which NumPy does not have, as integers of the same bits."""
+    """Return bfloat16 and eight-bit floats, which NumPy lacks, as integers of the same bits; others unchanged."""
     if tensor.dtype == torch.bfloat16 or str(tensor.dtype).startswith("torch.float8"):
         return tensor.view(AS_BITS[tensor.element_size()])
     return tensor

@@ -30,7 +30,10 @@ _LOCAL = threading.local()  # `buffers`: of this thread, by name and dtype
 
 
 def buffer(name: str, length: int, dtype: Any = np.float64) -> Array:
-    """Return memory that is reused from one tensor to the next: fresh memory is slow, since the system zeroes it."""
+    """Return this thread's memory of that name and dtype, with the values that its last user left in it.
+
+    It is reused from one tensor to the next: fresh memory is slow, since the system zeroes it.
+    """
     if not hasattr(_LOCAL, "buffers"):
         _LOCAL.buffers = {}
     buffers: dict[tuple[str, Any], Array] = _LOCAL.buffers
@@ -78,10 +81,10 @@ class Flat:
         self._flat = self.array.reshape(-1) if self.array.flags.c_contiguous else None
 
     def _real(self, array: Array) -> Array:
+        """Return complex numbers as pairs of real ones, in native byte order; real arrays as they are."""
         if self.parts == 1:
             return array
-        single = array.dtype.newbyteorder("=")
-        return np.ascontiguousarray(array, single).reshape(-1).view(self.dtype)
+        return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1).view(self.dtype)
 
     def piece(self, start: int) -> Piece:
         """Return the elements from `start`, at most CHUNK of them."""

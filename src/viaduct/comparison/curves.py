@@ -19,13 +19,13 @@ import numpy as np
 from viaduct.comparison.tensors import Array
 from viaduct.errors import BadData
 
-FILE = "metrics.jsonl"
-SMOOTH = 9  # steps of the running median of the difference
-AROUND = 31  # steps around each from which the noise is measured
-BEYOND = 2.0  # times the noise of one step; a median of nine has less than half of it
-STAYS = 10  # steps in a row, or all that are left
-FEWEST = 5  # steps in a row that can tell at all
-LARGEST = 1 << 30
+METRICS_FILE = "metrics.jsonl"
+SMOOTHING_STEPS = 9  # length of the running median of the difference
+NOISE_WINDOW = 31  # steps around each step from which its noise is measured
+PARTING_NOISES = 2.0  # times the noise of one step, from which a difference counts; a median of nine has less than half
+PARTING_STEPS = 10  # steps in a row that must count; at the end of the curves, all that are left
+FEWEST_STEPS = 5  # shorter runs of steps cannot tell a difference from noise
+LARGEST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Curve:
     loss: Array
     evaluations: tuple[dict[str, float], ...] = ()
     skipped_lines: int = 0
-    cut_short: bool = False  # the last line is one of them
+    cut_short: bool = False  # the last line is one of those skipped
 
     @property
     def skipped_text(self) -> str:
@@ -46,17 +46,17 @@ class Curve:
             return ""
         lines = "1 line" if self.skipped_lines == 1 else f"{self.skipped_lines:,} lines"
         last = "; the last one is half-written, the run may have been stopped or still run" if self.cut_short else ""
-        return f"{lines} of {FILE} could not be read{last}"
+        return f"{lines} of {METRICS_FILE} could not be read{last}"
 
 
 @dataclass(frozen=True)
 class Parting:
-    """The step at which two curves part, with both values there."""
+    """The step at which two curves part, with both values there (smoothed, if both are finite)."""
 
     step: int
     left: float
     right: float
-    noise: float
+    noise: float  # of the difference, at that step
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,10 @@ def compare_curves(left: Path, right: Path) -> Curves:
     if not steps.size:
         spans = [f"{curve.path} has steps {curve.steps.min()} to {curve.steps.max()}" for curve in curves]
         raise BadData("the two runs logged no step in common.", *spans)
-    if steps.size < FEWEST:
+    if steps.size < FEWEST_STEPS:
         raise BadData(
             f"the two runs have {steps.size} logged {'step' if steps.size == 1 else 'steps'} in common: too few to "
-            f"tell a difference from noise, which takes {FEWEST}.",
+            f"tell a difference from noise, which takes {FEWEST_STEPS}.",
             "Log every step on both sides, or compare dumps: viaduct train … --dump-steps 0.",
         )
     losses = curves[0].loss[at_left], curves[1].loss[at_right]
@@ -141,12 +141,12 @@ def compare_curves(left: Path, right: Path) -> Curves:
 
 def has_curve(path: Path) -> bool:
     """Return True if the folder holds a metrics file."""
-    return (path / FILE).is_file()
+    return (path / METRICS_FILE).is_file()
 
 
 def read_curve(run: Path) -> Curve:
     """Read RUN/metrics.jsonl. A line that cannot be read is counted; without any loss BadData is raised."""
-    path = run / FILE
+    path = run / METRICS_FILE
     losses: dict[int, float] = {}
     evaluations, skipped, broken = [], 0, False
     for line in read_lines(path):
@@ -169,8 +169,8 @@ def read_curve(run: Path) -> Curve:
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a file of at most 1 GiB."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise BadData(f"{path} is larger than {LARGEST >> 30} GiB.")
+        if path.stat().st_size > LARGEST_BYTES:
+            raise BadData(f"{path} is larger than {LARGEST_BYTES >> 30} GiB.")
         return path.read_text(errors="replace").splitlines()
     except OSError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from None
@@ -203,9 +203,9 @@ def find_parting(steps: Array, left: Array, right: Array) -> Parting | None:
     left, right = finite_or_nan(left), finite_or_nan(right)
     noise = np.hypot(running_noise(left), running_noise(right))
     difference = smooth_median(left - right)
-    apart = np.where(np.abs(difference) > BEYOND * noise, np.sign(difference), 0)
+    apart = np.where(np.abs(difference) > PARTING_NOISES * noise, np.sign(difference), 0)
     for index in range(len(steps)):
-        if is_one_sided[index] or stays_apart(apart[index : index + STAYS]):
+        if is_one_sided[index] or stays_apart(apart[index : index + PARTING_STEPS]):
             sides = raw if is_one_sided[index] else (smooth_median(left), smooth_median(right))
             values = [float(side[index]) for side in sides]
             return Parting(int(steps[index]), values[0], values[1], float(noise[index]))
@@ -213,8 +213,8 @@ def find_parting(steps: Array, left: Array, right: Array) -> Parting | None:
 
 
 def stays_apart(signs: Sequence[float] | Array) -> bool:
-    """Return True if the differences are beyond the noise, all with the same sign."""
-    return len(signs) >= min(STAYS, FEWEST) and signs[0] != 0 and bool(np.all(np.asarray(signs) == signs[0]))
+    """Return True if the differences are beyond the noise, all with the same sign; their signs are 0 within noise."""
+    return len(signs) >= FEWEST_STEPS and signs[0] != 0 and bool(np.all(np.asarray(signs) == signs[0]))
 
 
 def finite_or_nan(values: Array) -> Array:
@@ -227,12 +227,12 @@ def running_noise(values: Array) -> Array:
         return np.zeros(len(values))
     jumps = np.abs(np.diff(values)) / math.sqrt(2)
     jumps = np.append(jumps, jumps[-1])
-    return 1.4826 * running_medians(jumps, AROUND)
+    return 1.4826 * running_medians(jumps, NOISE_WINDOW)  # from a median of sizes to a standard deviation
 
 
 def smooth_median(values: Array) -> Array:
-    """Return running medians, if there are enough values."""
-    return running_medians(values, SMOOTH) if len(values) >= 2 * SMOOTH else values
+    """Return running medians; too few values are returned as they are."""
+    return running_medians(values, SMOOTHING_STEPS) if len(values) >= 2 * SMOOTHING_STEPS else values
 
 
 def running_medians(values: Array, width: int) -> Array:

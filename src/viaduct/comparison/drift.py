@@ -12,7 +12,7 @@ from viaduct.comparison.align import align
 from viaduct.comparison.explain import explain
 from viaduct.comparison.judge import judge
 from viaduct.comparison.measures import Measures
-from viaduct.comparison.measuring import Measured, measure_pairs
+from viaduct.comparison.measuring import Answer, Measured, measure_pairs
 from viaduct.comparison.naming import Steps
 from viaduct.comparison.passes import Kld
 from viaduct.comparison.rounding_noise import flag_rounding_noise
@@ -39,7 +39,7 @@ class Options:
     thresholds: Thresholds | None = None
     kld: Kld = "book"
     workers: int | None = None  # processes that measure
-    threshold_source: str = ""  # how the thresholds of each tensor were found, where they were measured
+    threshold_source: str = ""  # for the page: how each tensor's own thresholds (`limits`) were measured, if they were
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def compare(left: Path, right: Path, options: Options, progress: Progress = lamb
     if options.rules is None:
         refuse_levels(*sides)
     alignment = align(*sides, graph=options.graph, rules=options.rules, graph_right=options.graph_right)
-    swapped = readers.looks_swapped(*sides)
+    swapped = readers.describe_swap(*sides)
     notes = [*([swapped] if swapped else []), *prefix_notes("left", sides[0]), *prefix_notes("right", sides[1])]
     pairs = select_pairs(alignment.pairs, options)
     drift = compare_pairs(*sides, pairs, options, edges=alignment.edges, progress=progress)
@@ -87,14 +87,14 @@ def compare_pairs(
     limits: Limits | None = None,
     progress: Progress = lambda measured, _: measured,
 ) -> Drift:
-    """Measure, judge and explain pairs of tensors; `limits` gives the thresholds of a pair where they were measured.
+    """Measure, judge and explain pairs of tensors; `limits`, if given, returns the thresholds of a pair.
 
     `edges`: operator -> the operators that feed it, by the names of the left side.
     """
     walk = progress(measure_pairs(pairs, options.workers, kld=options.kld), len(pairs))
     rows = [make_row(pair, answer, limits(pair) if limits else options.thresholds) for pair, answer in walk]
     if limits is None and (options.thresholds is None or options.thresholds.max_abs is None):
-        rows = flag_rounding_noise(rows)  # not with an absolute limit, which judges noise as it is meant
+        rows = flag_rounding_noise(rows)  # an absolute limit already says how much noise is allowed
     judgement = judge(rows, edges or {})
     explanation = explain(judgement, edges or {})
     return Drift(left, right, judgement.rows, explanation, options, explanation.notes)
@@ -139,16 +139,12 @@ def matches_selection(pair: Pair, options: Options) -> bool:
     return not patterns or any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def make_row(pair: Pair, answer: object, thresholds: Thresholds | None) -> Row:
-    """Return a pair with its measures and verdict, or with the reason why there are none.
-
-    `answer` is `Measures`, or has the `reason` (measuring.py).
-    """
+def make_row(pair: Pair, answer: Answer, thresholds: Thresholds | None) -> Row:
+    """Return a pair with its measures and verdict, or with the reason why there are none."""
     if isinstance(answer, Measures):
         result, reason = judge_measures(answer, thresholds)
         return Row(pair, answer, result, "; ".join(part for part in (pair.reason, reason) if part))
-    reason = getattr(answer, "reason", "") or pair.reason
-    return Row(pair, None, missing_result(pair), reason)
+    return Row(pair, None, missing_result(pair), answer.reason or pair.reason)
 
 
 def missing_result(pair: Pair) -> Result:

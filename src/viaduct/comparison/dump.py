@@ -36,7 +36,7 @@ from viaduct.comparison.operators import OperatorWatch
 from viaduct.comparison.parameters import ParameterWatch, iterate_parameters
 from viaduct.comparison.taps import Taps, TapWatch
 from viaduct.comparison.tensors import Role
-from viaduct.comparison.writer import LIMIT, Writer
+from viaduct.comparison.writer import MAX_PENDING_BYTES, Writer
 from viaduct.errors import BadRun, BadValue
 from viaduct.scripts.steps import OptimizerSteps, Watcher
 from viaduct.torch_compat import read_tf32_switches
@@ -68,7 +68,7 @@ class StepDump:
         ranks: int = 1,
         evaluations: bool = True,
         taps: Taps | None = None,
-        limit: int = LIMIT,
+        limit: int = MAX_PENDING_BYTES,
     ) -> None:
         self.step, self.rank, self.ranks = step, rank, ranks
         step_path = folder / step_folder(step)
@@ -92,8 +92,8 @@ class StepDump:
     ) -> None:
         """Watch modules.
 
-        `weights`: the modules that hold the optimizer's weights, if they are others; `without`: a module whose calls
-        are reported by hand.
+        `weights`: the modules that hold the optimizer's weights, if they are others; `without`: a module that gets no
+        hooks, since the caller reports its calls (`modules.on_enter`).
         """
         if weights is None:
             self.parameters.watch(names)
@@ -133,7 +133,7 @@ class StepDump:
 
 
 class StepDumper(Watcher):
-    """What dumping a network and a script have in common: the step that is being dumped (`_current`, or None)."""
+    """What `Dump` (one network) and the dump of a whole script share: `_current`, the step being dumped, or None."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
@@ -211,7 +211,8 @@ class Dump(StepDumper):
         """Discard a step that was not ended, unless it is the first one: then write it."""
         self._steps.__exit__()
         current = self._current
-        if kind is None and self._steps.step == 0 and current is not None and current.modules.edges:
+        has_run = current is not None and current.modules.edges  # a module has been called
+        if kind is None and self._steps.step == 0 and current is not None and has_run:
             self._write(current)
         self.close()
         if kind is None:
@@ -223,7 +224,7 @@ class Dump(StepDumper):
             warnings.warn(f"Dump recorded nothing: {misses}", stacklevel=3)
         elif missing := self.plan.steps.describe_missing(self.written):
             progress = f"{self._steps.step} steps were taken, from 0" if self._steps.step else "no step was taken"
-            warnings.warn(f"Dump did not come to step {missing}: {progress}.", stacklevel=3)
+            warnings.warn(f"Dump did not reach step {missing}: {progress}.", stacklevel=3)
 
     def close(self) -> None:
         """Remove all hooks, and discard a step that is not finished."""
@@ -240,13 +241,15 @@ class Dump(StepDumper):
         """Return True if the current step is dumped."""
         return self._current is not None
 
-    def through(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what to call instead of the compiled network `plain`.
+    def wrap_compiled(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what to call instead of the compiled network `plain`. The dump must have been made with `compiled`.
 
-        In dumped steps the network runs compiled anew with taps in it, in all others `plain` runs. Needs `compiled`."""
+        In dumped steps with gradients a variant of the network runs that is compiled with taps (taps.py) in it;
+        otherwise `plain` runs.
+        """
 
         def run(*args: Any) -> Any:
-            is_dumped = self._taps is not None and self.is_recording and torch.is_grad_enabled()
+            is_dumped = self.is_recording and torch.is_grad_enabled()
             return self._taps.run(*args) if is_dumped and self._taps is not None else plain(*args)
 
         return run
@@ -336,12 +339,12 @@ def refuse_steps(folder: Path, rank: int, ranks: int) -> None:
     if found:
         raise BadRun(
             f"{folder} holds a dump already: {found[0].relative_to(folder)}.",
-            "Choose another folder, remove it, or say force=True to write into it all the same.",
+            "Choose another folder, remove it, or pass force=True to write into it all the same.",
         )
 
 
 def clear_dump(folder: Path) -> None:
     """Remove the steps of an earlier dump, and nothing else that may be there."""
-    for path in folder.glob("*step_*"):
+    for path in folder.glob("*step_*"):  # also .step_…, a step whose writing was interrupted
         if path.name.lstrip(".").startswith("step_") and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -12,10 +12,9 @@ from dataclasses import replace
 from viaduct.comparison.calls import error_of
 from viaduct.comparison.causes import amplifying_structure, find_causes
 from viaduct.comparison.judge import Judgement, WeightDrift
-from viaduct.comparison.rows import Cause, Explanation, Neighbour, Origin, Row
+from viaduct.comparison.rows import SEVERITY, Cause, Explanation, Neighbour, Origin, Row
 from viaduct.comparison.scene import Opener, Scene
 from viaduct.comparison.storage import open_tensor
-from viaduct.comparison.tensors import Result
 
 HOPS = 2  # neighbours up to this distance from the origin are shown
 MOST_NEIGHBOURS = 40
@@ -31,7 +30,6 @@ GROWING = (
     "norm or with a large gain, and at the first layers' precision; use float32 there, scale the branches down, or "
     "compare fewer layers at a time, each from equal inputs."
 )
-SEVERITY: tuple[Result, ...] = ("good", "new", "flag", "refused", "bad")  # the worst last
 
 
 def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: Opener = open_tensor) -> Explanation:
@@ -98,18 +96,17 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
 
 
 def explain_drift(drift: WeightDrift, growth: str) -> Explanation:
-    """Return the explanation where training carried the weights apart between dumped steps."""
+    """Return the explanation where training carried the weights apart between dumped steps; `growth`: of the errors."""
     steps = f"{drift.before} to {drift.after}"
-    evidence = (
-        f"{drift.weights} of {drift.of} weights differ as step {drift.after} begins, none as {drift.before} began"
-    )
+    counts = f"{drift.weights} of {drift.of} weights"
+    evidence = f"{counts} differ as step {drift.after} begins, none as {drift.before} began"
     advice = f"Dump every step from {steps} (--dump-steps {drift.before}-{drift.after}) to see where they part."
     cause = Cause(ACCUMULATED, 0.6, f"{evidence}; {growth}", f"{advice} {ADVICE}")
     return Explanation(f"no single origin: the sides drift apart over steps {steps}.", None, causes=(cause,))
 
 
 def describe_formats(rows: Sequence[Row]) -> str:
-    """Return the most common pair of different dtypes; empty if all are equal."""
+    """Return the most common pair of different dtypes as the end of a sentence; empty if all are equal."""
     pairs = [(row.pair.left.dtype, row.pair.right.dtype) for row in rows if row.pair.left and row.pair.right]
     different = Counter(pair for pair in pairs if pair[0] != pair[1])
     return "".join(f"; the left side is {left}, the right {right}" for (left, right), _ in different.most_common(1))
@@ -122,7 +119,7 @@ def make_headline(origin: Origin, causes: Sequence[Cause]) -> str:
 
 
 def find_neighbourhood(rows: Sequence[Row], origin: Origin, feeders: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the operators within two hops of the origin, with their hops (Neighbour.hops).
+    """Return the operators up to HOPS links from the origin, with their distance (Neighbour.hops, negative before it).
 
     Without edges the calls just before and after the origin are taken.
     """
@@ -177,6 +174,6 @@ def make_neighbour(rows: Sequence[Row], op: str, hops: int, row_indices: Sequenc
     outputs = [index for index in row_indices if rows[index].stored.role == "output"] or list(row_indices)
     if not outputs:
         return Neighbour(op, "", hops, "refused", None, None)
-    worst = max(outputs, key=lambda index: (SEVERITY.index(rows[index].result), error_of(rows[index])))
+    worst = max(outputs, key=lambda index: (-SEVERITY.index(rows[index].result), error_of(rows[index])))
     measured = [error_of(rows[index]) for index in outputs if rows[index].measures is not None]
     return Neighbour(op, rows[worst].stored.op_type, hops, rows[worst].result, max(measured, default=None), worst)

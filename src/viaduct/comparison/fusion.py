@@ -156,8 +156,13 @@ def read_origin(node: Node, index: int, group: Group) -> Origin | None:
     # Without an origin in the description an operator that kept its name, or was only renamed, equals its original.
     renamed = len(group.nodes) == 1 and not node.l1 and len(node.stands_for) == 1
     default = node.stands_for[0] if node.originals is None or renamed else ""
-    desc = node.outputs[index] if index < len(node.outputs) else Output() if not node.outputs or default else None
-    if desc is None or not (desc.origin or default):
+    if index < len(node.outputs):
+        desc = node.outputs[index]
+    elif default or not node.outputs:
+        desc = Output()  # without a description: the default's output of the same number, if there is a default
+    else:
+        return None
+    if not (desc.origin or default):
         return None
     origin_index = index if desc.origin_index is None else desc.origin_index
     return Origin(desc.origin or default, origin_index, desc.origin_layout, desc.origin_shape)
@@ -174,7 +179,8 @@ class Originals:
     def origin_of_output(self, node: Node, index: int) -> Origin | str:
         """Return the original of an output, or why there is none (rules 3 to 5).
 
-        It is in the operator's own description, or in that of the producer before Casts and TransDatas.
+        It is in the operator's own description; for a Cast or TransData in that of what feeds it, unless its own names
+        a tensor of the right side.
         """
         for _ in range(len(self.graph.nodes)):
             own = read_origin(node, index, self.groups[node.name])
@@ -296,7 +302,10 @@ def nodes_by_file_name(graph: Graph) -> dict[str, list[Node]]:
 
 
 def find_node(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str | None:
-    """Return the graph's operator of a dumped tensor; a message if the name is ambiguous; None if there is none."""
+    """Return the graph's operator of a dumped tensor, a message if its name is ambiguous, or None if there is none.
+
+    `by_name`: nodes_by_file_name of the graph.
+    """
     candidates = by_name.get(flatten_name(tensor.op), [])
     if len(candidates) > 1:
         exact = [node for node in candidates if node.name == tensor.op]

@@ -23,6 +23,7 @@ from viaduct.errors import BadData
 DEEPEST = 32  # messages within messages; what is kept is seven deep
 MOST_OPERATORS = 2_000_000
 
+# GE's names of the attributes that are read, and of the fields.
 ORIGINALS, MULTI, L1 = "_datadump_original_op_names", "_datadump_is_multiop", "_L1_fusion_sub_graph_no"
 ORIGIN_NAME, ORIGIN_INDEX = "_datadump_origin_name", "_datadump_origin_output_index"
 ORIGIN_FORMAT, GE_FORMAT, ORIGIN_SHAPE = "_datadump_origin_format", "origin_format", "origin_shape"
@@ -185,6 +186,7 @@ def _attributes(tree: Tree) -> dict[str, Tree]:
 
 
 def _many(tree: Any, key: str) -> list[Any]:
+    """Return all values of a field; empty if it is missing or `tree` is no message."""
     value = tree.get(key) if isinstance(tree, Mapping) else None
     return value if isinstance(value, list) else [] if value is None else [value]
 
@@ -205,7 +207,7 @@ def _to_int(value: Any) -> int | None:
         return None
 
 
-# Names, strings, brackets and numbers; blanks, comments and separators stand before them.
+# One token: a name, string, bracket or number, with the blanks, comments and separators before it.
 _TOKEN = re.compile(
     rb"[\s,;]*(?:\#[^\n]*(?:\n|\Z)[\s,;]*)*"
     rb"(?:([A-Za-z_][\w.]*)"
@@ -215,6 +217,7 @@ _TOKEN = re.compile(
     rb"|\Z)",
     re.DOTALL,
 )
+# Everything up to and including the next bracket outside of strings and comments.
 _BRACKET = re.compile(
     rb"[^{}<>\[\]\"'#]*"
     rb"(?:(?:\"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|\#[^\n]*(?:\n|\Z))[^{}<>\[\]\"'#]*)*"
@@ -222,7 +225,7 @@ _BRACKET = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(rb"\s*:?\s*[{<]\s*key\s*:\s*\"([^\"\\\n]*)\"")
-_ANOTHER = re.compile(rb"\s*[\"']")
+_ANOTHER = re.compile(rb"\s*[\"']")  # the beginning of a further string
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
 _PLAIN = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 OPENING, CLOSING = (b"{", b"<"), (b"}", b">")

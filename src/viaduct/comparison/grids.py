@@ -11,8 +11,8 @@ import numpy as np
 
 from viaduct.comparison.tensors import Array
 
-FEWEST_VALUES = 5  # different ones; fewer lie on some grid of equal steps by chance
-MOST_VALUES = 1 << 16  # different ones that are looked at
+FEWEST_VALUES = 5  # distinct values; fewer lie on some grid of equal steps by chance
+MOST_VALUES = 1 << 16  # distinct values; a tensor with more is not searched for a grid
 NEAR = 0.02  # distance of a value from the grid that is allowed, in steps
 STORAGE_ERROR = 2.0**-22  # relative error of storing step * number as float32
 
@@ -56,7 +56,11 @@ HALVES = (BFLOAT16, FLOAT16)  # the coarser first: what lies on bfloat16's grid 
 
 
 def is_one_rounding(left: Array, right: Array, grid: Grid) -> bool:
-    """Return True if the left lies on the grid and the right does not, and 98 % of both differ by one rounding."""
+    """Return True if the left looks like the right rounded to the grid.
+
+    The left lies on the grid, the right does not, and more than 98 % of the elements differ by at most half a step of
+    the grid, with a little room for noise of the right.
+    """
     finite = np.isfinite(left) & np.isfinite(right)
     left, right = left[finite], right[finite]
     if left.size < 8 or not grid.contains_all(left) or grid.contains_all(right):
@@ -67,7 +71,7 @@ def is_one_rounding(left: Array, right: Array, grid: Grid) -> bool:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Values at `start` + a whole number of `step`s; `levels` are those between the smallest and the largest."""
+    """Grid of values `start` + a whole number of `step`s; `levels`: the number of them in the tensor's range."""
 
     step: float
     start: float

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from viaduct.errors import BadData
 
-FILE = "index.json"
+INDEX_FILE = "index.json"
 FORMAT = "viaduct dump"
 VERSION = 1
 TEXTS = ("op", "type", "role", "parameter", "dtype", "fault")  # fields of an entry
@@ -76,7 +76,7 @@ def write_index(folder: Path, index: Index) -> None:
     lines.append(' "edges": {\n' + ",\n".join(edges) + "\n }" if edges else ' "edges": {}')
     rows = ["  " + json.dumps(to_record(entry), allow_nan=False) for entry in index.entries]
     lines.append(' "tensors": [\n' + ",\n".join(rows) + "\n ]" if rows else ' "tensors": []')
-    (folder / FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    (folder / INDEX_FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def to_record(entry: Entry) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def encode_float(value: float) -> float | str:
 
 
 def read_index(path: Path) -> Index:
-    """Read an index; raise BadData if it is damaged, be it in a single entry, or of another version."""
+    """Read an index; raise BadData if any part of it is damaged, or if it is of another version of the format."""
     record = load_record(path)
     if record.get("format") != FORMAT:
         raise BadData(f"{path} is not the index of a dump: its format is {record.get('format')!r}.")
@@ -134,7 +134,7 @@ def load_record(path: Path) -> dict[str, Any]:
 
 
 def to_entry(item: object, number: int, path: Path) -> Entry:
-    """Return one tensor's entry; raise BadData where a field is wrong."""
+    """Return the entry of tensor `number` in the index at `path`; raise BadData where a field is wrong."""
     try:
         record = require(dict, item, "the entry")
         texts = {name: require(str, record.get(name, ""), name) for name in TEXTS}

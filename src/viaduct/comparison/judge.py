@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 
 from viaduct.comparison.calls import BACKWARD, FORWARD, Call, Moment, contains_module, error_of, group_moments
 from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32
-from viaduct.comparison.naming import ROOT
+from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.rows import Origin, OriginKind, Row
 from viaduct.comparison.tensors import Role, Stored
 
-JUMP = 6.0  # an error this many times its inputs' is the operator's own
+JUMP = 6.0  # an output's error that is this many times that of the inputs is the operator's own
 ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
 CANCELLED = 10.0  # the terms of a weight's gradient mostly cancel: errors grow by this factor without a fault
 QUIET = 200  # roundings; sums in another order differ by less, given equal inputs
-MOST_FURTHER = 20
+MOST_FURTHER = 20  # origins that are listed after the first
 FEW_WRONG, MOST_WRONG = 4, 0.2  # number and share of weights; if more differ in a later step, training drifted apart
 EPSILONS = {"bfloat16": BFLOAT16.epsilon, "float16": FLOAT16.epsilon}
 
@@ -60,7 +60,7 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
     first_bad = min(row.stored.step for row in rows if row.result == "bad")
     for moment in group_moments(rows, feeders):
         if moment.step > first_bad:
-            break  # that step had no origin of its own; what is bad later follows from it
+            break  # the first bad step had no single origin; what is bad later follows from it
         if moment.rank in equal_step and (drift := find_weight_drift(moment, equal_step[moment.rank])):
             is_gradual, weight_drift = True, weight_drift or drift
             continue
@@ -112,7 +112,7 @@ class Candidate:
 
 
 def find_candidates(moment: Moment) -> list[Candidate]:
-    """Return the candidates of the first phase of one step that has any, in execution order.
+    """Return the candidates of a step's first phase that has any, in execution order.
 
     Unless these are parameters, a hidden origin is put before them, if there is one: of wrong outputs a call before the
     first of them, of wrong gradients and updates any call.
@@ -133,7 +133,7 @@ def find_hidden_origin(moment: Moment, before: float) -> list[Candidate]:
         if call.order >= before or not outputs or not inputs:
             continue
         input_error = moment.largest_error([*inputs, *output_rows(moment.calls_within(call))])
-        own_error, unit = moment.largest_error(outputs), rounding(moment.rows[outputs[0]])
+        own_error, unit = moment.largest_error(outputs), rounding_unit(moment.rows[outputs[0]])
         if input_error <= ROUNDINGS * unit and own_error >= QUIET * unit and not moment.bad_rows(call, "output"):
             why = (
                 f"its output differs by {own_error:.2g} of the golden size: within the thresholds, but far beyond "
@@ -196,7 +196,7 @@ def make_candidate(
     row = moment.rows[row_indices[0]]
     origin = Origin(op or row.op, kind, moment.step, moment.rank, row_indices[0], why)
     position = row.stored.order if order is None else order
-    return Candidate(origin, input_error, moment.largest_error(row_indices), rounding(row), position)
+    return Candidate(origin, input_error, moment.largest_error(row_indices), rounding_unit(row), position)
 
 
 def find_wrong_outputs(moment: Moment) -> list[Candidate]:
@@ -245,7 +245,7 @@ def describe_output(moment: Moment, index: int, known: Sequence[int], parts: boo
     return f"{differs}, while its inputs{inside} agree (largest difference {moment.largest_error(known):.2g})"
 
 
-def rounding(row: Row) -> float:
+def rounding_unit(row: Row) -> float:
     """Return the relative error of one rounding in the coarser of a row's two formats."""
     dtypes = [stored.dtype for stored in (row.pair.left, row.pair.right) if stored is not None]
     return max(EPSILONS.get(dtype, FLOAT32.epsilon) for dtype in dtypes)
@@ -275,7 +275,7 @@ def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
     if unseen and not moment.bad_rows(unseen[-1], "input"):
         op, why = unseen[-1].op, f"{differs}; it comes from {unseen[-1].op}, whose own output could not be compared"
     elif healthy:
-        op = max(healthy, key=lambda other: len(other.op) if other.op != ROOT else 0).op
+        op = max(healthy, key=lambda other: len(other.op) if other.op != ROOT_MODULE else 0).op
         why = (
             f"{differs}, though {op} was given good inputs and no module before {call.op} is bad: it happens in {op}'s "
             f"own code, just before {call.op}"
@@ -294,7 +294,7 @@ def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
 
 def explain_network_input(moment: Moment, call: Call, around: Sequence[Call], bad: Sequence[int]) -> Candidate:
     """Return the candidate for a bad network input, reported at the outermost module that has it."""
-    outermost = min([*around, call], key=lambda other: len(other.op) if other.op != ROOT else 0)
+    outermost = min([*around, call], key=lambda other: len(other.op) if other.op != ROOT_MODULE else 0)
     row_indices = moment.bad_rows(outermost, "input") or bad
     why = "what enters the network differs already: look at the input pipeline"
     return make_candidate(moment, row_indices, "input", why, order=call.order - 0.5)
@@ -305,7 +305,7 @@ def is_after_network(moment: Moment, call: Call) -> bool:
 
     A name with a dot is taken for that of a module within another, not for a loss.
     """
-    ended = [root for root in moment.by_op.get(ROOT, ()) if root.order < call.order]
+    ended = [root for root in moment.by_op.get(ROOT_MODULE, ()) if root.order < call.order]
     return any(part.order < root.order for root in ended for part in moment.calls_within(root)) and "." not in call.op
 
 
@@ -364,9 +364,8 @@ def estimate_relu_error(moment: Moment, calls: Sequence[Call]) -> float:
     the gradient on and the other does not, so that its relative error is the root of e. Seen on a GPU: 8e-5, then
     5.5e-3.
     """
-    return math.sqrt(
-        moment.largest_error(index for call in calls for role in FORWARD for index in call.row_indices.get(role, ()))
-    )
+    row_indices = [index for call in calls for role in FORWARD for index in call.row_indices.get(role, ())]
+    return math.sqrt(moment.largest_error(row_indices))
 
 
 def sort_backward(moment: Moment, calls: Sequence[Call]) -> list[Call]:
@@ -393,7 +392,7 @@ def find_first_bad(rows: Sequence[Row]) -> Origin:
         key=lambda index: (rows[index].stored.step, rows[index].stored.order),
     )
     stored = rows[index].stored
-    why = "it is the first bad one in execution order; whether its inputs were still good the dump does not tell"
+    why = "it is the first bad one in execution order; the dump does not tell whether its inputs were still good"
     return Origin(stored.op, "operator", stored.step, stored.rank, index, why)
 
 

@@ -118,7 +118,10 @@ def _fit_shape(array: Array, shape: Shape, left: str, right: str) -> Array:
 
 
 def _flat_is_meant(left: str, right: str) -> bool:
-    """Return True if a layout is ND: axes have no meaning then, and (2, 4, 5) may be (2, 20). No layout: False."""
+    """Return True if either layout is an orderless one such as ND: (2, 4, 5) may be (2, 20) then.
+
+    An empty layout states nothing, so it does not count.
+    """
     return any(layout and layout in ORDERLESS for layout in (left, right))
 
 

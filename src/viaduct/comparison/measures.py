@@ -3,7 +3,7 @@
 `measure` compares two arrays in float64, piece by piece and in two passes, so a memory map is never widened as a whole.
 `measure_statistics` compares what a dump without tensors has. Left is the accelerator's, right the golden one.
 
-NaN or Inf (of one sign) in the same places are taken out and the finite rest is compared: `paired` counts them. Any
+NaN, or Inf of equal sign, in the same places are taken out and the finite rest is compared: `paired` counts them. Any
 other NaN or Inf makes `mismatched` positive; then the measures say NaN, or Inf where only infinities are to blame,
 while the tables of errors and histograms still describe the finite rest.
 """
@@ -30,7 +30,7 @@ from viaduct.comparison.tensors import Array
 from viaduct.comparison.ulps import Ulps, coarser_dtype
 
 Overflow = Literal["YES", "NO", "NaN"]
-TOP = 10  # largest errors that are kept
+LARGEST_ERRORS_KEPT = 10  # largest errors that are kept
 # Twice the rounding of one operation in the coarser type; float32 and float64 leave room for sums in another order.
 TOLERANCES = {"bfloat16": 8e-3, "float16": 1e-3, "float32": 1e-5, "float64": 1e-12}
 # The column's name -> the attribute, in the table's order.
@@ -185,7 +185,7 @@ def measure(
     *,
     kld: Kld = "book",
     tolerance: float | None = None,
-    top: int = TOP,
+    top: int = LARGEST_ERRORS_KEPT,
 ) -> Measures:
     """Compare two arrays of the same number of elements; raise Unmeasurable, with the reason, where that is impossible.
 
@@ -304,7 +304,8 @@ class FinalMeasures:
         flat, scale = self.first.flats[side], (self.scales.left, self.scales.right)[side]
         nonfinite, empty = totals.nonfinite, not self.n
         return Figures(
-            *(flat.dtype if flat.parts == 1 else f"complex of {flat.dtype}", tuple(flat.shape)),
+            dtype=flat.dtype if flat.parts == 1 else f"complex of {flat.dtype}",
+            shape=tuple(flat.shape),
             mean=self.means[side] / scale,
             std=std,
             min=math.nan if empty else totals.low,
@@ -319,7 +320,7 @@ class FinalMeasures:
         )
 
     def _errors(self, left: float, right: float, divergence: float) -> Errors:
-        """Return the errors of the finite elements; `left` and `right` are the norms without scales."""
+        """Return the errors of the finite elements; `left` and `right` are the norms, with the scales taken out."""
         first, n = self.first, self.n
         cosine = self._cosine(left, right)
         if not n:
@@ -421,8 +422,8 @@ def measure_statistics(
     """
     names = [name for name in ("min", "max", "mean", "norm") if name in left and name in right]
     finite = [name for name in names if math.isfinite(left[name]) and math.isfinite(right[name])]
-    odd = [name for name in names if name not in finite and not _same(left[name], right[name])]
-    if not finite and not odd:
+    conflicts = [name for name in names if name not in finite and not _same(left[name], right[name])]
+    if not finite and not conflicts:
         raise Unmeasurable("the two sides have no finite statistic in common")
     ours, theirs = _from_statistics(left, left_dtype, shapes[0]), _from_statistics(right, right_dtype, shapes[1])
     gaps = [abs(left[name] - right[name]) for name in finite if name != "norm"]
@@ -437,8 +438,9 @@ def measure_statistics(
         count=count,
         compared=count,
         differing=int(any(gaps) or gap > 0.0),
-        paired=min(ours.nan, theirs.nan) + min(ours.inf, theirs.inf) or len(names) - len(finite) - len(odd),
-        mismatched=abs(ours.nan - theirs.nan) + abs(ours.inf - theirs.inf) or len(odd),
+        # Where the dumps count no NaN and Inf, the statistics that are not finite are counted instead.
+        paired=min(ours.nan, theirs.nan) + min(ours.inf, theirs.inf) or len(names) - len(finite) - len(conflicts),
+        mismatched=abs(ours.nan - theirs.nan) + abs(ours.inf - theirs.inf) or len(conflicts),
         within=math.nan,
         statistics_only=True,
         notes=("only statistics were dumped: min, max, mean and norm are compared",),
@@ -452,8 +454,12 @@ def _same(left: float, right: float) -> bool:
 def _from_statistics(values: Mapping[str, float], dtype: str, shape: tuple[int, ...]) -> Figures:
     get = values.get
     return Figures(
-        *(dtype, shape),
-        *(get("mean", math.nan), get("std", math.nan), get("min", math.nan), get("max", math.nan)),
+        dtype=dtype,
+        shape=shape,
+        mean=get("mean", math.nan),
+        std=get("std", math.nan),
+        min=get("min", math.nan),
+        max=get("max", math.nan),
         norm=get("norm", math.nan),
         rms=get("norm", math.nan) / math.sqrt(math.prod(shape) or 1),
         nan=int(get("nan", 0)),

@@ -33,7 +33,7 @@ from viaduct.signals import name_signal
 
 BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # of one message to a worker, at most
 CHECKSUM_CHUNK = 1 << 20  # bytes that are read at a time
-PATIENCE = 0.5  # seconds of work in one process from which starting workers pays
+PATIENCE = 0.5  # estimated seconds of work; workers are started only for more, since starting them takes time
 # Code of a worker. It looks for modules where this process does, not in the current folder.
 START = (
     "import sys; sys.path[:] = sys.argv[2].split('\\n'); from viaduct.comparison.measuring import serve; "
@@ -185,8 +185,9 @@ def check_file(stored: Stored, array: Array) -> None:
 
 @lru_cache(maxsize=4096)
 def checksum(path: Path, changed: tuple[int, int]) -> int:
-    """Return the CRC-32 of a file, cached: several tensors may share a file. `changed`: its stamp, so that a changed
-    file is read again.
+    """Return the CRC-32 of a file, cached, since several tensors may share a file.
+
+    `changed`: the file's stamp (formats.stamp), part of the cache's key, so that a changed file is read again.
     """
     crc32 = 0
     with path.open("rb") as file:
@@ -307,7 +308,7 @@ class WorkerPool:
         for worker in list(self.workers):
             self._supply(worker)
         busy = [worker for worker in self.workers if worker.waiting]
-        ready = wait([worker.connection for worker in busy]) if busy else []  # nothing to wait for: it waits for ever
+        ready = wait([worker.connection for worker in busy]) if busy else []  # wait([]) would never return
         for worker in busy:
             if worker.connection in ready:
                 self._receive(worker)
@@ -315,7 +316,7 @@ class WorkerPool:
     def _supply(self, worker: Worker) -> None:
         """Send the next batch while the worker measures its last pair, so that it never waits for a message.
 
-        Not earlier, since a worker that cannot get rid of many answers would not take a batch either.
+        Sent earlier it could block both sides: a worker whose answers fill the pipe does not receive a batch.
         """
         try:
             while self.batches and len(worker.waiting) <= 1:

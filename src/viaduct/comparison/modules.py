@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from viaduct.comparison.autograd_flow import Edge, Flow, edge_of, find_exits, find_used_within
 from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
-from viaduct.comparison.naming import ROOT, plain_path
+from viaduct.comparison.naming import ROOT_MODULE, plain_path
 from viaduct.comparison.tensors import Role
 
 WRAPPER_CLASSES = (
@@ -41,26 +41,20 @@ class Call:
     edges: list[Edge | None] = field(default_factory=list)  # of the inputs, as they were before the call
     versions: list[int] = field(default_factory=list)  # of the inputs, likewise
     entries: list[Entry] = field(default_factory=list)
-    backward: dict[tuple[Role, int], Entry] = field(default_factory=dict)
-    last_gradient: int = 0
+    backward: dict[tuple[Role, int], Entry] = field(default_factory=dict)  # its gradients, by role and index
+    last_gradient: int = 0  # place of its last gradient in execution order
 
 
-class ModuleWatch:
-    """Hooks on every module of one or several networks."""
+class HookWatch:
+    """Base of what records a step by forward hooks on modules, which call `on_enter` and `on_exit`."""
 
-    def __init__(self, capture: Capture, evaluations: bool = True) -> None:
+    def __init__(self, capture: Capture, evaluations: bool) -> None:
         self.capture = capture
         self.evaluations = evaluations  # whether passes without gradients belong to the step
-        self.flow = Flow()
-        self.edges: dict[str, dict[str, None]] = {}
-        self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to
-        self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not keep apart
-        self.paused = False  # True while the optimizer steps: calls of modules then do not belong to the step
-        self.stack: list[Call | None] = []
-        self.calls: list[Call] = []
-        self._count: Counter[str] = Counter()
+        self.edges: dict[str, dict[str, None]] = {}  # operator -> those that feed it (the keys; an ordered set)
+        self.paused = False  # True while the optimizer steps: what runs then does not belong to the step
+        self._count: Counter[str] = Counter()  # calls so far, by name
         self._handles: list[Any] = []
-        self._on_gradient: dict[Edge, list[tuple[Call, Role, int]]] = {}
 
     def watch(self, names: dict[nn.Module, str]) -> None:
         """Register forward hooks on the modules."""
@@ -70,10 +64,34 @@ class ModuleWatch:
             self._handles.append(module.register_forward_hook(after, with_kwargs=True))
 
     def close(self) -> None:
-        """Remove all hooks and number the gradients."""
+        """Remove all hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        """Called before a module. If the step ends just before the call, torch leaves the keyword arguments out."""
+        raise NotImplementedError
+
+    def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        raise NotImplementedError
+
+
+class ModuleWatch(HookWatch):
+    """Records inputs, outputs and gradients of every module of one or several networks."""
+
+    def __init__(self, capture: Capture, evaluations: bool = True) -> None:
+        super().__init__(capture, evaluations)
+        self.flow = Flow()
+        self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to
+        self.ambiguous_gradients: set[tuple[str, Role, int]] = set()  # gradients that autograd does not keep apart
+        self.stack: list[Call | None] = []
+        self.calls: list[Call] = []
+        self._on_gradient: dict[Edge, list[tuple[Call, Role, int]]] = {}
+
+    def close(self) -> None:
+        """Remove all hooks and number the gradients."""
+        super().close()
         for call in self.calls:
             for entry in call.backward.values():
                 entry.order = call.last_gradient
@@ -98,8 +116,9 @@ class ModuleWatch:
         """Return True if this call is not part of the step: an evaluation, a recomputation, or inside one."""
         if self.stack:
             return self.stack[-1] is None
-        again = torch._C._current_graph_task_id() != -1  # activation checkpointing computes it in the backward pass
-        return self.paused or again or not (self.evaluations or torch.is_grad_enabled())
+        # In a backward pass, activation checkpointing computes the module a second time.
+        is_recomputation = torch._C._current_graph_task_id() != -1
+        return self.paused or is_recomputation or not (self.evaluations or torch.is_grad_enabled())
 
     def on_exit(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Record a call's outputs and follow its gradients."""
@@ -233,7 +252,7 @@ def name_modules(root: nn.Module, prefix: str = "") -> dict[nn.Module, str]:
         if type(module).__name__ in WRAPPER_CLASSES:
             continue
         inner = plain_path(path)
-        names[module] = f"{prefix}.{inner}" if prefix and inner else prefix or inner or ROOT
+        names[module] = f"{prefix}.{inner}" if prefix and inner else prefix or inner or ROOT_MODULE
     return names
 
 

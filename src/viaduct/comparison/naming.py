@@ -17,12 +17,12 @@ from pathlib import Path
 
 from viaduct.errors import BadValue
 
-ROOT = "network"  # name of the outermost module, which has none in PyTorch
+ROOT_MODULE = "network"  # name of the outermost module, which has none in PyTorch
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 MAX_ENTRIES = 100  # of a list of steps, as in dump_step of npu_bridge's DumpConfig
 MAX_NAME_CHARACTERS = 160  # of a file's name; file systems allow 255 bytes
-STEP = re.compile(r"step_(\d{6,})")
-RANK = re.compile(r"rank_(\d+)")
+STEP_FOLDER = re.compile(r"step_(\d{6,})")
+RANK_FOLDER = re.compile(r"rank_(\d+)")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Steps:
         return max(last for _, last in self.ranges)
 
     def describe_missing(self, seen: Iterable[int]) -> str:
-        """Return the steps that are not in `seen`, as numbers and ranges."""
+        """Return the requested steps that are not in `seen`, as numbers and ranges."""
         missing = self._missing_ranges(sorted(set(seen)))
         return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in missing)
 
@@ -86,7 +86,7 @@ class Only:
         return not self.patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns)
 
 
-EVERYTHING = Only(())
+ALL_OPERATORS = Only(())
 
 
 def parse_only(text: str | None) -> Only:
@@ -149,16 +149,17 @@ KERNELS = {
 }
 SAME_OPERATOR = {kernel: name for name, kernels in KERNELS.items() for kernel in kernels.split()}
 
-# How many outputs all kernels of an operator share. Further ones are workspace, random state or indices.
-OUTPUTS = {
+# How many outputs, counted from the first, all kernels of an operator share; operators that are not listed share all.
+# Further outputs are workspace, random state or indices.
+SHARED_OUTPUTS = {
     "batch_norm": 1,
     "max_pool2d": 1,
     "scaled_dot_product_attention": 1,
     "batch_norm_backward": 3,
     "scaled_dot_product_attention_backward": 3,
 }
-# How many inputs mean the same on every device.
-INPUTS = {
+# How many inputs, counted from the first, mean the same on every device; of operators that are not listed, all.
+SHARED_INPUTS = {
     "batch_norm": 3,
     "batch_norm_backward": 2,
     "scaled_dot_product_attention": 3,
@@ -169,7 +170,7 @@ INPUTS = {
 def operator_name(name: str) -> str:
     """Return the name that all devices share: batch_norm for `aten::cudnn_batch_norm`, add for `aten::add_.Tensor`."""
     bare = name.rsplit("::", 1)[-1].split(".")[0]
-    if bare.endswith("_") and not bare.endswith("__"):
+    if bare.endswith("_") and not bare.endswith("__"):  # the in-place variant
         bare = bare[:-1]
     return SAME_OPERATOR.get(bare, bare)
 
@@ -181,7 +182,7 @@ class FileNames:
         self._taken: set[str] = set()
 
     def make_unique(self, name: str) -> str:
-        """Return a file name for a tensor that no other has."""
+        """Return a file name that no other tensor of this folder has."""
         safe = urllib.parse.quote(name, safe="", errors="surrogatepass").replace("~", "%7E")
         if safe.startswith("."):
             safe = "%2E" + safe[1:]
@@ -197,5 +198,5 @@ class FileNames:
 
 
 def is_plain_file_name(name: object) -> bool:
-    """Return True if the name refers to a file in the index's own folder."""
+    """Return True if a name that an index states is a bare file name: no path that could lead out of the folder."""
     return isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name and Path(name).name == name

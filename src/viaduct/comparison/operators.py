@@ -7,8 +7,6 @@ the node of autograd's graph. Views, allocations and fused optimizer kernels hav
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,37 +15,27 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from viaduct.comparison.capture import Capture, find_tensors
 from viaduct.comparison.index import Entry
-from viaduct.comparison.naming import INPUTS, OUTPUTS, operator_name
+from viaduct.comparison.modules import HookWatch
+from viaduct.comparison.naming import SHARED_INPUTS, SHARED_OUTPUTS, operator_name
 from viaduct.comparison.tensors import Role
 
 # Operators that are not recorded: memory, bookkeeping, copies without change, optimizer kernels.
 SILENT = {"detach", "alias", "lift_fresh", "empty_like", "new_empty", "new_empty_strided", "is_same_size", "set"}
 SILENT_BEGINNINGS = ("empty", "_local_scalar", "_foreach", "_fused", "_amp_foreach", "record_stream", "resize")
-OUTSIDE = "outside"
+OUTSIDE = "outside"  # stands for the module's name in operators that run in no module
 
 
-class OperatorWatch:
+class OperatorWatch(HookWatch):
     """A dispatch mode that sees the operators, and hooks that tell in which module they run."""
 
     def __init__(self, capture: Capture, evaluations: bool = True) -> None:
-        self.capture = capture
-        self.evaluations = evaluations  # whether passes without gradients belong to the step
-        self.edges: dict[str, dict[str, None]] = {}
-        self.paused = False  # while the optimizer works
-        self._stack: list[tuple[str, int]] = []
+        super().__init__(capture, evaluations)
+        self._stack: list[tuple[str, int]] = []  # running modules, each with autograd's sequence number at its start
         self._spans: list[tuple[int, int, str]] = []  # autograd's sequence numbers from, to: module
-        self._count: Counter[str] = Counter()
-        self._makers: dict[int, str] = {}  # by storage: who wrote to it last
-        self._handles: list[Any] = []
+        self._makers: dict[int, str] = {}  # by storage: the operator that wrote to it last
         mode: Any = OperatorMode(self)
         self._mode: Any = mode
         mode.__enter__()
-
-    def watch(self, names: dict[nn.Module, str]) -> None:
-        """Register hooks that tell which module is running."""
-        for module, name in names.items():
-            self._handles.append(module.register_forward_pre_hook(partial(self.on_enter, name), with_kwargs=True))
-            self._handles.append(module.register_forward_hook(partial(self.on_exit, name), with_kwargs=True))
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
         """Add the edge of a tensor that was recorded by hand."""
@@ -59,9 +47,7 @@ class OperatorWatch:
         mode, self._mode = self._mode, None
         if mode is not None:
             mode.__exit__(None, None, None)
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        super().close()
 
     def on_enter(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
         """Push a module. If the step ends just before it, torch calls this again without keyword arguments."""
@@ -96,11 +82,11 @@ class OperatorWatch:
             self.propagate_makers(inputs, find_tensors(result))
             return result
         op = self.name_operator(kind)
-        entries = self.write(op, kind, "input", inputs[: INPUTS.get(kind)])
+        entries = self.write(op, kind, "input", inputs[: SHARED_INPUTS.get(kind)])
         self.edges[op] = dict.fromkeys(self._makers[key] for key in map(storage_key, inputs) if key in self._makers)
         result = function(*args, **kwargs)
         written = find_tensors(result) or inputs[:1]
-        entries += self.write(op, kind, "output", written[: OUTPUTS.get(kind)])
+        entries += self.write(op, kind, "output", written[: SHARED_OUTPUTS.get(kind)])
         self._makers.update(dict.fromkeys(map(storage_key, written), op))
         order = self.capture.next_order()
         for entry in entries:

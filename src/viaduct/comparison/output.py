@@ -1,4 +1,7 @@
-"""The output folder of a comparison: drift.csv, report.html and summary.json, all or none."""
+"""The output folder of a comparison: drift.csv (of tensors only), report.html and summary.json.
+
+If one of them cannot be written, the folder stays as it was.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.report import write_report
-from viaduct.comparison.summary import KIND
+from viaduct.comparison.summary import SUMMARY_KIND
 from viaduct.comparison.table import make_csv
 from viaduct.errors import BadValue, DiskFull, ViaductError
 
@@ -38,11 +41,11 @@ def is_comparison_output(folder: Path) -> bool:
         record = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(record, dict) and record.get("kind") == KIND
+    return isinstance(record, dict) and record.get("kind") == SUMMARY_KIND
 
 
 def write_drift(drift: Drift, record: dict[str, Any], out: Path) -> None:
-    """Write the page, the table and the summary (`record`) of a comparison of tensors."""
+    """Write the page, the table and the summary of a comparison of tensors; `record`: the summary (make_summary)."""
     files = {
         "drift.csv": lambda path: path.write_bytes(make_csv(drift.rows)),
         "report.html": lambda path: write_report(path, drift),
@@ -67,7 +70,7 @@ def write_output(out: Path, summary: Mapping[str, Any], writers: Mapping[str, Wr
 
 
 def move_files(draft: Path, out: Path) -> None:
-    """Move the draft into place and remove stale files."""
+    """Move the draft into place, and remove files of an earlier comparison that this one does not write."""
     if not out.exists():
         draft.rename(out)
         return

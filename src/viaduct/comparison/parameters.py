@@ -31,7 +31,7 @@ class ParameterWatch:
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
-        self._keys: dict[int, tuple[Tensor, ParameterKey]] = {}  # with the tensor, so that its id is not used again
+        self._keys: dict[int, tuple[Tensor, ParameterKey]] = {}  # holding the tensor keeps its id from being reused
         self._before: dict[int, Tensor] = {}  # copies of the trained weights
         self._done: set[tuple[str, int]] = set()  # role and id: each is recorded once a step
 

@@ -93,12 +93,13 @@ class FirstPass:
     def __init__(self, left: Flat, right: Flat, keep: int, scales: Scales = UNSCALED) -> None:
         self.flats, self.keep, self.scales = (left, right), keep, scales
         self.left, self.right = SideTotals(), SideTotals()
+        # The sum of each piece: left times right; then the squared, absolute and relative differences.
         self.products: list[float] = []
-        self.squares: list[float] = []  # of the differences
+        self.squares: list[float] = []
         self.absolutes: list[float] = []
         self.relatives: list[float] = []
         self.max_absolute = self.max_relative = 0.0
-        self.count = self.differing = self.mismatched = 0
+        self.count = self.differing = self.mismatched = 0  # as in measures.Measures, where `count` is `compared`
         self.first_mismatch: int | None = None
         self.pieces_with_nonfinite: set[int] = set()  # where they begin
         self.top = LargestErrors(keep)
@@ -225,7 +226,7 @@ class LargestErrors:
         if self.keep <= 0:
             return
         found = np.flatnonzero(difference >= self._entry_bound(difference))
-        if found.size > self.keep:  # only of the first pieces
+        if found.size > self.keep:  # mostly of the first pieces: later ones must exceed what is in the list
             found = found[np.argpartition(difference[found], -self.keep)[-self.keep :]]
         for i in found.tolist():
             flat_index = start + int(i) if positions is None else int(positions[i])

@@ -1,4 +1,4 @@
-"""Permutations: finding that one tensor is another with its slices reordered along one axis."""
+"""Search for a permutation: one tensor may be the other with its slices reordered along one axis."""
 
 from __future__ import annotations
 

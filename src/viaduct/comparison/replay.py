@@ -34,9 +34,8 @@ class Geometry:
 
     def __str__(self) -> str:
         edge = "" if self.edge == "zeros" else f" of {self.edge}"
-        return (
-            f"stride {self.stride[0]}x{self.stride[1]}, {self.before[0]} rows and {self.before[1]} columns{edge} before"
-        )
+        padding = f"{self.before[0]} rows and {self.before[1]} columns{edge} before"
+        return f"stride {self.stride[0]}x{self.stride[1]}, {padding}"
 
 
 @dataclass(frozen=True)

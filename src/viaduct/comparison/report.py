@@ -14,8 +14,16 @@ from itertools import groupby
 from pathlib import Path
 
 from viaduct.comparison.drift import Drift
-from viaduct.comparison.report_rows import SEVERITY, TONES, address, draw_distances, draw_values, make_row_table
-from viaduct.comparison.rows import RESULTS, Explanation, Neighbour, Row, count_results
+from viaduct.comparison.report_rows import TONES, draw_distances, draw_values, link_to_row, make_row_table
+from viaduct.comparison.rows import (
+    RESULT_MEANINGS,
+    RESULTS,
+    SEVERITY,
+    Explanation,
+    Neighbour,
+    Row,
+    count_results,
+)
 from viaduct.comparison.tensors import Side
 from viaduct.comparison.thresholds import Thresholds, default_thresholds
 from viaduct.comparison.ulps import coarser_dtype
@@ -45,18 +53,11 @@ MOST_PER_HOP = 4  # neighbours drawn at one distance from the origin; a drawing 
 MOST_FURTHER = 6  # links to further origins
 MOST_PER_STAGE = 0.6  # share of all operators; a stage with more gets a longer, finer name
 CSV = "drift.csv"  # the table beside the page
-PHASES = {
+PHASES = {  # role of a tensor -> the stage of the chart that its row belongs to; other roles are in the forward pass
     **dict.fromkeys(("grad_input", "grad_output"), "backward"),
     **dict.fromkeys(("parameter", "gradient", "update"), "parameters"),
 }
 LEGEND: list[tuple[Tone, str]] = [(TONES[result], result) for result in RESULTS]
-MEANING = {
-    "good": "within the thresholds",
-    "bad": "beyond a threshold, or NaN, Inf or zeros on one side",
-    "flag": "not bad, but worth a look: the reason says why",
-    "refused": "could not be compared; never counts as good",
-    "new": "has no partner: inserted or fused away by a compiler",
-}
 
 
 def write_report(path: Path, drift: Drift) -> None:
@@ -123,20 +124,20 @@ def format_confidence(share: float) -> str:
 
 def make_links(rows: Sequence[Row], explanation: Explanation) -> list[Link]:
     """Return links to the origin's row, to further origins and to the table."""
-    origin = [Link("the origin's row", address(explanation.origin.row))] if explanation.origin else []
+    origin = [Link("the origin's row", link_to_row(explanation.origin.row))] if explanation.origin else []
     several_steps = has_several(row.stored.step for row in rows)
     further = []
     for other in explanation.further[:MOST_FURTHER]:
         step = f", step {rows[other.row].stored.step}" if several_steps else ""
-        further.append(Link(f"also by itself: {rows[other.row].tensor_index}{step}", address(other.row)))
+        further.append(Link(f"also by itself: {rows[other.row].tensor_index}{step}", link_to_row(other.row)))
     return [*origin, *further, Link(CSV, CSV)]
 
 
 def make_tiles(rows: Sequence[Row]) -> list[Tile]:
-    """Return one tile per result; `good` and `bad` are coloured."""
+    """Return one tile per result: that of `bad` is red if any is, that of `good` green if any is and none is bad."""
     count = count_results(rows)
     colour = {"good": True if count["good"] and not count["bad"] else None, "bad": False if count["bad"] else None}
-    return [Tile(result, f"{count[result]:,}", MEANING[result], colour.get(result)) for result in SEVERITY]
+    return [Tile(result, f"{count[result]:,}", RESULT_MEANINGS[result], colour.get(result)) for result in SEVERITY]
 
 
 # Where it shows
@@ -198,7 +199,7 @@ def select_charted(rows: Sequence[Row], origin: int | None) -> list[int]:
 
 def make_point(number: int, row: Row, position: int) -> Point:
     error = row.measures.relative_euclidean if row.measures else math.nan
-    return Point(position, error, TONES[row.result], row.tensor_index, address(number))
+    return Point(position, error, TONES[row.result], row.tensor_index, link_to_row(number))
 
 
 def number_positions(rows: Sequence[Row]) -> list[int]:
@@ -276,9 +277,8 @@ def draw_neighbourhood(explanation: Explanation) -> GraphDrawing:
     text = "What feeds the origin stands above it, what it feeds below; the number is the relative error of the output."
     if hidden:
         text += f" {hidden} further neighbours are not drawn."
-    return GraphDrawing(
-        "Producers and consumers", [make_node(neighbour) for neighbour in drawn], explanation.edges, text
-    )
+    nodes = [make_node(neighbour) for neighbour in drawn]
+    return GraphDrawing("Producers and consumers", nodes, explanation.edges, text)
 
 
 def select_nearest(neighbours: Sequence[Neighbour]) -> tuple[list[Neighbour], int]:
@@ -292,7 +292,7 @@ def select_nearest(neighbours: Sequence[Neighbour]) -> tuple[list[Neighbour], in
 def make_node(neighbour: Neighbour) -> Node:
     error = "no measure" if neighbour.error is None else f"{neighbour.error:.2g}"
     note = ", ".join(filter(None, [neighbour.op_type, error]))
-    link = "" if neighbour.row is None else address(neighbour.row)
+    link = "" if neighbour.row is None else link_to_row(neighbour.row)
     return Node(neighbour.op, TONES[neighbour.result], neighbour.op, note, link, focus=neighbour.hops == 0)
 
 
@@ -311,7 +311,7 @@ def make_table_section(rows: Sequence[Row], explanation: Explanation, names: tup
 def make_sides_section(drift: Drift, names: tuple[str, str]) -> Section:
     """Return the section with the facts about both sides, and the options with which they were compared."""
     options = drift.options
-    limits = options.thresholds.set_limits() if options.thresholds else {}
+    limits = options.thresholds.limits_by_name() if options.thresholds else {}
     facts = {
         "thresholds": options.threshold_source
         or ", ".join(f"{name} {limit:g}" for name, limit in limits.items())

@@ -10,29 +10,30 @@ import math
 from collections.abc import Sequence
 
 from viaduct.comparison.measures import MEASURES, ElementIndex, Figures, Measures
-from viaduct.comparison.rows import Row
+from viaduct.comparison.rows import SEVERITY, Row
 from viaduct.comparison.tensors import Pair, Result
 from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair, Link, Table, Tone, VirtualTable
 from viaduct.reporting.figures import SUPERSCRIPTS
 
-TABLE = "rows"  # the table's name on the page; links to its rows contain it
-KEEP = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}  # see DataColumn.keep
+ROW_TABLE = "rows"  # the table's name on the page; links to its rows contain it
+# Measures that stay on a narrow screen, and the order in which columns get the room there (DataColumn.keep).
+KEEP = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}
 MOST_DETAILS = 1200  # bad or flagged rows with details
 SAMPLE = 300  # good rows with details, about
-TOP = 8  # largest errors, and places of NaN or Inf, that are listed
-MOST_BARS = 11
-SEVERITY: tuple[Result, ...] = ("bad", "refused", "flag", "new", "good")
+MOST_LISTED = 8  # largest errors, and places of NaN or Inf, that are listed
+MOST_BARS = 11  # of the chart of distances
 TONES: dict[Result, Tone] = {"good": "good", "bad": "bad", "flag": "warn", "refused": "muted", "new": "new"}
 
 
-def address(row: int) -> str:
-    return f"#{TABLE}-{row}"
+def link_to_row(row: int) -> str:
+    """Return the link within the page that opens a row of the table."""
+    return f"#{ROW_TABLE}-{row}"
 
 
 def make_row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin: int | None) -> VirtualTable:
     """Return the table: the columns of the CSV in another order, with role, origin and way of matching added."""
     return VirtualTable(
-        TABLE,
+        ROW_TABLE,
         make_columns(rows),
         caption="Every pair of tensors",
         details={row: make_details(rows[row], names, lead) for row, lead in select_detailed(rows, origin).items()},
@@ -106,13 +107,13 @@ def describe_match(pair: Pair) -> str:
 
 def select_detailed(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:
     """Return the rows with details, each with the row from which it follows; None where it follows from none."""
-    lead = find_leads(rows, origin)
+    leads = find_leads(rows, origin)
     remarkable = [n for n, row in enumerate(rows) if row.result in ("bad", "flag")]
     remarkable.sort(key=lambda n: bool(rows[n].follows_from))
     good = [n for n, row in enumerate(rows) if row.result == "good"]
     at_origin = [] if origin is None else [n for n, row in enumerate(rows) if row.op == rows[origin].op]
     sample = good[:: max(1, math.ceil(len(good) / SAMPLE))]
-    return {n: lead.get(rows[n].follows_from) for n in [*at_origin, *remarkable[:MOST_DETAILS], *sample]}
+    return {n: leads.get(rows[n].follows_from) for n in [*at_origin, *remarkable[:MOST_DETAILS], *sample]}
 
 
 def find_leads(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
@@ -125,8 +126,8 @@ def find_leads(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
 
 
 def make_details(row: Row, names: tuple[str, str], lead: int | None) -> list[Block]:
-    """Return what opening a row shows."""
-    links: list[Block] = [] if lead is None else [Link(f"follows from {row.follows_from}", address(lead))]
+    """Return what opening a row shows; `names`: of both sides, `lead`: the number of the row from which it follows."""
+    links: list[Block] = [] if lead is None else [Link(f"follows from {row.follows_from}", link_to_row(lead))]
     measures = row.measures
     if measures is None:
         return links
@@ -137,9 +138,8 @@ def make_details(row: Row, names: tuple[str, str], lead: int | None) -> list[Blo
 
 def list_statistics(measures: Measures, names: tuple[str, str]) -> Table:
     fields = ("min", "max", "mean", "std", "norm", "nan", "inf", "saturated")
-    rows = [
-        [field, format_statistic(measures.left, field), format_statistic(measures.right, field)] for field in fields
-    ]
+    sides = (measures.left, measures.right)
+    rows = [[field, *(format_statistic(side, field) for side in sides)] for field in fields]
     return Table(["statistic", *names], rows, "Both sides")
 
 
@@ -157,7 +157,7 @@ def count_elements(measures: Measures, names: tuple[str, str]) -> dict[str, obje
     }
     for name, side in zip(names, (measures.left, measures.right), strict=True):
         if side.nonfinite:
-            facts[f"NaN or Inf of {name}"] = ", ".join(map(format_index, side.nonfinite[:TOP]))
+            facts[f"NaN or Inf of {name}"] = ", ".join(map(format_index, side.nonfinite[:MOST_LISTED]))
     if measures.first_mismatch:
         facts["first on one side only"] = format_index(measures.first_mismatch)
     if measures.notes:
@@ -203,8 +203,6 @@ def name_bin(start: int, end: int) -> str:
 
 
 def list_largest_errors(measures: Measures, names: tuple[str, str]) -> Table:
-    rows = [
-        [format_index(entry.element), f"{entry.left:.5g}", f"{entry.right:.5g}", f"{entry.error:.3g}"]
-        for entry in measures.top[:TOP]
-    ]
+    shown = measures.top[:MOST_LISTED]
+    rows = [[format_index(e.element), f"{e.left:.5g}", f"{e.right:.5g}", f"{e.error:.3g}"] for e in shown]
     return Table(["position", *names, "error"], rows, "Largest errors")

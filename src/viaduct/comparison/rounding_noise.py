@@ -14,11 +14,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from viaduct.comparison.judge import ROUNDINGS, rounding
+from viaduct.comparison.judge import ROUNDINGS, rounding_unit
 from viaduct.comparison.rows import Row
 
-MOST = 0.01  # of the terms' norm; in half precision the bound alone would let true gradients pass
-Key = tuple[str, int, int]
+MOST_SHARE = 0.01  # of the terms' norm; in half precision the bound alone would let true gradients pass
+Key = tuple[str, int, int]  # operator, step, rank
 
 
 def flag_rounding_noise(rows: Sequence[Row]) -> list[Row]:
@@ -40,7 +40,10 @@ def operator_key(row: Row) -> Key:
 
 
 def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
-    """Return why a bias gradient is rounding; an empty text if it is more, or if that is unknown."""
+    """Return why a bias gradient is rounding; an empty text if it is more, or if that is unknown.
+
+    `arriving`: the layer's output gradients, one axis of which must be the channels.
+    """
     measures, channels = row.measures, math.prod(row.stored.shape)
     gradients = [other.measures for other in arriving if other.measures is not None]
     if measures is None or measures.mismatched or len(row.stored.shape) != 1 or not channels or not gradients:
@@ -48,13 +51,13 @@ def explain_rounding(row: Row, arriving: Sequence[Row]) -> str:
     if len(gradients) != len(arriving) or any(channels not in other.stored.shape for other in arriving):
         return ""
     terms = sum(math.prod(other.stored.shape) for other in arriving) / channels
-    epsilon = max(rounding(other) for other in (row, *arriving))
-    share = min(ROUNDINGS * epsilon * math.sqrt(terms), MOST)
+    epsilon = max(rounding_unit(other) for other in (row, *arriving))
+    share = min(ROUNDINGS * epsilon * math.sqrt(terms), MOST_SHARE)
     for side in ("left", "right"):
         size = math.sqrt(sum(getattr(found, side).norm ** 2 for found in gradients))
         if not getattr(measures, side).norm <= share * size:
             return ""
-    return f"its terms cancel: on both sides it is below {share:.1g} of the {terms:,.0f} terms it is summed from"
+    return f"its {terms:,.0f} terms cancel: on both sides it is below {share:.1g} of their norm"
 
 
 def flag_row(row: Row, reason: str) -> Row:

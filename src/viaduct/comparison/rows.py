@@ -16,7 +16,15 @@ from viaduct.comparison.tensors import Pair, Result, Stored
 if TYPE_CHECKING:
     from viaduct.comparison.measures import Measures
 
-RESULTS: tuple[Result, ...] = ("good", "bad", "flag", "refused", "new")
+RESULT_MEANINGS: dict[Result, str] = {
+    "good": "within the thresholds",
+    "bad": "beyond a threshold, or NaN, Inf or zeros on one side",
+    "flag": "not bad, but worth a look: the reason says why",
+    "refused": "not compared: missing, damaged, empty or of another shape; never counts as good",
+    "new": "has no partner: inserted or fused away by a compiler",
+}
+RESULTS: tuple[Result, ...] = tuple(RESULT_MEANINGS)
+SEVERITY: tuple[Result, ...] = ("bad", "refused", "flag", "new", "good")  # the worst first
 OriginKind = Literal["operator", "parameter", "input"]
 
 
@@ -45,7 +53,7 @@ class Row:
 
     @property
     def is_compared(self) -> bool:
-        """Return True if values of both sides were judged; refused is also a pair of which no finite value is left."""
+        """Return True if values of both sides were judged: a pair may have measures and still no finite value."""
         return self.measures is not None and self.result != "refused"
 
     @property
@@ -109,7 +117,7 @@ class Explanation:
         return self.causes[0].name if self.causes else None
 
 
-def count_results(rows: Sequence[Row]) -> dict[str, int]:
+def count_results(rows: Sequence[Row]) -> dict[Result, int]:
     """Count the rows by result; results that do not occur are 0."""
     count = Counter(row.result for row in rows)
     return {result: count[result] for result in RESULTS}

@@ -35,11 +35,10 @@ _TENSOR = re.compile(r"(.+)\.(?:input|output|parameters|parameters_grad)(?:\..+)
 
 @dataclass(frozen=True)
 class Pattern:
-    """A rule with captures."""
+    """A rule with captures: what a left name must look like, and the right name in which {…} are replaced."""
 
     left: re.Pattern[str]
     right: str
-    written: str
 
     def apply(self, name: str) -> str | None:
         """Return the right name for a left one; None if the pattern does not match."""
@@ -88,9 +87,8 @@ def read_rules(path: Path) -> Rules:
     offset = record.get("step_offset", 0)
     if type(offset) is not int:
         raise BadValue(f"{path.name}: step_offset is {offset!r}; it must be a whole number.")
-    return _make_rules(
-        path, _read_map(record.get("map", {}), path), _read_ignored(record.get("ignore", {}), path), offset
-    )
+    entries, ignored = _read_map(record.get("map", {}), path), _read_ignored(record.get("ignore", {}), path)
+    return _make_rules(path, entries, ignored, offset)
 
 
 def _read_map(names: Any, path: Path) -> list[tuple[str, str]]:
@@ -114,9 +112,9 @@ def _make_rules(path: Path, entries: list[tuple[str, str]], ignored: dict[str, l
         raise BadValue(f"{path.name} has {len(entries):,} entries; at most {MOST_RULES:,} are read.")
     names, calls, patterns = {}, {}, []
     for left, right in entries:
-        if odd := [name for name in (left, right) if set("{}") & set(_CAPTURE.sub("", name))]:
+        if malformed := [name for name in (left, right) if set("{}") & set(_CAPTURE.sub("", name))]:
             raise BadValue(
-                f"{path.name}: in {odd[0]!r} a brace stands alone.",
+                f"{path.name}: in {malformed[0]!r} a brace stands alone.",
                 "Write {n} for one part of a name, {n...} for any number of them.",
             )
         if _CAPTURE.search(left):
@@ -125,15 +123,8 @@ def _make_rules(path: Path, entries: list[tuple[str, str]], ignored: dict[str, l
             calls[ours] = theirs
         else:
             names[left] = right
-    return Rules(
-        path,
-        names,
-        calls,
-        tuple(patterns),
-        _compile_globs(ignored.get("left", ())),
-        _compile_globs(ignored.get("right", ())),
-        offset,
-    )
+    left_globs, right_globs = (_compile_globs(ignored.get(side, ())) for side in ("left", "right"))
+    return Rules(path, names, calls, tuple(patterns), left_globs, right_globs, offset)
 
 
 def _make_pattern(left: str, right: str, path: Path) -> Pattern:
@@ -147,7 +138,7 @@ def _make_pattern(left: str, right: str, path: Path) -> Pattern:
         part = ".+" if match[2] else r"[^./]+"
         text += re.escape(left[position : match.start()]) + f"(?P<{match[1]}>{part})"
         position = match.end()
-    return Pattern(re.compile(text + re.escape(left[position:]), re.DOTALL), right, left)
+    return Pattern(re.compile(text + re.escape(left[position:]), re.DOTALL), right)
 
 
 def _compile_globs(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:

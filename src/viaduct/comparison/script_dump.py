@@ -17,7 +17,7 @@ from torch import nn
 from viaduct.comparison.capture import Plan
 from viaduct.comparison.dump import StepDump, StepDumper, describe_settings
 from viaduct.comparison.modules import name_modules, unwrap_module
-from viaduct.comparison.naming import ROOT
+from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.scripts.roots import Roots
 from viaduct.scripts.runner import Ended, Script, StopScript, run_script
 from viaduct.scripts.steps import OptimizerSteps
@@ -71,19 +71,19 @@ class ScriptDump(StepDumper):
         return ended
 
     def _close(self) -> None:
-        self._watch_roots(False)
+        self._watch_roots(on=False)
         self.discard_current()
-        set_eager(False)
+        set_eager(on=False)
 
     def on_step_begin(self, step: int) -> None:
         self._wanted_step = step if step in self.plan.steps else None
         self._watched.clear()
-        set_eager(self._wanted_step is not None)
-        self._watch_roots(self._wanted_step is not None or self.by == "forward" or not self.seen.passes)
+        set_eager(on=self._wanted_step is not None)
+        self._watch_roots(on=self._wanted_step is not None or self.by == "forward" or not self.seen.passes)
         if step > self.plan.steps.last and not self.run_on:
             raise StopScript
 
-    def _watch_roots(self, on: bool) -> None:
+    def _watch_roots(self, *, on: bool) -> None:
         """Watch the calls of outermost modules, or no longer: `on_call` and `on_return` are called for each."""
         if on and self._roots is None:
             self._roots = Roots(self.on_call, self.on_return).__enter__()
@@ -105,15 +105,16 @@ class ScriptDump(StepDumper):
             self._precision = describe_autocast(root)
         if root not in self._watched:
             self._watched.add(root)
-            # Hooks of the outermost module come too late for this call, and after the end of a step that is a pass:
-            # its calls are reported by hand, unless it is within a wrapper.
+            # Hooks registered now come too late for this call of the outermost module. Where a pass is a step they
+            # would also run after its end. So its calls are reported by hand, unless a wrapper was called.
             self._current.watch(name_modules(root, self._prefix(root)), without=root if root is module else None)
         if root is module:
-            self._current.modules.on_enter(self._prefix(root) or ROOT, root, args, {})
+            self._current.modules.on_enter(self._prefix(root) or ROOT_MODULE, root, args, {})
 
     def _prefix(self, root: nn.Module) -> str:
-        """Return what comes before the names of a network's modules: nothing for the first one with weights, else its
-        class, with a number from the second of one class on.
+        """Return what comes before the names of a network's modules: nothing for the first network with weights.
+
+        For any other it is its class, with a number from the second of one class on.
         """
         if root not in self._prefixes:
             kind, prefixes = type(root).__name__, set(self._prefixes.values())
@@ -126,18 +127,18 @@ class ScriptDump(StepDumper):
         """Record the outermost module's output; end the step where a pass is a step."""
         root = unwrap_module(module)
         if root is module and root in self._watched and self._current is not None:
-            self._current.modules.on_exit(self._prefix(root) or ROOT, root, args, kwargs, output)
+            self._current.modules.on_exit(self._prefix(root) or ROOT_MODULE, root, args, kwargs, output)
         if next(root.parameters(), None) is None:
             return
         self.seen.passes += 1
         if self.by == "forward" and self._prefixes.get(root, "") == "":
             self._steps.advance()
         elif self._wanted_step is None:
-            self._watch_roots(False)
+            self._watch_roots(on=False)
 
     def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
         if self.seen.optimizers > 1:
-            self._watch_roots(True)
+            self._watch_roots(on=True)
         return self.seen.optimizers > 1
 
     def on_step_end(self, step: int) -> None:
@@ -194,7 +195,7 @@ def ignore_hook_warnings() -> Iterator[None]:
         warnings.filters[:] = filters  # type: ignore[index]
 
 
-def set_eager(on: bool) -> None:
-    """Run dumped steps eagerly: compiled code has no modules to watch."""
+def set_eager(*, on: bool) -> None:
+    """Run functions that torch.compile has compiled eagerly, or no longer: compiled code has no modules to watch."""
     if HAS_STANCE and (on or "torch._dynamo" in sys.modules):
         torch.compiler.set_stance("force_eager" if on else "default")

@@ -29,7 +29,9 @@ SAMPLE = 1 << 14  # values of an opened tensor
 EQUAL, CLOSE, FAR = 0.001, 0.02, 0.5  # difference of mean or root mean square, relative to the root mean square
 ENOUGH = 7  # lowest score of a match
 
-# Scores of each agreement, then of each contradiction.
+# Scores of each agreement, then of each contradiction. SHAPES: equal sizes in any order of axes; SAME_ORDER: in this
+# order, too; VALUES: CLOSE; SAME_VALUES: also EQUAL; BETWEEN: as many matched operators come before; ELSEWHERE: at
+# least three fewer or more of them.
 SHAPES, SAME_ORDER, TYPE, PARAMETERS, INPUTS, VALUES, SAME_VALUES, NAME, BETWEEN = 4, 2, 3, 3, 2, 6, 2, 1, 2
 CONFLICT, OTHER_VALUES, ELSEWHERE = -4, -2, -3
 
@@ -61,7 +63,7 @@ class Op:
         return self.tensors
 
     def shapes(self, role: str) -> tuple[tuple[int, ...], ...]:
-        """Return the sorted shapes of its tensors of one role."""
+        """Return the shapes of its tensors of one role, sorted, each with its sizes sorted: layouts may differ."""
         return tuple(sorted(tuple(sorted(tensor.shape)) for tensor in self.tensors if tensor.role == role))
 
 
@@ -157,7 +159,7 @@ class Scores:
         return float(sum(known))
 
     def match(self, left: int, right: int, row: NDArray[np.float32]) -> Match:
-        """Return a match with its confidence."""
+        """Return a match with its confidence, a rule of thumb: lower where another operator scores the same."""
         agreement = float(row[right]) / self.highest_score(left, right)
         is_only_best = int((row >= row[right]).sum()) == 1
         return Match(left, right, round(min(0.99, (0.35 + 0.65 * agreement) * (1.0 if is_only_best else 0.9)), 2))

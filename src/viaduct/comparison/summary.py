@@ -14,7 +14,7 @@ from viaduct.comparison.rows import Origin, count_results
 from viaduct.comparison.tensors import Side
 from viaduct.comparison.thresholds import DEFAULTS
 
-KIND = "drift"  # by which an earlier summary is recognised (output.py)
+SUMMARY_KIND = "drift"  # by which an earlier summary is recognised (output.py)
 MAIN_MEASURES = ("cosine", "max_absolute", "relative_euclidean", "root_mean_square", "mismatched")
 
 
@@ -23,7 +23,7 @@ def make_summary(drift: Drift) -> dict[str, Any]:
     explanation = drift.explanation
     origin = explanation.origin
     return {
-        "kind": KIND,
+        "kind": SUMMARY_KIND,
         "viaduct": __version__,
         "verdict": {0: "good", 1: "bad", 2: "nothing compared"}[drift.exit_code],
         "headline": explanation.headline,
@@ -58,8 +58,8 @@ def describe_thresholds(options: Options) -> dict[str, Any]:
     if options.threshold_source:
         return {"measured": options.threshold_source}
     if options.thresholds is not None:
-        return {"given": options.thresholds.set_limits()}
-    return {"defaults": {dtype: limit.set_limits() for dtype, limit in DEFAULTS.items()}}
+        return {"given": options.thresholds.limits_by_name()}
+    return {"defaults": {dtype: limit.limits_by_name() for dtype, limit in DEFAULTS.items()}}
 
 
 def describe_side(side: Side) -> dict[str, Any]:
@@ -67,10 +67,10 @@ def describe_side(side: Side) -> dict[str, Any]:
 
 
 def make_curve_summary(curves: Curves) -> dict[str, Any]:
-    """Return the same record for two runs without dumps."""
+    """Return the summary of two runs without dumps: the fields of `make_summary` that they share, and `curves`."""
     parting = curves.parting
     return {
-        "kind": KIND,
+        "kind": SUMMARY_KIND,
         "viaduct": __version__,
         "verdict": "good" if curves.exit_code == 0 else "bad",
         "headline": curves.headline,

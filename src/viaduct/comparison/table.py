@@ -22,12 +22,12 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def make_csv(rows: Sequence[Row]) -> bytes:
-    several = len({(row.stored.step, row.stored.rank) for row in rows}) > 1
+    several_moments = len({(row.stored.step, row.stored.rank) for row in rows}) > 1
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow((*COLUMNS, "Step", "Rank") if several else COLUMNS)
+    writer.writerow((*COLUMNS, "Step", "Rank") if several_moments else COLUMNS)
     for row in rows:
-        steps = (row.stored.step, row.stored.rank) if several else ()
+        steps = (row.stored.step, row.stored.rank) if several_moments else ()
         writer.writerow((*make_cells(row).values(), *steps))
     return text.getvalue().encode("utf-8", "backslashreplace")
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from viaduct.comparison.capture import Capture, Plan
 from viaduct.comparison.index import Entry
 from viaduct.comparison.modules import ModuleWatch, name_modules
-from viaduct.comparison.naming import ROOT, Only, Steps
+from viaduct.comparison.naming import ROOT_MODULE, Only, Steps
 from viaduct.comparison.tensors import Role
 
 # A tag is the number of a tapped tensor, an index into Taps.meanings.
@@ -70,7 +70,7 @@ def keep_in_order() -> None:
 
 
 class Taps:
-    """The taps of one network, for all steps that are dumped: compiled code keeps their numbers."""
+    """The taps of one network, for all steps that are dumped: the tags are constants in the compiled code."""
 
     def __init__(self, network: nn.Module, plan: Plan) -> None:
         keep_in_order()
@@ -200,7 +200,7 @@ class TapWatch:
 
     def add_recorded(self, op: str, tensor: Tensor) -> None:
         """Add the edge of a tensor that was recorded by hand: from the network if it requires a gradient, else none."""
-        self._recorded[op] = {ROOT: None} if tensor.requires_grad else {}
+        self._recorded[op] = {ROOT_MODULE: None} if tensor.requires_grad else {}
 
     def receive(self, tag: int, tensor: Tensor) -> None:
         """Record a tensor from a tap."""

@@ -10,17 +10,10 @@ from rich.text import Text
 from viaduct.comparison.calls import error_of
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.measures import format_measure
-from viaduct.comparison.rows import Cause, Neighbour, Row, count_results
+from viaduct.comparison.rows import RESULT_MEANINGS, Cause, Neighbour, Row, count_results
 
 FURTHER = 4  # other origins that are printed
 COLOURS = {"good": "green", "bad": "red", "flag": "yellow", "refused": "magenta", "new": "cyan"}
-MEANING = {
-    "good": "within the thresholds",
-    "bad": "beyond a threshold, or NaN, Inf or zeros on one side",
-    "flag": "not bad, but worth a look: the reason says why",
-    "refused": "not compared: missing, damaged, empty or of another shape",
-    "new": "without a partner: a compiler put it in, or fused it away",
-}
 
 
 def make_counts_table(drift: Drift) -> Table:
@@ -28,14 +21,13 @@ def make_counts_table(drift: Drift) -> Table:
     table = Table("result", "tensors", "", box=None, header_style="dim")
     table.columns[1].justify = "right"
     for result, count in count_results(drift.rows).items():
-        table.add_row(
-            Text(result, style=COLOURS[result] if count else "dim"), f"{count:,}", Text(MEANING[result], "dim")
-        )
+        name = Text(result, style=COLOURS[result] if count else "dim")
+        table.add_row(name, f"{count:,}", Text(RESULT_MEANINGS[result], "dim"))
     return table
 
 
 def make_worst_table(drift: Drift, most: int) -> Table | None:
-    """Return the origin first, then the largest errors, then refused rows."""
+    """Return a table of at most `most` rows: the origin, then the largest errors, then refused rows; None if empty."""
     origin = drift.explanation.origin
     first = [drift.rows[origin.row]] if origin else []
     bad = sorted((row for row in drift.rows if row.result == "bad"), key=lambda row: -error_of(row))
@@ -73,15 +65,14 @@ def describe_explanation(drift: Drift, full: bool) -> str:
     if origin is not None:
         lines.append(f"  first divergence  {drift.rows[origin.row].tensor_index}, step {origin.step}")
         lines.append(f"  how we know       {origin.why}")
-        nearest = 0 if origin.kind == "input" else -1  # no operator feeds the network's input
-        shown = [neighbour for neighbour in explanation.neighbours if nearest <= neighbour.hops <= 1]
+        first_hop = 0 if origin.kind == "input" else -1  # no operator feeds the network's input
+        shown = [neighbour for neighbour in explanation.neighbours if first_hop <= neighbour.hops <= 1]
         lines += [f"  {describe_neighbour(neighbour)}" for neighbour in shown]
     lines += [line for number, cause in enumerate(explanation.causes) for line in describe_cause(cause, number)]
     if origin is not None and not explanation.causes:
         lines.append("  likely cause      none of the known ones fits; the neighbourhood is in the report")
-    lines += [
-        f"  also by itself    {other.op} (step {other.step}): {other.why}" for other in explanation.further[:FURTHER]
-    ]
+    for other in explanation.further[:FURTHER]:
+        lines.append(f"  also by itself    {other.op} (step {other.step}): {other.why}")
     if len(explanation.further) > FURTHER:
         lines.append(f"  and by themselves {len(explanation.further) - FURTHER} more at least; the summary names them")
     return "\n".join(lines)

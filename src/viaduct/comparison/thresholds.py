@@ -28,8 +28,8 @@ class Thresholds:
     scaled_max: float | None = None  # at most, in units of the golden side's size (measures.Figures.size)
     differing: float | None = None  # share of integers or truth values that may differ
 
-    def set_limits(self) -> dict[str, float]:
-        """Return the limits that are set, by name."""
+    def limits_by_name(self) -> dict[str, float]:
+        """Return the limits that are not None, by name."""
         limits = {name: getattr(self, name) for name in self.__slots__}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
@@ -141,16 +141,15 @@ def format_number(value: float) -> str:
 
 def judge_differing(measures: Measures, limits: Thresholds, reasons: list[str]) -> Verdict:
     """Return the verdict for exceeded limits; a few differing integers are a flag."""
-    if limits.differing is not None and measures.differing <= FLIPPED * measures.compared:
-        return "flag", f"{measures.differing} of {measures.compared} elements differ"
     if limits.differing is not None:
-        return "bad", f"{measures.differing} of {measures.compared} elements differ"
+        result: Result = "flag" if measures.differing <= FLIPPED * measures.compared else "bad"
+        return result, f"{measures.differing} of {measures.compared} elements differ"
     if measures.overflow == "YES" and not measures.right.saturated:
         reasons = [f"overflow: {measures.left.saturated} values of the left side reach 65504", *reasons]
     return "bad", "; ".join(reasons)
 
 
-def judge_remarks(measures: Measures) -> Verdict:
+def judge_remarks(measures: Measures) -> Verdict:  # of a pair that exceeds no limit
     """Return good, or a flag for NaN, Inf or saturation that both sides share."""
     if measures.paired and measures.statistics_only:
         return "flag", "the statistics of both sides hold NaN or Inf; the finite ones agree"

@@ -1,4 +1,4 @@
-"""Distances in units in the last place, counted in bins that double.
+"""Distances in units in the last place, counted in bins of doubling width.
 
 Bin 0 holds equal elements, bin k those between 2^(k-1) and 2^k - 1 units in the last place apart. Where the two sides
 have different types both are rounded to the coarser one first. Of a tensor with more than a quarter of a million
@@ -35,7 +35,7 @@ class Ulps:
 
 
 def coarser_dtype(left: str, right: str) -> str | None:
-    """Return the coarser of two floating-point dtypes; None where one is no float."""
+    """Return the coarser of two floating-point dtypes; None if either is not floating point."""
     if left not in FLOATS or right not in FLOATS:
         return None
     return min(left, right, key=_COARSEST_FIRST.index)
@@ -51,7 +51,7 @@ class UlpCount:
         self._divisor = -(-count // SAMPLE)  # of each piece the first 1 / _divisor is counted
 
     def add(self, left: Piece, right: Piece) -> None:
-        """Add a piece."""
+        """Add the distances between two pieces of finite elements."""
         if self.dtype is None:
             return
         size = self._count_of(left.raw.size)
@@ -60,7 +60,7 @@ class UlpCount:
         order_bits(read_bits(left, self.types[0], self.dtype), ours, spare)
         order_bits(read_bits(right, self.types[1], self.dtype), theirs, spare)
         exponents = self._distance(ours, theirs).view(np.int64)
-        np.right_shift(exponents, 52, out=exponents)
+        np.right_shift(exponents, 52, out=exponents)  # _EXPONENT_OF_ONE + floor(log2(distance)); 0 for distance 0
         counts = np.bincount(exponents, minlength=_EXPONENT_OF_ONE + BINS)
         self.counts[0] += counts[0]
         self.counts[1:] += counts[_EXPONENT_OF_ONE : _EXPONENT_OF_ONE + BINS - 1]

@@ -1,8 +1,8 @@
 """Writes tensors to disk in a thread while the step continues.
 
 A step's folder is written under a temporary name and renamed when it is complete, so that a folder with the final name
-is complete. The run waits only when more than `LIMIT` bytes are pending, and at the end of the step. An error in the
-thread is raised at the end of the step, in the run.
+is complete. The run waits only when more than MAX_PENDING_BYTES are pending, and at the end of the step. An error in
+the thread is raised at the end of the step, in the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from viaduct.comparison.tensor_statistics import CHUNK, Tally
 from viaduct.errors import DiskFull, ViaductError
 
 # Bytes of tensors that wait for the disk: enough to keep it busy, and their memory is soon used again.
-LIMIT = 1 << 28
+MAX_PENDING_BYTES = 1 << 28
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -44,7 +44,7 @@ class Job:
 class Writer:
     """Writes the tensors of one step."""
 
-    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
+    def __init__(self, folder: Path, limit: int = MAX_PENDING_BYTES) -> None:
         self.folder = folder
         self.temporary = folder.with_name(f".{folder.name}.part")
         self.limit = limit

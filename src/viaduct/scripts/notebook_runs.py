@@ -37,8 +37,9 @@ def is_notebook(path: str | Path) -> bool:
 
 
 def read_source(path: str | Path, data: bytes) -> bytes:
-    """Return the Python source of a script; of a notebook its code cells, joined, whose lines tracebacks then show.
+    """Return the Python source of a script; of a notebook its code cells, joined.
 
+    The joined text is put into `linecache`, so that tracebacks show its lines.
     Raise BadValue if the file is no notebook, or has a line that a run cannot leave out.
     """
     if not is_notebook(path):
@@ -64,9 +65,8 @@ def refuse_cells(name: str, notebook: Notebook) -> None:
     for number, start in zip(notebook.cells, notebook.starts, strict=True):
         cell = skipped.get(start)
         if cell is not None and not is_harmless(cell.text.strip().partition("\n")[0]):
-            raise BadValue(
-                f"{name} cell {number + 1} cannot be run: {cell.reason}.", "Put what it does into Python, or remove it."
-            )
+            advice = "Put what it does into Python, or remove it."
+            raise BadValue(f"{name} cell {number + 1} cannot be run: {cell.reason}.", advice)
     hidden = {line for cell in notebook.skipped for line in range(cell.line, cell.line + cell.text.count("\n") + 1)}
     for line, text in enumerate(notebook.text.split("\n"), start=1):
         placeholder = notebook.placeholder.match(text)

@@ -37,7 +37,7 @@ PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit", "%%mprun
 
 
 class NotMigrated(Exception):
-    """Raised with the reason why a notebook cannot be read or rewritten; `zh` is the reason in Chinese."""
+    """A notebook cannot be read or rewritten; the message is the reason, `zh` the reason in Chinese."""
 
     def __init__(self, reason: str, zh: str) -> None:
         super().__init__(reason)
@@ -95,6 +95,7 @@ def read(data: bytes) -> Notebook:
         raise NotMigrated(f"is not a notebook: {error}", f"不是 notebook 文件:{error}") from None
     notebook = Notebook(json_text, spans, bom=data.startswith(b"\xef\xbb\xbf"))
     texts = "\n".join(span.source for span in spans)
+    # Lengthen the tag until no line of the notebook looks like a placeholder or like the mark before a cell.
     while f"{PLACEHOLDER} " in texts + notebook.tag and f"{notebook.tag}\n" in f"{texts}\n":
         notebook.tag += " of viaduct"
     while notebook.mark.search(texts):

@@ -70,7 +70,7 @@ class Dumping(Callback):
             force=True,  # a run that goes on keeps what it has dumped
         )
         if training.mode == "graph":
-            computation.run = self.dump.through(computation.run)
+            computation.run = self.dump.wrap_compiled(computation.run)
         self.dump.__enter__()
 
     def forward(self, training: Training, labels: Tensor, loss: Tensor) -> None:

@@ -171,29 +171,29 @@ def raise_interrupts() -> Iterator[None]:
 def finish(carried: Carried) -> None:
     """Write the record, the page, the reproducer and the speed baseline of a carry."""
     from viaduct.carrying import record, report, reproducer
-    from viaduct.carrying.output_folder import BASELINE, COMPARISON, PAGE, RECORD, REPRODUCER
+    from viaduct.carrying.output_folder import BASELINE_FILE, COMPARISON_FOLDER, PAGE_FILE, RECORD_FILE, REPRODUCER_FILE
     from viaduct.carrying.speed import write_baseline
     from viaduct.comparison.output import write_drift
     from viaduct.comparison.summary import make_summary
 
     if carried.drift is not None:
-        write_drift(carried.drift, make_summary(carried.drift), carried.request.out / COMPARISON)
-    record.write(carried, carried.request.out / RECORD)
-    report.write(carried, carried.request.out / PAGE)
+        write_drift(carried.drift, make_summary(carried.drift), carried.request.out / COMPARISON_FOLDER)
+    record.write(carried, carried.request.out / RECORD_FILE)
+    report.write(carried, carried.request.out / PAGE_FILE)
     if carried.migrated is not None and carried.migrated.is_finished:
-        (carried.request.out / BASELINE).write_text(write_baseline(carried), encoding="utf-8")
-    reproducer.write(carried, carried.request.out / REPRODUCER)
+        (carried.request.out / BASELINE_FILE).write_text(write_baseline(carried), encoding="utf-8")
+    reproducer.write(carried, carried.request.out / REPRODUCER_FILE)
 
 
 def show(carried: Carried) -> int:
     """Print the result to stdout; progress went to stderr."""
-    from viaduct.carrying.output_folder import PAGE
+    from viaduct.carrying.output_folder import PAGE_FILE
     from viaduct.carrying.sentences import list_remarks, make_headline
 
     print(make_headline(carried))
     for name, text in list_remarks(carried):
         print(f"  {name}: {text}")
-    print(f"  Page: {carried.request.out / PAGE}", flush=True)
+    print(f"  Page: {carried.request.out / PAGE_FILE}", flush=True)
     return carried.exit_code
 
 

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from comparison.foreign_dumps import fused_network, npu, numbers, tfdbg
-from viaduct.comparison.readers import looks_swapped, read
+from viaduct.comparison.readers import describe_swap, read
 from viaduct.comparison.storage import open_tensor
 from viaduct.comparison.tensors import Side
 from viaduct.errors import BadData
@@ -98,11 +98,11 @@ def test_what_is_no_dump_is_refused_with_what_it_holds(tmp_path: Path) -> None:
 def test_swapped_directories_are_noticed(tmp_path: Path) -> None:
     ops, truth = fused_network()
     left, right = read(npu(tmp_path / "npu", ops)), read(tfdbg(tmp_path / "gpu", truth))
-    assert looks_swapped(left, right) is None
-    warning = looks_swapped(right, left)
+    assert describe_swap(left, right) is None
+    warning = describe_swap(right, left)
     assert warning is not None
     assert "viaduct compare" in warning
     cpu, cuda = (Side(tmp_path, "viaduct", (), settings={"device": device}) for device in ("cpu", "cuda:0"))
-    assert looks_swapped(cuda, cpu) is None
-    assert "dumped on the cpu" in str(looks_swapped(cpu, cuda))
-    assert looks_swapped(cpu, cpu) is None
+    assert describe_swap(cuda, cpu) is None
+    assert "dumped on the cpu" in str(describe_swap(cpu, cuda))
+    assert describe_swap(cpu, cpu) is None

@@ -14,7 +14,7 @@ import pytest
 from comparison.networks import found, train
 from viaduct.comparison import readers
 from viaduct.comparison.drift import Options, compare
-from viaduct.comparison.index import FILE, Entry, Index, write_index
+from viaduct.comparison.index import INDEX_FILE, Entry, Index, write_index
 from viaduct.comparison.measures import Unmeasurable
 from viaduct.comparison.measuring import open_checked
 from viaduct.comparison.readers.viaduct import read, recognise
@@ -35,7 +35,7 @@ def dump(whole: Path, tmp_path: Path) -> Path:
 
 
 def changed(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    path = folder / "step_000000" / FILE
+    path = folder / "step_000000" / INDEX_FILE
     record = json.loads(path.read_text())
     change(record)
     path.write_text(json.dumps(record))
@@ -69,7 +69,7 @@ def test_the_room_takes_it_for_ours(whole: Path) -> None:
 
 def test_other_folders_are_not_taken_for_ours(tmp_path: Path) -> None:
     assert not recognise(tmp_path)
-    (tmp_path / FILE).write_text('{"pages": []}')
+    (tmp_path / INDEX_FILE).write_text('{"pages": []}')
     assert not recognise(tmp_path)
     with pytest.raises(BadData, match="holds no dump"):
         read(tmp_path / "nothing")
@@ -104,11 +104,11 @@ def test_a_changed_byte_is_found_when_asked_for(dump: Path) -> None:
 
 
 def test_a_truncated_index_is_named_and_the_other_step_read(dump: Path) -> None:
-    path = dump / "step_000000" / FILE
+    path = dump / "step_000000" / INDEX_FILE
     path.write_text(path.read_text()[:-200])
     side = read(dump)
     assert {tensor.step for tensor in side.tensors if not tensor.fault} == {2}
-    assert [tensor.op for tensor in side.tensors if tensor.step == 0] == [FILE]  # refused, not left out
+    assert [tensor.op for tensor in side.tensors if tensor.step == 0] == [INDEX_FILE]  # refused, not left out
     assert "step_000000" in side.notes[0]
     with pytest.raises(BadData, match="holds no dump"):
         read(dump / "step_000000")
@@ -138,7 +138,7 @@ def test_an_index_that_makes_no_sense_is_left_out_with_its_reason(
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 80, b"{", b"nonsense"])
 def test_a_damaged_index_does_not_turn_a_dump_into_a_plain_folder(dump: Path, content: bytes) -> None:
-    (dump / "step_000000" / FILE).write_bytes(content)
+    (dump / "step_000000" / INDEX_FILE).write_bytes(content)
     shutil.rmtree(dump / "step_000002")
     for place in (dump, dump / "step_000000"):
         with pytest.raises(BadData, match="holds no dump that can be read"):
@@ -153,7 +153,7 @@ def compared(left: Path, right: Path) -> tuple[int, dict[str, str]]:
 
 @pytest.mark.parametrize("both", [False, True])
 def test_a_damaged_step_does_not_pass_even_if_it_is_damaged_on_both_sides(dump: Path, whole: Path, both: bool) -> None:
-    (dump / "step_000002" / FILE).write_bytes(b"")
+    (dump / "step_000002" / INDEX_FILE).write_bytes(b"")
     code, refused = compared(dump, dump if both else whole)
     assert code == 1
     assert "it is empty" in refused["index.json:output:0"]
@@ -209,7 +209,7 @@ def test_a_single_file_of_a_dump_has_the_type_that_its_index_says(tmp_path: Path
     entry = Entry("head", "Linear", "output", 0, 0, dtype="bfloat16", shape=(2,), file=path.name)
     write_index(path.parent, Index(0, 0, 1, {}, {}, [entry]))
     if cut:
-        (path.parent / FILE).write_text("{")
+        (path.parent / INDEX_FILE).write_text("{")
     side = readers.read(path)
     assert [tensor.dtype for tensor in side.tensors] == ["uint16" if cut else "bfloat16"]
     assert bool(side.notes) == cut

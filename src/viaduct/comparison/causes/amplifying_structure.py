@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from viaduct.comparison.judge import rounding
+from viaduct.comparison.judge import rounding_unit
 from viaduct.comparison.replay import as_convolution, replay_origin
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import (
@@ -47,7 +47,7 @@ def find_cause(scene: Scene) -> Cause | None:
     if scene.role != "output" or output is None or not inputs or not all(map(has_finite_floats, [output, *inputs])):
         return None
     input_error, output_error = max(map(relative_error, inputs)), relative_error(output)
-    if (evidence := describe_own_rounding(scene, inputs[0], output)) and input_error <= rounding(scene.row):
+    if (evidence := describe_own_rounding(scene, inputs[0], output)) and input_error <= rounding_unit(scene.row):
         return Cause(NAME, 0.95, evidence, ADVICE)
     if not 0 < FACTOR * input_error <= output_error < math.inf:  # an output of zeros would fit any slope and curve
         return None
@@ -71,9 +71,10 @@ def describe_own_rounding(scene: Scene, x: Both, y: Both) -> str:
     slope = fit_slope(x_right, y_right)
     if slope is None or not deviation.all():
         return ""
-    unit = rounding(scene.row) * rms(slope[:, 0] * mean)  # what one rounding of the means does to the output
+    unit = rounding_unit(scene.row) * rms(slope[:, 0] * mean)  # what one rounding of the means does to the output
     size, count = rms(y_left - y_right), x_right.shape[1]
     steep = float(np.median(np.abs(mean) / deviation))
+    # Rounding of a mean of `count` values grows with their root at most, with room for a few further operations.
     if steep < STEEP or not 0 < size <= (16 + 2 * np.sqrt(count)) * unit:
         return ""
     return (

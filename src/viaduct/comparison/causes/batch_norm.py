@@ -17,7 +17,7 @@ from viaduct.comparison.scene import Both, Scene, explained_share, flatten_chann
 from viaduct.comparison.tensors import Array
 
 NAME = "batch norm epsilon"
-MODE = "batch norm mode"
+MODE_NAME = "batch norm mode"
 ADVICE = (
     "Give both norms the same epsilon: PyTorch's default is 1e-5, that of Keras and TensorFlow's layers 1e-3, "
     "MindSpore's 1e-5 (1e-4 in its model zoo)."
@@ -103,10 +103,10 @@ def explain_epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outp
     epsilon = float(np.sum(weight * (sum_right - right.variance[fitted])) / weight.sum())  # of the right side
     change = f"one change of epsilon by {difference:+.2e} in all {fitted.sum()} channels"
     evidence = f"{change} explains {share:.0%} of the difference"
-    solved = f"; solved from the batch's variance: {epsilon + difference:.1e} on the left, {epsilon:.1e} on the right"
-    return Cause(
-        NAME, 0.6 + 0.38 * share, evidence + (solved if 0 < epsilon < 1 and epsilon + difference > 0 else ""), ADVICE
-    )
+    if 0 < epsilon < 1 and epsilon + difference > 0:
+        values = f"{epsilon + difference:.1e} on the left, {epsilon:.1e} on the right"
+        evidence += f"; solved from the batch's variance: {values}"
+    return Cause(NAME, 0.6 + 0.38 * share, evidence, ADVICE)
 
 
 def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Cause | None:
@@ -116,7 +116,7 @@ def explain_mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Caus
         return None
     batch, running = ("left", "right") if by_batch[0] else ("right", "left")
     evidence = f"the {batch} side normalises by the batch's own mean and variance, the {running} side does not"
-    return Cause(MODE, 0.85, evidence, MODE_ADVICE)
+    return Cause(MODE_NAME, 0.85, evidence, MODE_ADVICE)
 
 
 def deviation_from_batch(side: Affine, gamma: Array, beta: Array) -> Array:

@@ -6,7 +6,6 @@ from viaduct.comparison.permutations import describe_order, find_order
 from viaduct.comparison.replay import Replay, replay_origin
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Scene
-from viaduct.comparison.tensors import Role
 
 NAME = "swapped channels"
 ADVICE = (
@@ -20,21 +19,19 @@ def find_cause(scene: Scene) -> Cause | None:
     both = scene.load_origin()
     if both is None or both.left.dtype.kind not in "fiu":
         return None
-    for axis in channel_axes(scene.role, both.left.shape):
+    for axis in channel_axes(both.left.shape, scene.is_weight):
         order = find_order(both, axis)
         if order is not None:
-            evidence = (
-                f"the left side is the right side with its slices along axis {axis} reordered: {describe_order(order)}"
-            )
-            extra = " (RGB against BGR)" if len(order) == 3 and list(order) == [2, 1, 0] else ""
-            return Cause(NAME, 0.96, evidence + extra, ADVICE)
+            slices = f"slices along axis {axis} reordered: {describe_order(order)}"
+            extra = " (RGB against BGR)" if list(order) == [2, 1, 0] else ""
+            return Cause(NAME, 0.96, f"the left side is the right side with its {slices}{extra}", ADVICE)
     replay = replay_origin(scene)
     return None if replay is None else explain_reversed_input(replay)
 
 
-def channel_axes(role: Role, shape: tuple[int, ...]) -> list[int]:
+def channel_axes(shape: tuple[int, ...], is_weight: bool) -> list[int]:
     """Return the axes that may hold channels: 0 and 1 of a weight; else 1, and the last if it is short."""
-    if role in ("parameter", "gradient", "update"):
+    if is_weight:
         return list(range(min(2, len(shape))))
     last = [len(shape) - 1] if len(shape) > 2 and shape[-1] <= 4 else []
     return [axis for axis in (1, *last) if axis < len(shape)]
@@ -47,6 +44,5 @@ def explain_reversed_input(replay: Replay) -> Cause | None:
     share = replay.explains(replay.predict(x=replay.x_NCHW[:, ::-1]))
     if share < 0.9:
         return None
-    return Cause(
-        NAME, 0.95 * share, f"with the input's channels reversed, {share:.0%} of the difference is gone", ADVICE
-    )
+    evidence = f"with the input's channels reversed, {share:.0%} of the difference is gone"
+    return Cause(NAME, 0.95 * share, evidence, ADVICE)

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from viaduct.comparison.judge import rounding
+from viaduct.comparison.judge import rounding_unit
 from viaduct.comparison.replay import apply_kernels, as_convolution, gather_windows, sample_outputs, solve_geometry
 from viaduct.comparison.rows import Cause, Row
 from viaduct.comparison.scene import Both, Scene, explained_share, rms
@@ -44,7 +44,7 @@ def find_cause(scene: Scene) -> Cause | None:
             continue
         used, share, what = solution
         error = rms(used - constant) / (rms(constant) or 1.0)
-        unit = max(rounding(row), rounding(scene.row))
+        unit = max(rounding_unit(row), rounding_unit(scene.row))
         if share > ENOUGH and 0 < error <= ROUNDINGS * unit:
             evidence = (
                 f"{row.op} of the right side depends on weights alone and has no partner on the left; with a {what} "

@@ -18,7 +18,7 @@ ADVICE = (
 def find_cause(scene: Scene) -> Cause | None:
     """Report dropout that is active on one or both sides."""
     both = scene.load_origin()
-    if both is None or both.left.dtype.kind != "f" or scene.role in ("parameter", "update", "gradient"):
+    if both is None or both.left.dtype.kind != "f" or scene.is_weight:
         return None
     for side, values in (("left", both), ("right", Both(both.right, both.left))):
         found = explain_one_side(values, side)
@@ -28,7 +28,7 @@ def find_cause(scene: Scene) -> Cause | None:
 
 
 def explain_one_side(both: Both, side: str) -> Cause | None:
-    """Report zeros on one side only, with all other values in one ratio."""
+    """Report zeros in `both.left` alone, with all other values in one ratio; `side`: which side that is."""
     alive = (both.right != 0) & np.isfinite(both.left) & np.isfinite(both.right)
     zeros = alive & (both.left == 0)
     share = float(zeros.sum() / max(1, alive.sum()))

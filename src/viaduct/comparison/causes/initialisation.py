@@ -19,14 +19,14 @@ def find_cause(scene: Scene) -> Cause | None:
     both = scene.load_origin()
     if scene.role != "parameter" or both is None or both.left.size < 16 or both.left.dtype.kind != "f":
         return None
-    spread, linked = (float(np.std(side)) for side in both), abs(correlation(both.left, both.right))
-    left, right = spread
-    if linked > 0.3 or not right or not 0.75 < left / right < 1.33:
+    left, right = (float(np.std(side)) for side in both)
+    similarity = abs(correlation(both.left, both.right))
+    if similarity > 0.3 or not right or not 0.75 < left / right < 1.33:
         return None
     others = [row for row in scene.rows if is_random_weight(row, scene)]
     bad = sum(row.result == "bad" for row in others)
     evidence = (
-        f"correlation {linked:.2f} between the sides, but the same spread ({left:.3g} and {right:.3g}); "
+        f"correlation {similarity:.2f} between the sides, but the same spread ({left:.3g} and {right:.3g}); "
         f"{bad} of {len(others)} weights of this step differ"
     )
     return Cause(NAME, 0.95 if bad > 1 else 0.8, evidence, ADVICE)

@@ -49,7 +49,7 @@ def describe_levels(both: Both, axis: int) -> str:
     if grid is not None:
         return (
             f"every value on the left is one of {grid.levels} levels, {grid.step:.4g} apart; the sides are "
-            f"{rms(both.left - both.right) / grid.step:.2g} of such steps apart, where one rounding costs 0.29"
+            f"{rms(both.left - both.right) / grid.step:.2g} of such steps apart (RMS; rounding alone makes 0.29)"
         )
     if both.left.ndim < 2 or both.left.shape[axis] < 2:
         return ""

@@ -15,8 +15,8 @@ from viaduct.comparison.scene import Both, Scene
 from viaduct.comparison.tensors import Array
 
 NAME = "label offset"
-LABELS = re.compile("label|target|loss|entropy|criterion", re.IGNORECASE)
-OTHER = "different labels"
+LABEL_OPERATORS = re.compile("label|target|loss|entropy|criterion", re.IGNORECASE)  # in an operator's name or type
+OTHER_NAME = "different labels"
 ADVICE = (
     "Count classes from the same number on both sides: ImageNet records in TensorFlow's form run from 1 to 1000, with "
     "0 for background (1001 classes), PyTorch's from 0 to 999."
@@ -30,9 +30,8 @@ def find_cause(scene: Scene) -> Cause | None:
     if both is None:
         return None
     if both.left.dtype.kind in "iu" and both.right.dtype.kind in "iu" and are_labels(scene):
-        return explain_offset(
-            both.left.ravel().astype(np.int64), both.right.ravel().astype(np.int64), count_classes(scene), "the labels"
-        )
+        left, right = (side.ravel().astype(np.int64) for side in both)
+        return explain_offset(left, right, count_classes(scene), "the labels")
     if both.left.ndim == 2 and both.left.shape[1] > 1 and scene.role in ("grad_output", "grad_input"):
         return explain_gradient(both)
     return None
@@ -41,7 +40,7 @@ def find_cause(scene: Scene) -> Cause | None:
 def are_labels(scene: Scene) -> bool:
     """Return True if the integers enter a loss or are named like labels."""
     stored = scene.row.stored
-    return stored.role in ("input", "output") and LABELS.search(f"{stored.op} {stored.op_type}") is not None
+    return stored.role in ("input", "output") and LABEL_OPERATORS.search(f"{stored.op} {stored.op_type}") is not None
 
 
 def count_classes(scene: Scene) -> int:
@@ -75,4 +74,4 @@ def explain_offset(left: Array, right: Array, classes: int, what: str) -> Cause 
         by = int(wrapped[0]) - classes if classes and wrapped[0] > classes // 2 else int(wrapped[0])
         return Cause(NAME, 0.97, f"{what} are off by {by:+d} in all {len(left)} examples", ADVICE)
     unequal = int(np.count_nonzero(offset))
-    return Cause(OTHER, 0.7, f"{what} differ in {unequal} of {len(left)} examples, by no one number", OTHER_ADVICE)
+    return Cause(OTHER_NAME, 0.7, f"{what} differ in {unequal} of {len(left)} examples, by no one number", OTHER_ADVICE)

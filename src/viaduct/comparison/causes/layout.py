@@ -22,7 +22,8 @@ ADVICE = (
     "OIHW), a reshape in place of a permute, or a channels-last flag on one side only."
 )
 SAMPLE = 4096  # places at which an order of axes is tried before the whole tensor is
-ENOUGH = 0.9
+ENOUGH = 0.9  # share of the difference that the other layout must explain
+# Letters of the axes, by their number and the kind of tensor.
 AXES = {4: {"activation": "NCHW", "parameter": "OIHW"}, 2: {"parameter": "OI", "activation": "NC"}}
 
 
@@ -31,7 +32,7 @@ def find_cause(scene: Scene) -> Cause | None:
     both = scene.load_origin()
     if both is None:
         return None
-    kind = "parameter" if scene.role in ("parameter", "gradient", "update") else "activation"
+    kind = "parameter" if scene.is_weight else "activation"
     found = find_arrangement(both, kind)
     if found is not None:
         return Cause(NAME, 0.97, f"the left side is the right side {found}", ADVICE)
@@ -70,7 +71,7 @@ def iterate_arrangements(values: Array, names: str) -> Iterator[tuple[Array, str
     for order in itertools.permutations(range(values.ndim)) if values.ndim <= 5 else ():
         if [axis for axis in order if axis in long] != long:  # moving axes of length 1 changes nothing
             view = values.transpose(order)
-            how = "transposed" if view.shape == values.shape else "flattened"
+            how = "transposed" if view.shape == values.shape else "flattened"  # then read in the old shape
             yield view, f"{how} as {''.join(names[axis] for axis in order)} instead of {names}"
     spatial = [axis for axis in long if axis >= 2]
     for count in range(1, len(spatial) + 1):

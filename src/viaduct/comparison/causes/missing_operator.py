@@ -15,7 +15,7 @@ ADVICE = (
     "Compare the two definitions at this place: an operator that the rewrite left out, one behind a flag, or a fused "
     "operator that lost its activation or bias."
 )
-ENOUGH = 0.99
+ENOUGH = 0.99  # share of the difference that the missing operator must explain
 
 
 def find_cause(scene: Scene) -> Cause | None:
@@ -25,12 +25,11 @@ def find_cause(scene: Scene) -> Cause | None:
         return explain_by_unmatched(scene)
     if both.left.dtype.kind != "f":
         return None
-    words = (
-        describe_unchanged_input(scene, both) or describe_missing_activation(both) or describe_missing_bias(scene, both)
-    )
+    evidence = describe_unchanged_input(scene, both) or describe_missing_activation(both)
+    evidence = evidence or describe_missing_bias(scene, both)
     # A norm in evaluation mode with statistics that were never updated does nothing either.
     confidence = 0.8 if "norm" in scene.op_type.lower() else 0.95
-    return Cause(NAME, confidence, words, ADVICE) if words else explain_by_unmatched(scene)
+    return Cause(NAME, confidence, evidence, ADVICE) if evidence else explain_by_unmatched(scene)
 
 
 def describe_unchanged_input(scene: Scene, both: Both) -> str:
@@ -64,13 +63,10 @@ def describe_missing_bias(scene: Scene, both: Both) -> str:
 
 
 def explain_by_unmatched(scene: Scene) -> Cause | None:
-    """Report an operator of the right, without partner, at most two places before the origin."""
-    order, moment = scene.row.stored.order, (scene.origin.step, scene.origin.rank)
-    unmatched = [
-        row
-        for row in scene.rows
-        if row.pair.left is None and (row.stored.step, row.stored.rank) == moment and 0 <= order - row.stored.order <= 2
-    ]
+    """Report an operator of the right without a partner that ran at most two places before the origin."""
+    order = scene.row.stored.order
+    right_only = [row for row in scene.step_rows if row.pair.left is None]
+    unmatched = [row for row in right_only if 0 <= order - row.stored.order <= 2]
     if not unmatched:
         return None
     evidence = f"{unmatched[-1].op} of the right side has no partner on the left, just before {scene.origin.op}"

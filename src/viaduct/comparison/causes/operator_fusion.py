@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from viaduct.comparison.judge import rounding
+from viaduct.comparison.judge import rounding_unit
 from viaduct.comparison.replay import Replay, sample_outputs, solve_geometry
 from viaduct.comparison.rows import Cause, Row
 from viaduct.comparison.scene import Both, Scene, explained_share, flatten_channels, rms
@@ -32,7 +32,7 @@ LATER = 4  # operators of the right side after the origin that the left's may in
 NEAR = 3  # places in the order between a tensor that only the right has and the origin
 SAME = 0.98  # share of the difference that an explanation must remove
 ROUNDINGS = 8.0  # of a tensor, by which the sides may differ where the left does not round it
-EPSILONS = (1e-5, 1e-3, 1e-4, 1e-6, 1.001e-5)  # usual ones of batch norms
+EPSILONS = (1e-5, 1e-3, 1e-4, 1e-6, 1.001e-5)  # usual ones of batch norms; the last is that of Keras' ResNets
 UNKNOWN_TERMS = 256  # in a sum, where the weight was not dumped
 
 
@@ -59,9 +59,8 @@ def explain_folded_norm(scene: Scene, both: Both) -> Cause | None:
     factor = (left * right).sum(1) / np.where(energy > 0, energy, 1.0)
     if explained_share(factor[:, None] * right, Both(left, right)) < SAME or np.ptp(factor) < 1e-3:
         return None
-    factors = (
-        f"the left side's weight is the right side's times {factor.min():.3g} to {factor.max():.3g}, a factor a channel"
-    )
+    span = f"{factor.min():.3g} to {factor.max():.3g}"
+    factors = f"the left side's weight is the right side's times {span}, a factor a channel"
     for row in scene.find_rows("output"):
         output = scene.load_row(row)
         later = find_later(scene, row, output) if output is not None else None
@@ -118,7 +117,7 @@ def explain_missing_rounding(scene: Scene, both: Both) -> Cause | None:
         affine = fit_channels(between, both.right)
         if affine is None:
             continue
-        epsilon, size = max(rounding(row), rounding(scene.row)), rms(affine.slope * between)
+        epsilon, size = max(rounding_unit(row), rounding_unit(scene.row)), rms(affine.slope * between)
         terms, replay = replay_layer(scene, row)
         # In float32 the order of the sum counts as well as the rounding of its result.
         allowed = ROUNDINGS * math.sqrt(max(1, terms) if epsilon < 1e-5 else 1)
@@ -173,7 +172,7 @@ def fit_channels(x: Array, y: Array) -> Affine | None:
 
 
 def replay_layer(scene: Scene, row: Row) -> tuple[int, Replay | None]:
-    """Return how many terms an element of the tensor is summed from, and the replay of its layer where possible."""
+    """Return how many terms an element of `row`'s tensor is summed from, and the replay of its layer where possible."""
     source = scene.find_row("input", 0, op=row.op)
     weights = sorted(scene.find_rows("parameter", op=row.op), key=lambda other: -math.prod(other.stored.shape))
     x = scene.load_golden(source) if source is not None else None

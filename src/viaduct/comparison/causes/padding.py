@@ -42,9 +42,7 @@ def explain_by_replay(replay: Replay) -> Cause | None:
     )
     if best < 0.8:
         return None
-    evidence = (
-        f"computed again with {other}, {best:.0%} of the difference is gone; the right side has {replay.geometry}"
-    )
+    evidence = f"computed again with {other}, {best:.0%} of the difference is gone; the right has {replay.geometry}"
     return Cause(NAME, 0.98 * best, evidence, ADVICE)
 
 
@@ -67,10 +65,8 @@ def explain_shift(both: Both) -> Cause | None:
     for down in range(-top, top + 1):
         for across in range(-side, side + 1):
             if (down or across) and explained_share(window(both, down, across).right, middle) > 0.9:
-                evidence = (
-                    f"away from the border the left side is the right side moved by {down} rows, {across} columns"
-                )
-                return Cause(NAME, 0.9, evidence, ADVICE)
+                moved = f"moved by {down} rows, {across} columns"
+                return Cause(NAME, 0.9, f"away from the border the left side is the right side {moved}", ADVICE)
     return None
 
 
@@ -97,8 +93,5 @@ def explain_border(both: Both) -> Cause | None:
     deepest = int(depth[differs].max()) + 1 if differs.any() else 0
     if not deepest or deepest > min(height, width) // 4 or min(height, width) < 4:
         return None
-    evidence = (
-        f"all differences above a thousandth of the largest lie within {deepest} cells of the border of the "
-        f"{height}x{width} image"
-    )
-    return Cause(NAME, 0.85, evidence, ADVICE)
+    border = f"within {deepest} cells of the border of the {height}x{width} image"
+    return Cause(NAME, 0.85, f"all differences above a thousandth of the largest lie {border}", ADVICE)

@@ -26,11 +26,8 @@ def find_cause(scene: Scene) -> Cause | None:
         return None
     for grid in HALVES:
         if is_one_rounding(both.left, both.right, grid):
-            evidence = (
-                f"every value on the left is a {grid.name} number, and nearly all are within one rounding of the right "
-                "side's"
-            )
-            return Cause(NAME, 0.9, evidence, ADVICE)
+            close = "nearly all are within one rounding of the right side's"
+            return Cause(NAME, 0.9, f"every value on the left is a {grid.name} number, and {close}", ADVICE)
     replay = replay_origin(scene)
     return None if replay is None else explain_by_replay(replay)
 
@@ -43,8 +40,7 @@ def explain_by_replay(replay: Replay) -> Cause | None:
         raw = replay.predict(x=x, weight=weight)
         share = max(replay.explains(raw), replay.explains(grid.round(raw)))
         if share > 0.7:
-            evidence = (
-                f"computed again with input and weights rounded to {grid.name}, {share:.0%} of the difference is gone"
-            )
+            rounded = f"input and weights rounded to {grid.name}"
+            evidence = f"computed again with {rounded}, {share:.0%} of the difference is gone"
             return Cause(NAME, 0.85 + 0.1 * share, evidence, ADVICE)
     return None

@@ -17,7 +17,7 @@ from viaduct.comparison.scene import Both, Scene, correlation, has_finite_floats
 from viaduct.comparison.tensors import Array
 
 NAME = "half-precision reduction"
-ORDER = "different reduction order"
+ORDER_NAME = "different reduction order"
 ADVICE = (
     "Let this operator accumulate in float32: torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = "
     "False (and the bf16 one), on an NPU high_precision for it; a hand-written kernel needs a float32 accumulator."
@@ -36,9 +36,10 @@ def find_cause(scene: Scene) -> Cause | None:
     for grid in HALVES:
         if grid.contains_all(both.left) and not grid.contains_all(both.right):
             return explain_on_grid(both, grid, terms, error)
-    return explain_other_order(terms, error) or (
-        explain_off_grid(both, terms, error) if has_half_precision(scene) else None
-    )
+    found = explain_other_order(terms, error)
+    if found is None and has_half_precision(scene):
+        return explain_off_grid(both, terms, error)
+    return found
 
 
 def has_half_precision(scene: Scene) -> bool:
@@ -69,13 +70,12 @@ def is_fixed_point(values: Array, grid: Grid) -> bool:
 
 def explain_off_grid(both: Both, terms: int, error: float) -> Cause | None:
     """Report noise of the size of half-precision sums in a result that is stored wider."""
-    link = abs(correlation(both.left - both.right, both.right))
+    dependence = abs(correlation(both.left - both.right, both.right))  # noise does not depend on the values
     for grid in reversed(HALVES):
-        if 0.5 * grid.epsilon < error < 2 * grid.epsilon * math.sqrt(max(terms, 4)) and link < 0.3 and terms > 1:
-            evidence = (
-                f"the error looks like noise of {error / grid.epsilon:.1f} {grid.name} roundings, of {terms:,} terms"
-            )
-            return Cause(NAME, 0.5, evidence, ADVICE)
+        bound = 2 * grid.epsilon * math.sqrt(max(terms, 4))
+        if 0.5 * grid.epsilon < error < bound and dependence < 0.3 and terms > 1:
+            roundings = f"{error / grid.epsilon:.1f} {grid.name} roundings"
+            return Cause(NAME, 0.5, f"the error looks like noise of {roundings}, of {terms:,} terms", ADVICE)
     return None
 
 
@@ -83,7 +83,7 @@ def explain_other_order(terms: int, error: float) -> Cause | None:
     """Report an error as small as float32 sums in another order give."""
     if terms > 1 and 0 < error <= 8 * FLOAT32.epsilon * math.sqrt(terms):
         evidence = f"relative error {error:.1e}, what float32 sums of {terms:,} terms differ by"
-        return Cause(ORDER, 0.8, evidence, ORDER_ADVICE)
+        return Cause(ORDER_NAME, 0.8, evidence, ORDER_ADVICE)
     return None
 
 

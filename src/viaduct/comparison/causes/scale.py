@@ -1,5 +1,6 @@
-"""One factor between the sides, as of a sum and a mean; or a factor and an offset in each channel, as of images that
-are normalised differently.
+"""One factor between the sides, or a factor and an offset in each channel.
+
+The first is what a sum in place of a mean does, the second another normalisation of images.
 """
 
 from __future__ import annotations

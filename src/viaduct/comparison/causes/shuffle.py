@@ -18,16 +18,12 @@ ADVICE = (
 def find_cause(scene: Scene) -> Cause | None:
     """Report the same examples in another order."""
     both = scene.load_origin()
-    if both is None or scene.role in ("parameter", "gradient", "update"):
+    if both is None or scene.is_weight:
         return None
     order = find_order(both, 0)
     if order is not None:
-        return Cause(
-            NAME,
-            0.96,
-            f"the left side holds the right side's examples in another order: {describe_order(order)}",
-            ADVICE,
-        )
+        evidence = f"the left side holds the right side's examples in another order: {describe_order(order)}"
+        return Cause(NAME, 0.96, evidence, ADVICE)
     if has_same_integers(both):
         return Cause(NAME, 0.8, "both sides hold the same whole numbers, in another order", ADVICE)
     return None

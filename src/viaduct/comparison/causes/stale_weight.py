@@ -64,10 +64,8 @@ def explain_earlier_value(scene: Scene, both: Both) -> Cause | None:
             ("right", both.right, past.right),
         ):
             if np.array_equal(now, then):
-                evidence = (
-                    f"at step {scene.origin.step} the {side} side still holds the weight of step {row.stored.step}"
-                )
-                return Cause(NAME, 0.97, evidence, ADVICE)
+                held = f"still holds the weight of step {row.stored.step}"
+                return Cause(NAME, 0.97, f"at step {scene.origin.step} the {side} side {held}", ADVICE)
     similarity = correlation(both.left, both.right)
     if similarity < 0.9:
         return None

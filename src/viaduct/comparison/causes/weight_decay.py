@@ -1,7 +1,7 @@
 """Another weight decay: the updates differ by a multiple of the weight itself.
 
 Weight decay, decoupled or as an L2 term of plain SGD, adds the same multiple of a weight to its update everywhere. So
-the difference of two updates of the same gradient and weight is that weight times the difference of rate times decay.
+two updates made of the same gradient and weight differ by that weight, times the difference of learning rate * decay.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def find_cause(scene: Scene) -> Cause | None:
         return None
     side = "left" if factor < 0 else "right"
     evidence = (
-        f"the updates differ by {factor:.4g} times the weight, which explains {share:.0%} of the difference: rate "
-        f"times weight decay is larger by {abs(factor):.4g} on the {side}"
+        f"the updates differ by {factor:.4g} times the weight, which explains {share:.0%} of the difference: learning "
+        f"rate times weight decay is larger by {abs(factor):.4g} on the {side}"
     )
     return Cause(NAME, 0.97 * share, evidence, ADVICE)
 

@@ -55,7 +55,7 @@ def read_header(path: str | Path) -> Header:
 
 
 def header_end(start: bytes, path: Path) -> int:
-    """Return the offset of the data: magic, version, length and text come first."""
+    """Return the offset of the data: six bytes of magic, two of version, the length and the text come first."""
     if start[:6] != MAGIC:
         raise BadData(f"{path.name} is not a .npy file: it begins with {start[:6]!r}.")
     if len(start) < 12:
@@ -75,9 +75,8 @@ def parse_header(start: bytes, path: Path) -> Header:
     text = start[10 if start[6] == 1 else 12 : end].decode("latin-1")
     if match := _USUAL.fullmatch(text):
         descr, fortran, dims = match.groups()
-        return _check_header(
-            descr, fortran == "True", tuple(int(dim) for dim in dims.split(",") if dim.strip()), end, path
-        )
+        shape = tuple(int(dim) for dim in dims.split(",") if dim.strip())
+        return _check_header(descr, fortran == "True", shape, end, path)
     return _check_header(*_parse_literal(text, path), end, path)
 
 

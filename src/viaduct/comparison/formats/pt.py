@@ -47,12 +47,14 @@ STORAGES = {
 
 
 class Storage(NamedTuple):
-    descr: str
-    key: str
-    values: int
+    descr: str  # numpy's name of the type, such as <f4
+    key: str  # name of its member in the archive, below data/
+    values: int  # number of elements
 
 
 class Tensor(NamedTuple):
+    """A tensor as its pickle describes it; offset and strides count elements."""
+
     storage: Storage
     offset: int
     shape: tuple[int, ...]

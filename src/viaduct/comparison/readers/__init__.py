@@ -42,9 +42,8 @@ ACCELERATORS = ("npu", "mlu", "cuda", "gpu")
 def read(path: Path) -> Side:
     """Read any known dump. Raise BadData where there is none."""
     if "\0" in str(path) or not path.exists():
-        raise BadData(
-            f"there is no {str(path)!r}.", "Point at a dump directory, or at one .npy, .npz, .safetensors or .pt file."
-        )
+        advice = "Point at a dump directory, or at one .npy, .npz, .safetensors or .pt file."
+        raise BadData(f"there is no {str(path)!r}.", advice)
     for reader in READERS:
         if reader.recognise(path):
             return reader.read(path)
@@ -61,18 +60,16 @@ def _list_contents(path: Path) -> str:
     return join_some(list_files(path).files) or "nothing"
 
 
-def looks_swapped(left: Side, right: Side) -> str | None:
-    """Return a warning if left and right seem to be exchanged; None otherwise."""
+def describe_swap(left: Side, right: Side) -> str | None:
+    """Return a warning if left and right seem to be exchanged; None if they do not."""
     if left.kind == "tfdbg" and right.kind == "npu":
         what = f"the left side is {KINDS['tfdbg']}, the right one {KINDS['npu']}"
     elif _device_of(left) == "cpu" and _device_of(right) in ACCELERATORS:
         what = f"the left side was dumped on the cpu, the right one on the {_device_of(right)}"
     else:
         return None
-    return (
-        f"{what}. The accelerator belongs on the left and the truth on the right: "
-        f"viaduct compare {right.path} {left.path}"
-    )
+    swapped = f"viaduct compare {right.path} {left.path}"
+    return f"{what}. The accelerator belongs on the left and the truth on the right: {swapped}"
 
 
 def _device_of(side: Side) -> str:

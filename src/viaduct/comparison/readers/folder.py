@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 from viaduct.comparison.formats import Header, Members
-from viaduct.comparison.index import FILE, read_index
+from viaduct.comparison.index import INDEX_FILE, read_index
 from viaduct.comparison.readers import viaduct
 from viaduct.comparison.readers.listing import find_unread, join_some, list_files, natural_key
 from viaduct.comparison.storage import SUFFIXES, read_headers
@@ -54,7 +54,7 @@ def read(path: Path) -> Side:
 
 
 def _read_tensors(root: Path, name: str, alone: bool) -> list[Stored]:
-    """Return the tensors of one file. `alone`: no other file has keys, so that these are whole names."""
+    """Return the tensors of one file. `alone`: no other file may hold several, so a tensor's key is its whole name."""
     bare, step, rank = _split_path(name)
     path = root / name
     try:
@@ -69,15 +69,14 @@ def _read_tensors(root: Path, name: str, alone: bool) -> list[Stored]:
 
 
 def _as_indexed(tensor: Stored, notes: list[str]) -> Stored:
-    """Return a tensor with dtype, shape and checksum of the index, if its file lies in a viaduct dump."""
+    """Return a tensor with dtype, shape, checksum and type from the index, if its file lies in a viaduct dump."""
     if tensor.path is None or not viaduct.recognise(tensor.path.parent):
         return tensor
     try:
-        index = read_index(tensor.path.parent / FILE)
+        index = read_index(tensor.path.parent / INDEX_FILE)
     except BadData as error:
-        notes.append(
-            f"the index beside {tensor.path.name} cannot be read, so its type is taken from the file; {error.what}"
-        )
+        name = tensor.path.name
+        notes.append(f"the index beside {name} cannot be read, so its type is taken from the file; {error.what}")
         return tensor
     entry = next((entry for entry in index.entries if entry.file == tensor.path.name), None)
     if entry is None:

@@ -64,6 +64,7 @@ class _TooMany(Exception):
 
 
 def _list(found: Listing, real: str, folder: str, depth: int) -> None:
+    """Add the files of a folder; `real`: the resolved root, `depth`: how many levels below may still be entered."""
     files, folders = [], []
     try:
         entries = list(os.scandir(found.root / folder))

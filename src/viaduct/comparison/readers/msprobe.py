@@ -45,12 +45,12 @@ BACKWARD: dict[str, Role] = {
 
 
 class Call(NamedTuple):
-    """An entry's name, understood."""
+    """What the name of an entry of dump.json states."""
 
     op: str
     op_type: str
-    number: int
-    direction: str  # forward, backward, gradients
+    number: int  # of the call of a module; a function's is part of `op`
+    direction: str  # forward, backward, gradients (of parameters)
 
 
 @dataclass
@@ -62,8 +62,8 @@ class Reading:
     rank: int
     tensors: list[Stored] = field(default_factory=list)
     present: set[str] | None = None  # names in the folder of tensors; None: there is no such folder
-    odd: list[str] = field(default_factory=list)  # entries of no known name
-    counts: dict[tuple[str, int, Role], int] = field(default_factory=dict)
+    not_understood: list[str] = field(default_factory=list)  # names of entries
+    counts: dict[tuple[str, int, Role], int] = field(default_factory=dict)  # tensors so far, by operator, call and role
 
 
 def recognise(path: Path) -> bool:
@@ -133,8 +133,8 @@ def _read_dump(reading: Reading, dump_path: Path, settings: dict[str, str], note
         reading.present = {entry.name for entry in folder.iterdir()}
     for order, (name, entry) in enumerate(data.items()):
         _read_entry(reading, name, entry, order)
-    if reading.odd:
-        notes.append(f"{reading.folder.name}: entries not understood: {join_some(reading.odd)}")
+    if reading.not_understood:
+        notes.append(f"{reading.folder.name}: entries not understood: {join_some(reading.not_understood)}")
 
 
 def parse_entry_name(name: str) -> Call | None:
@@ -153,7 +153,7 @@ def parse_entry_name(name: str) -> Call | None:
 def _read_entry(reading: Reading, name: str, entry: Any, order: int) -> None:
     call = parse_entry_name(name)
     if call is None or not isinstance(entry, dict):
-        reading.odd.append(name)
+        reading.not_understood.append(name)
         why = f"{DUMP} has an entry {name!r} that is not understood"
         reading.tensors.append(_make_refused(reading, name, why, order))
         return
@@ -263,7 +263,10 @@ def _parents(folder: Path, notes: list[str]) -> dict[str, str]:
 
 
 def _edges(reading: Reading, parents: Mapping[str, str]) -> dict[str, dict[str, None]]:
-    """Return the edges by fingerprint: of operators with the same output the innermost has computed it."""
+    """Return the edges, by equal fingerprints of input and output: of several producers the innermost counts.
+
+    `parents`: operator -> the module that encloses it.
+    """
     producers: dict[tuple[Any, ...], list[str]] = {}
     edges: dict[str, dict[str, None]] = {}
     for tensor in reading.tensors:
@@ -281,7 +284,7 @@ def _edges(reading: Reading, parents: Mapping[str, str]) -> dict[str, dict[str, 
 
 
 def _fingerprint(tensor: Stored) -> tuple[Any, ...] | None:
-    """Return shape and statistics; None if they say too little: some are missing, or all values are the same."""
+    """Return shape and statistics; None if they cannot identify it: incomplete, not finite, or all values equal."""
     found = tensor.statistics
     if found is None or len(found) < 4 or found["max"] == found["min"] or not all(map(math.isfinite, found.values())):
         return None

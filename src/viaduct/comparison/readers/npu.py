@@ -42,9 +42,8 @@ RAW = (
 
 # What converting appends: role, number, perhaps shape and layout.
 _CONVERTED = re.compile(r"(.+)\.(input|output)\.(\d{1,6})((?:\.[A-Za-z0-9_]+){0,2})\.npy", re.DOTALL)
-_NUMBERED = re.compile(
-    r"(.+\.\d{13,255}(?:\.\d+){0,4})\.(\d{1,4})\.npy", re.DOTALL
-)  # an older way: output number alone
+# The same of older tools: the number of an output alone.
+_NUMBERED = re.compile(r"(.+\.\d{13,255}(?:\.\d+){0,4})\.(\d{1,4})\.npy", re.DOTALL)
 _TAIL = re.compile(r"((?:\.\d{1,255}){2,})$")
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _LAYOUT = re.compile(r"N[A-Z0-9]{1,7}|HWCN|FRACTAL_[A-Z0-9_]+|CHWN")
@@ -56,9 +55,9 @@ class FileName(NamedTuple):
 
     text: str  # type.operator.numbers
     role: Literal["input", "output"]
-    number: int
-    layout: str
-    raw: bool
+    number: int  # of the input or output
+    layout: str  # "" where the name states none
+    raw: bool  # as the device wrote it, not converted
 
 
 class Call(NamedTuple):
@@ -114,18 +113,18 @@ def read(path: Path) -> Side:
     files: list[Found] = []
     unnamed: list[Path] = []
     for folder, names in found.folders.items():
-        known, odd = _read_folder(found.root, folder, names, notes)
-        files += known
-        unnamed += odd
+        files_here, unnamed_here = _read_folder(found.root, folder, names, notes)
+        files += files_here
+        unnamed += unnamed_here
     files = _select_newest(files, notes)
     tensors = _make_tensors(_drop_converted_raw_files(files), notes)
-    odd_tensors = [_make_unnamed(file, len(tensors)) for file in unnamed if file.suffix == ".npy"]
-    odd_tensors += refused_tensors(found, (".npy",), len(tensors) + 1)
+    refused = [_make_unnamed(file, len(tensors)) for file in unnamed if file.suffix == ".npy"]
+    refused += refused_tensors(found, (".npy",), len(tensors) + 1)
     if unnamed:
         notes.append(f"not named as NPU dumps are: {join_some(str(file.relative_to(found.root)) for file in unnamed)}")
-    if not tensors and not odd_tensors:
+    if not tensors and not refused:
         raise BadData(f"{str(path)!r} holds no tensors of an NPU dump.", *notes)
-    return Side(path, KIND, tuple(tensors + odd_tensors), notes=tuple(notes), settings=_settings(files))
+    return Side(path, KIND, tuple(tensors + refused), notes=tuple(notes), settings=_settings(files))
 
 
 def _read_folder(root: Path, folder: str, names: list[str], notes: list[str]) -> tuple[list[Found], list[Path]]:
@@ -137,10 +136,10 @@ def _read_folder(root: Path, folder: str, names: list[str], notes: list[str]) ->
     for name in names:
         understood = split_name(_find_original_name(name, mapping))
         path = resolve_inside(root / folder, name)
-        if understood is None or path is None:
-            unnamed += [root / folder / name] if name != MAPPING else []
-        else:
+        if understood is not None and path is not None:
             split.append((path, understood))
+        elif name != MAPPING:
+            unnamed.append(root / folder / name)
     before_time = fewest_before_time(name.text for _, name in split)
     return [Found(identity, path, name, call_of(name.text, before_time)) for path, name in split], unnamed
 
@@ -150,11 +149,11 @@ def split_name(name: str) -> FileName | None:
     if match := _CONVERTED.fullmatch(name):
         layout = next((part for part in match[4].split(".") if _LAYOUT.fullmatch(part)), "")
         role: Literal["input", "output"] = "input" if match[2] == "input" else "output"
-        understood = FileName(match[1], role, int(match[3]), layout, False)
+        understood = FileName(match[1], role, int(match[3]), layout, raw=False)
     elif match := _NUMBERED.fullmatch(name):
-        understood = FileName(match[1], "output", int(match[2]), "", False)
+        understood = FileName(match[1], "output", int(match[2]), "", raw=False)
     elif not name.endswith((".npy", ".npz", ".pt", ".json", ".csv", ".txt", ".safetensors", ".bin")):
-        understood = FileName(name, "output", 0, "", True)
+        understood = FileName(name, "output", 0, "", raw=True)
     else:
         return None
     return understood if _names_an_operator(understood.text) else None
@@ -182,6 +181,7 @@ def fewest_before_time(texts: Iterable[str]) -> int:
 
 
 def _first_number(parts: list[str]) -> int:
+    """Return the index of the first of the numbers at the end; type and operator come before them."""
     start = len(parts)
     while start > 2 and parts[start - 1].isdecimal():
         start -= 1
@@ -196,7 +196,7 @@ def find_time_part(parts: list[str]) -> int:
 
 
 def call_of(text: str, before_time: int) -> Call:
-    """Return the call that a file's name states."""
+    """Return the call that a file's name states; `before_time`: how many numbers stand before the time."""
     parts = text.split(".")
     time = find_time_part(parts)
     task = max(time - before_time, 2)
@@ -283,9 +283,8 @@ def _make_tensors(files: list[Found], notes: list[str]) -> list[Stored]:
     for file in files:
         by_step[file.identity.step, file.identity.device].append(file)
     for _, members in sorted(by_step.items()):
-        calls_by_time = sorted(
-            {file.call for file in members}, key=lambda call: (call.time, call.task, natural_key(call.op))
-        )
+        distinct = {file.call for file in members}
+        calls_by_time = sorted(distinct, key=lambda call: (call.time, call.task, natural_key(call.op)))
         order = {call: number for number, call in enumerate(calls_by_time)}
         calls = _call_numbers(order)
         members.sort(key=lambda file: (order[file.call], file.name.role, file.name.number))
@@ -307,10 +306,8 @@ def _call_numbers(order: dict[Call, int]) -> dict[Call, int]:
 
 
 def _make_stored(file: Found, order: int, call: int) -> Stored:
-    name, identity = file.name, file.identity
-    tensor = Stored(
-        file.call.op, file.call.op_type, name.role, name.number, order, identity.step, identity.device, call=call
-    )
+    name, stated, at = file.name, file.call, file.identity
+    tensor = Stored(stated.op, stated.op_type, name.role, name.number, order, at.step, at.device, call=call)
     if name.raw:
         return replace(tensor, fault=f"{file.path.name} is {RAW}")
     return read_header_of(replace(tensor, path=file.path, layout=name.layout))

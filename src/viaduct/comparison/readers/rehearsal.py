@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from viaduct.comparison.naming import ROOT
+from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.storage import read_headers
 from viaduct.comparison.tensors import Role, Side, Stored
 from viaduct.errors import BadData, ViaductError
@@ -71,7 +71,7 @@ def identify_call(name: str) -> Identity:
     match = CALL.fullmatch(name)
     assert match is not None
     number, module, input_index = match.groups()
-    return module or ROOT, "output" if input_index is None else "input", int(input_index or 0), int(number), 0
+    return module or ROOT_MODULE, "output" if input_index is None else "input", int(input_index or 0), int(number), 0
 
 
 def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Iterator[Stored]:
@@ -87,7 +87,8 @@ def read_file(path: Path, rank: int, identify: Callable[[str], Identity]) -> Ite
     for name, header in headers.items():
         op, role, index, order, step = identify(name)
         call = calls[op, role, index]
-        calls[op, role, index] += 1 if role in ("input", "output") and op != LOSS else 0
+        if role in ("input", "output") and op != LOSS:  # modules of the first step; losses of other steps are no calls
+            calls[op, role, index] += 1
         tensor = Stored(op, "", role, index, order, step, rank)
         if isinstance(header, str):
             yield replace(tensor, fault=header)

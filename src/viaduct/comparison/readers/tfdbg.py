@@ -25,6 +25,7 @@ KIND = "tfdbg"
 SUFFIX = ".npy"
 # conv1.0.1607502000000000.npy; some tools write a second number before the time.
 NAME = re.compile(r"(.+?)\.(\d{1,9})(?:\.\d{1,9})?\.(\d{9,255})\.npy", re.DOTALL)
+# A time of any length, if the first pattern does not fit.
 _SHORT_TIME = re.compile(r"(.+?)\.(\d{1,9})\.(\d{1,255})\.npy", re.DOTALL)
 
 
@@ -38,37 +39,36 @@ def read(path: Path) -> Side:
     """Read the newest file of each tensor."""
     found = list_files(path)
     names = _plain_files(found)
-    newest: dict[tuple[str, int], tuple[int, str]] = {}
-    odd, older = [], []
+    newest: dict[tuple[str, int], tuple[int, str]] = {}  # (operator, output) -> (time, file)
+    unnamed, older = [], []
     for name in names:
         match = NAME.fullmatch(Path(name).name) or _SHORT_TIME.fullmatch(Path(name).name)
         if match is None:
-            odd.append(name)
+            unnamed.append(name)
             continue
         key, dated = (match[1], int(match[2])), (int(match[3]), name)
-        older += [min(dated, newest[key])[1]] if key in newest else []
+        if key in newest:
+            older.append(min(dated, newest[key])[1])
         newest[key] = max(dated, newest.get(key, dated))
     order = {op: number for number, op in enumerate(sorted({op for op, _ in newest}, key=natural_key))}
     tensors = [
         read_header_of(Stored(op, index=index, order=order[op], path=found.root / name))
         for (op, index), (_, name) in sorted(newest.items(), key=lambda item: (order[item[0][0]], item[0][1]))
     ]
-    tensors += [
-        read_header_of(Stored(Path(name).name.removesuffix(SUFFIX), order=len(order), path=found.root / name))
-        for name in odd
-    ]
+    for path_of_unnamed in (found.root / name for name in unnamed):
+        tensors.append(read_header_of(Stored(path_of_unnamed.stem, order=len(order), path=path_of_unnamed)))
     tensors += refused_tensors(found, (SUFFIX,), len(order) + 1)
-    return Side(path, KIND, tuple(tensors), notes=tuple(_notes(found, odd, older)))
+    return Side(path, KIND, tuple(tensors), notes=tuple(_notes(found, unnamed, older)))
 
 
 def _plain_files(found: Listing) -> list[str]:
     return [name for name in found.files if name.endswith(SUFFIX)]
 
 
-def _notes(found: Listing, odd: list[str], older: list[str]) -> list[str]:
+def _notes(found: Listing, unnamed: list[str], older: list[str]) -> list[str]:
     notes = list(found.notes)
-    if odd:
-        notes.append(f"not named as tfdbg names tensors, taken as outputs by their whole name: {join_some(odd)}")
+    if unnamed:
+        notes.append(f"not named as tfdbg names tensors, taken as outputs by their whole name: {join_some(unnamed)}")
     if older:
         notes.append(f"{len(older)} files have a newer one of the same tensor and were left out: {join_some(older)}")
     if others := [name for name in found.files if name.endswith((".npz", ".pt", ".safetensors"))]:

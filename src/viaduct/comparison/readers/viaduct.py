@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
-from viaduct.comparison.index import FILE, FORMAT, Entry, Index, read_index
-from viaduct.comparison.naming import RANK, STEP, is_plain_file_name
+from viaduct.comparison.index import FORMAT, INDEX_FILE, Entry, Index, read_index
+from viaduct.comparison.naming import RANK_FOLDER, STEP_FOLDER, is_plain_file_name
 from viaduct.comparison.tensors import Role, Side, Stored
 from viaduct.errors import BadData
 
@@ -24,7 +24,7 @@ ROLES: Mapping[str, Role] = {role: role for role in get_args(Role)}
 def recognise(path: Path) -> bool:
     """Return True if the folder is or holds a dump of viaduct, by names and the first bytes of an index.
 
-    In a step's or rank's folder whatever has that name counts: a damaged dump must not pass for a plain folder.
+    In a folder named step_… or rank_… any index.json counts: a damaged dump must not pass for a plain folder.
     """
     found = next(find_indexes(path), None)
     if found is None:
@@ -32,30 +32,31 @@ def recognise(path: Path) -> bool:
     try:
         with found.open("rb") as file:
             start = file.read(200)
-            return FORMAT.encode() in start or not start.strip(b"\0 \n") or bool(identify_index(found)[2])
+            folder_names = identify_index(found)[2]
+            return FORMAT.encode() in start or not start.strip(b"\0 \n") or bool(folder_names)
     except OSError:
         return True  # it looks like one, and reading it will say what is wrong
 
 
 def find_indexes(path: Path) -> Iterator[Path]:
     """Yield the indexes at or below a dump, a run, a step or a rank, by step and rank."""
-    if (path / FILE).is_file():
-        yield path / FILE
+    if (path / INDEX_FILE).is_file():
+        yield path / INDEX_FILE
         return
-    ranks = list_numbered_folders(path, RANK)
-    steps = list_numbered_folders(path, STEP)
+    ranks = list_numbered_folders(path, RANK_FOLDER)
+    steps = list_numbered_folders(path, STEP_FOLDER)
     if ranks or steps:
         for folder in ranks or steps:
             yield from find_indexes_of_step(folder)
     elif (path / "dump").is_dir():
-        for folder in list_numbered_folders(path / "dump", STEP):
+        for folder in list_numbered_folders(path / "dump", STEP_FOLDER):
             yield from find_indexes_of_step(folder)
 
 
 def find_indexes_of_step(folder: Path) -> Iterator[Path]:
     """Yield the indexes of one step's ranks."""
-    inner = [folder] if (folder / FILE).is_file() else list_numbered_folders(folder, RANK)
-    yield from (rank_folder / FILE for rank_folder in inner or [folder])
+    inner = [folder] if (folder / INDEX_FILE).is_file() else list_numbered_folders(folder, RANK_FOLDER)
+    yield from (rank_folder / INDEX_FILE for rank_folder in inner or [folder])
 
 
 def list_numbered_folders(path: Path, pattern: re.Pattern[str]) -> list[Path]:
@@ -77,7 +78,7 @@ def read(path: Path) -> Side:
         except BadData as error:
             notes.append(" ".join((f"left out: {error.what}", *error.hints)))
             step, rank, _ = identify_index(index_path)
-            damaged.append(Stored(FILE, step=step, rank=rank, fault=error.what))  # stands for the whole step
+            damaged.append(Stored(INDEX_FILE, step=step, rank=rank, fault=error.what))  # stands for the whole step
     if not found:
         raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or explain_missing(path)))
     tensors = [tensor for folder, index in found for tensor in stored_tensors(folder, index)]
@@ -87,12 +88,12 @@ def read(path: Path) -> Side:
 
 
 def identify_index(index: Path) -> tuple[int, int, str]:
-    """Return step and rank of an index from its folders, and the folders' names."""
+    """Return step and rank of an index from its folders, and the names of those that state one."""
     step, rank, names = 0, 0, []
     for name in index.absolute().parts[-3:-1]:
-        if match := STEP.fullmatch(name):
+        if match := STEP_FOLDER.fullmatch(name):
             step = int(match[1])
-        elif match := RANK.fullmatch(name):
+        elif match := RANK_FOLDER.fullmatch(name):
             rank = int(match[1])
         else:
             continue
@@ -104,7 +105,7 @@ def explain_missing(path: Path) -> list[str]:
     """Return hints where no index was found."""
     if not path.exists():
         return ["There is no such folder."]
-    return [f"Looked for {FILE}, step_000000/{FILE} and dump/step_000000/{FILE}."]
+    return [f"Looked for {INDEX_FILE}, step_000000/{INDEX_FILE} and dump/step_000000/{INDEX_FILE}."]
 
 
 def stored_tensors(folder: Path, index: Index) -> Iterator[Stored]:
