@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from viaduct.cards.tensorflow_api import MIGRATED
+from viaduct.cards.tensorflow_api import VENDOR_MODULES
 
 if TYPE_CHECKING:
     from viaduct.migration.names import Names
 
-ROOTS = ("tensorflow", "torch", "keras", "horovod", *MIGRATED, "tf_slim")
+ROOTS = ("tensorflow", "torch", "keras", "horovod", *VENDOR_MODULES, "tf_slim")
 STEPS = 100
 """Modules through which a name is followed."""
 

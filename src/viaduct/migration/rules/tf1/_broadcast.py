@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from viaduct.cards.tensorflow_api import OPERATORS, full_name
+from viaduct.cards.tensorflow_api import HCCL_OPERATORS, full_name
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.sessions import MONITORED, PLAIN
@@ -12,7 +12,7 @@ ESTIMATORS = (
     *(full_name("NPUEstimator"), "tensorflow.keras.estimator.model_to_estimator"),
 )
 SESSIONS = (*PLAIN, *MONITORED, "tensorflow.train.MonitoredSession", "tensorflow.train.Supervisor")
-HCCL = f"{OPERATORS}.broadcast"
+HCCL = f"{HCCL_OPERATORS}.broadcast"
 HOOK = full_name("NPUBroadcastGlobalVariablesHook")
 
 

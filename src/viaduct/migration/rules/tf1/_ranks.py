@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import RANKS, full_name
+from viaduct.cards.tensorflow_api import HCCL_API, full_name
 from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Site
 from viaduct.migration.rules import _entry
@@ -31,7 +31,7 @@ HELPERS = {
 # The environment variable that holds it, and the value of a single process.
 VARIABLES = {"size": ("RANK_SIZE", "1"), "rank": ("RANK_ID", "0"), "local_rank": ("DEVICE_ID", "0")}
 RANK_CALLS = {
-    *(f"{RANKS}.{name}" for name in HCCL.values()),
+    *(f"{HCCL_API}.{name}" for name in HCCL.values()),
     *(full_name(name) for name in HELPERS.values()),
 }
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import MIGRATED
+from viaduct.cards.tensorflow_api import VENDOR_MODULES
 from viaduct.migration.rule import Rule, Site, answer_once
 
 rule = Rule(__name__, spec="V7", kind="mandatory")
@@ -40,7 +40,7 @@ def without_strip(node: ast.AST) -> ast.AST:
 
 
 def is_migrated(site: Site) -> bool:
-    return imports_device(site) or any(name.partition(".")[0] in MIGRATED for name in site.work.needed.values())
+    return imports_device(site) or any(name.partition(".")[0] in VENDOR_MODULES for name in site.work.needed.values())
 
 
 @answer_once
@@ -48,7 +48,7 @@ def imports_device(site: Site) -> bool:
     """Return True if the file imports a package of the device."""
     bound = site.work.names.scopes[site.source.tree].bound.values()
     modules = [what for values in bound for what in values if isinstance(what, str)]
-    return any(name.partition(".")[0] in MIGRATED for name in [*modules, *site.work.names.stars])
+    return any(name.partition(".")[0] in VENDOR_MODULES for name in [*modules, *site.work.names.stars])
 
 
 def set_default(site: Site, value: ast.AST) -> None:

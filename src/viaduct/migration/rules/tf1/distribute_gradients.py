@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.tensorflow_api import OPERATORS
+from viaduct.cards.tensorflow_api import HCCL_OPERATORS
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 
@@ -36,7 +36,7 @@ KEYWORDS = {  # of tf.gradients -> of compute_gradients
     "colocate_gradients_with_ops": "colocate_gradients_with_ops",
 }
 REDUCED = (f"{optimizers.OPTIMIZERS}.npu_allreduce", f"{optimizers.OPTIMIZERS}.allreduce")
-COMPUTED_ANEW = ("tensorflow.gradients", f"{OPERATORS}.allreduce", *REDUCED)
+COMPUTED_ANEW = ("tensorflow.gradients", f"{HCCL_OPERATORS}.allreduce", *REDUCED)
 
 
 @rule.call("tensorflow.gradients")

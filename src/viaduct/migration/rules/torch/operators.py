@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.cards.operators import METHODS, OPERATORS, SOURCE, Limit
+from viaduct.cards.operators import OPERATORS, SOURCES, TENSOR_METHODS, OperatorLimit
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._places import is_in_dataset, place_of
 from viaduct.migration.targets import cards
@@ -31,7 +31,7 @@ def report_function(site: Site) -> None:
         report_limits(site, site.name[len("torch.") :])
 
 
-@rule.method(*METHODS)
+@rule.method(*TENSOR_METHODS)
 def report_method(site: Site) -> None:
     """Report a method that the vendor documents as missing or limited, unless another library's object has it."""
     name = site.qualified(site.node.func) or ""
@@ -52,7 +52,7 @@ def report_limits(site: Site, name: str) -> None:
     for target in cards(site.options):
         limit = OPERATORS[target.name].get(name)
         if limit is not None and applies(site, limit):
-            table, table_zh = SOURCE[target.name]
+            table, table_zh = SOURCES[target.name]
             site.manual(
                 f"{name} on the {target.title}: {limit.english} ({table}); see your release, or keep it on the CPU",
                 zh=f"{target.title} 上的 {name}:{limit.chinese}({table_zh});请核对所用版本,或放在 CPU 上计算",
@@ -60,7 +60,7 @@ def report_limits(site: Site, name: str) -> None:
             )
 
 
-def applies(site: Site, limit: Limit) -> bool:
+def applies(site: Site, limit: OperatorLimit) -> bool:
     """Return True if a limit applies to the call.
 
     That of a keyword argument applies where it is given, and not as False or None; that of `sorted` if it is False.
