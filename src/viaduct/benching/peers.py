@@ -142,7 +142,7 @@ class Loop:
         network = place_model(peer.make().train(), device)
         options = MODES[peer.mode]
         self.network: Any = network if options is None else torch.compile(network, **options)
-        fused = device.type in ("cpu", "cuda") or None
+        fused = device.type in ("cpu", "cuda") or None  # None: torch decides, as other devices may lack fused SGD
         self.optimizer = torch.optim.SGD(network.parameters(), 1e-6, momentum=0.9, weight_decay=1e-4, fused=fused)
         self.scaler = torch.amp.GradScaler(device.type, enabled=compute == torch.float16)
         batch, size = recipe.data.global_batch, recipe.data.size

@@ -15,6 +15,8 @@ from viaduct.benching.measure import Lengths, Outcome, VariantResult
 from viaduct.benching.ours import Setting
 from viaduct.benching.starts import StartResults, format_starts
 from viaduct.data.places import check_place, write_result
+from viaduct.devices.base import select_known
+from viaduct.devices.hardware import package_version
 from viaduct.devices.timing import Sample, ratio
 from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Lars, Recipe, RmsProp, Sgd, Thor
@@ -90,12 +92,12 @@ def format_title(name: str, setting: Setting, compute: str) -> str:
 
 
 def describe_unequal_work(recipe: Recipe, peers: list[dict[str, Any]]) -> list[str]:
-    """Return a note if ours does more work per step than the peers, such as another optimizer."""
+    """Return a note if ours does other work per step than the peers: another optimizer, or averaged weights."""
     extra_work = [] if type(recipe.optimizer) is Sgd else [describe_optimizer(recipe.optimizer)]
     extra_work += ["averaged weights"] if recipe.ema else []
     if not peers or not extra_work:
         return []
-    return [f"Ours has {' and '.join(extra_work)} in its steps, peers have plain SGD: a ratio is of unlike work."]
+    return [f"Ours has {' and '.join(extra_work)} in its steps, peers have plain SGD: the ratios compare unlike work."]
 
 
 def describe_optimizer(optimizer: object) -> str:
@@ -104,7 +106,7 @@ def describe_optimizer(optimizer: object) -> str:
 
 
 def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> list[str]:
-    """Return a note for each ceiling that a step exceeded: then the measured ceiling is not a peak."""
+    """Return a note for each ceiling that a step exceeded (`compute_share` is None): what was measured is no peak."""
     notes = {
         f"No matrix peak is given: a step multiplies faster than the large {compute} product did.": "matrix_share",
         "No share of the bandwidth is given: a step's data lie in caches, the large copy's do not.": "bandwidth_share",
@@ -190,15 +192,8 @@ def build_run_record(run: VariantResult, batch: int) -> dict[str, float]:
 
 
 def find_peer_versions(peers: list[dict[str, Any]]) -> dict[str, str]:
-    from importlib import metadata
-
-    versions = {}
-    for name in dict.fromkeys(peer["peer"] for peer in peers):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue  # `plain` is no package, and a peer may be on sys.path without being installed
-    return versions
+    """Return the versions of the peers' packages, of those that are installed; `plain` is no package."""
+    return select_known({peer["peer"]: package_version(peer["peer"]) for peer in peers})
 
 
 def format_row(variant: dict[str, Any]) -> dict[str, str]:

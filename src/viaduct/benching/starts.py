@@ -26,7 +26,8 @@ from viaduct.errors import ViaductError
 if TYPE_CHECKING:
     from viaduct.benching.measure import Variant
 
-# Starts by variant, and the reasons of the variants that failed.
+# Two dictionaries by the title of a variant: its starts, each with the fields of `Start` and imports_s; and for a
+# variant that failed the reason.
 StartResults = tuple[dict[str, list[dict[str, float]]], dict[str, str]]
 STARTS_PER_VARIANT = 4  # the first one fills the compile caches and is not part of the median
 MAX_START_MINUTES = 30  # then the process is killed
@@ -37,7 +38,7 @@ class StartRequest:
     """Variant that a child process builds, sent to it as JSON."""
 
     recipe: str
-    changes: list[tuple[str, str]]
+    changes: list[tuple[str, str]]  # field of the recipe, and its new value as text
     device: str
     data: str
     peer: str = ""  # empty for ours
@@ -48,7 +49,7 @@ class StartRequest:
 class Start:
     """Seconds of one start: the total, measured by the parent, and the parts that the child measured."""
 
-    whole_s: float
+    whole_s: float  # until the first step has ended
     build_s: float
     first_step_s: float
 

@@ -45,8 +45,8 @@ def render_record(record: dict[str, Any]) -> str:
 
 def build_speed_table(record: dict[str, Any]) -> Table:
     """Return the table with one row for each variant."""
-    variant, *figures = COLUMNS
-    table = Table(variant, *figure_columns(*figures), box=box.SIMPLE)
+    title, *figures = COLUMNS
+    table = Table(title, *figure_columns(*figures), box=box.SIMPLE)
     for row in record["rows"]:
         table.add_row(*(row[column] for column in COLUMNS))
     return table
@@ -54,8 +54,8 @@ def build_speed_table(record: dict[str, Any]) -> Table:
 
 def build_time_table(record: dict[str, Any]) -> Table | None:
     """Return the table of time by kind, for ours and the fastest peer; None without a profile."""
-    candidates = (record, find_fastest(record["peers"]))
-    variants = [variant for variant in candidates if variant and "ms" in variant["time"]]
+    fastest_peer = min(record["peers"], key=lambda peer: peer["ms_per_step"], default=None)
+    variants = [variant for variant in (record, fastest_peer) if variant and "ms" in variant["time"]]
     if not variants:
         return None
     table = Table("where a step's time goes", box=box.SIMPLE)
@@ -69,10 +69,6 @@ def build_time_table(record: dict[str, Any]) -> Table | None:
         ]
         table.add_row(name, *cells)
     return table
-
-
-def find_fastest(peers: list[dict[str, Any]]) -> dict[str, Any] | None:
-    return min(peers, key=lambda peer: peer["ms_per_step"], default=None)
 
 
 def list_time_parts(time: dict[str, Any]) -> dict[str, float]:
