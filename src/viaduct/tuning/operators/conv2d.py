@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from viaduct.search_space import Parameter, Point, Space
+from viaduct.search_space import Parameter, Space
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
 from viaduct.tuning.operators.modules import (
     LAYOUTS,
     Forward,
+    allow_switch_for_plain_calls,
     can_compile,
     cast_for_compute,
     describe_operands,
@@ -74,19 +75,13 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
             Parameter("forward_onednn", switch),
             Parameter("backward_onednn", switch),
         ],
-        rules=[forbid_switch_without_convolution],
+        rules=[allow_switch_for_plain_calls],
         default=DEFAULT,
         hints=[
             *([{**DEFAULT, "implementation": "matrix_product"}] if is_pointwise(signature) else []),
             *({**DEFAULT, "layout": name} for name in layouts[1:]),
         ],
     )
-
-
-def forbid_switch_without_convolution(point: Point) -> str | None:
-    if point["implementation"] != "convolution" and not (point["forward_onednn"] and point["backward_onednn"]):
-        return "oneDNN is switched for plain convolutions only"
-    return None
 
 
 def is_pointwise(signature: Signature) -> bool:
@@ -97,7 +92,7 @@ def is_pointwise(signature: Signature) -> bool:
 
 def make_forward(point: Choice) -> Forward:
     """Return the forward pass of a variant."""
-    layout = LAYOUTS.get(str(point["layout"]))  # None: that of the operands
+    layout = LAYOUTS.get(str(point["layout"]))  # None for "as_given", the layout of the operands
     core = choose_core(point)
 
     def forward(module: Any, x: Tensor) -> Tensor:

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from viaduct.search_space import Parameter, Point, Space
+from viaduct.search_space import Parameter, Space
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
 from viaduct.tuning.operators.modules import (
     Forward,
+    allow_switch_for_plain_calls,
     can_compile,
     cast_for_compute,
     describe_operands,
@@ -38,7 +39,9 @@ def describe(module: nn.Module, x: Tensor) -> Signature | None:
 
 def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
     """Return the variants of a linear layer; oneDNN is switched on the CPU only, and not in float32."""
-    implementations = ["linear", "transposed"] + ["compiled"] * (with_compiler and can_compile(device))
+    implementations = ["linear", "transposed"]
+    if with_compiler and can_compile(device):
+        implementations.append("compiled")
     switch = (True, False) if device == "cpu" and signature["compute"] != "float32" else (True,)
     return Space(
         [
@@ -46,15 +49,9 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
             Parameter("forward_onednn", switch),
             Parameter("backward_onednn", switch),
         ],
-        rules=[forbid_switch_without_linear],
+        rules=[allow_switch_for_plain_calls],
         default=DEFAULT,
     )
-
-
-def forbid_switch_without_linear(point: Point) -> str | None:
-    if point["implementation"] != "linear" and not (point["forward_onednn"] and point["backward_onednn"]):
-        return "oneDNN is switched for plain linear layers only"
-    return None
 
 
 def make_forward(point: Choice) -> Forward:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.search_space import Value
+from viaduct.search_space import Point, Value
 from viaduct.tuning.operators import Work
 from viaduct.tuning.signature import Signature
 
@@ -22,7 +22,10 @@ Forward = Callable[[Any, Tensor], Tensor]  # takes a module and its input
 
 
 def describe_operands(module: nn.Conv2d | nn.Linear, x: Tensor) -> dict[str, Value]:
-    """Return the last fields of a signature: bias, types of the operands and of computing, and gradients needed."""
+    """Return the last fields of a signature: bias, dtypes of the operands and of the computation, needed gradients.
+
+    The gradients are "x" (of the input), "w" (of the weight), "xw" or "none".
+    """
     gradients = [name for name, tensor in (("x", x), ("w", module.weight)) if tensor.requires_grad]
     return {
         "bias": module.bias is not None,
@@ -49,6 +52,14 @@ def parse_shape(text: Any) -> list[int]:
 def can_compile(device: str) -> bool:
     """Return True on the CPU with a C++ compiler in PATH; on other devices single operators are not compiled."""
     return device == "cpu" and any(shutil.which(name) for name in ("g++", "c++", "clang++"))
+
+
+def allow_switch_for_plain_calls(point: Point) -> str | None:
+    """Return why a point is invalid: other implementations than PyTorch's own call do not switch oneDNN off."""
+    switches_off = not (point["forward_onednn"] and point["backward_onednn"])
+    if switches_off and point["implementation"] not in ("convolution", "linear"):
+        return "oneDNN is switched for plain convolutions and linear layers only"
+    return None
 
 
 def find_compute_dtype(x: Tensor) -> torch.dtype:
