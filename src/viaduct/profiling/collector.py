@@ -26,7 +26,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from viaduct.profiling.clocks import Clock, open_clock, read_host_us
-from viaduct.profiling.compilations import Compilations
+from viaduct.profiling.compilations import COMPILED_AGAIN, Compilations
 from viaduct.profiling.garbage_pauses import GarbagePauses
 from viaduct.profiling.merge import start_at_zero
 from viaduct.profiling.record import RECORDING, Collective, Facts, Profile, Sample, Step
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from viaduct.profiling.system import SystemSampler
 
 Part = Literal["skip", "timed", "recorded"]
-"""What is done in a step: nothing (warm-up), taking its times, or recording its operators."""
+"""What the collector does in a step: nothing (warm-up), take its times, or record its operators."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Plan:
 
 @dataclass
 class OpenStep:
-    """A step whose marks are taken and not yet read; None: not taken."""
+    """A step whose marks are not read yet; a mark is None until it is taken."""
 
     number: int
     previous_end: Any = None  # mark of the end of the step before
@@ -75,7 +75,8 @@ class OpenStep:
 class Collector:
     """Takes the marks of one rank's steps, and follows the plan.
 
-    `on_step` is called with each step once its times are known. The last three arguments replace parts in tests.
+    `on_step` is called with each step once its times are known. `system` switches the figures of the system on.
+    `make_recorder`, `make_sampler` and `clock` are for tests, which replace these parts.
     """
 
     def __init__(
@@ -241,7 +242,7 @@ class Collector:
             self._recorded = recorder.stop()
 
     def _read_steps(self, only_ready: bool) -> None:
-        """Turn the marks of steps into times, in order: of steps that the device has ended, or after a wait of all."""
+        """Turn the marks of steps into times, in order; with `only_ready` only of steps that the device has ended."""
         if not self._unread:
             return
         clock = self._begin_step()
@@ -268,7 +269,7 @@ class Collector:
         if was_recording:
             self._notes.append("the script ended while operators were recorded: their figures are of fewer steps.")
         again = any(step.recompiled and not step.interrupted_by for step in self._steps["timed"])
-        reasons = [f"compiled again: {reason}" for reason in self._compilations.list_reasons()] if again else []
+        reasons = [COMPILED_AGAIN + reason for reason in self._compilations.list_reasons()] if again else []
         notes = [*facts.notes, *self._notes, *filter(None, [self._compilations.missing]), *reasons]
         parts = self._steps
         facts = replace(
@@ -290,7 +291,9 @@ class Collector:
             profile = replace(
                 profile,
                 facts=replace(facts, notes=(*facts.notes, *recorded.notes)),
-                steps=[replace(step, collectives=find_within(step, recorded.collectives)) for step in steps],
+                steps=[
+                    replace(step, collectives=select_collectives_within(step, recorded.collectives)) for step in steps
+                ],
                 operators=recorded.operators,
                 kernels=recorded.kernels,
                 memory=recorded.memory,
@@ -336,7 +339,7 @@ def read_step(step: OpenStep, clock: Clock, rank: int) -> Step:
     )
 
 
-def find_within(step: Step, collectives: Sequence[Collective]) -> tuple[Collective, ...]:
+def select_collectives_within(step: Step, collectives: Sequence[Collective]) -> tuple[Collective, ...]:
     """Return the collectives that began within a step."""
     return tuple(row for row in collectives if step.start_us <= row.start_us < step.end_us)
 

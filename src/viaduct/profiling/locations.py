@@ -61,7 +61,8 @@ class ScriptFiles:
 def locate_calls(events: Iterable[Event], files: ScriptFiles, lines: CallLines, base_ns: int = 0) -> dict[int, str]:
     """Return for each Python function, by id(event), the innermost line of the script that is running within it.
 
-    A function of a library has the line that called it; a function of the script is "FILE in FUNCTION()".
+    A function of a library has the script's line that called it; a function of the script is "FILE in FUNCTION()".
+    `base_ns` is the zero of the events' clock, as in `lines`.
     """
     locations: dict[int, str] = {}
     for event in events:

@@ -251,5 +251,5 @@ def name_missing(profile: Profile) -> str:
         follow = f"{steps} of {len(profile.steps)} steps {'follows' if steps == 1 else 'follow'} another one directly"
         return f"Too few steps to judge: {follow}, {FEWEST_STEPS} are needed"
     if not profile.operators and not profile.kernels:
-        return "The four phases alone gave no advice; operators were not recorded, so nothing within them was judged"
+        return "The phases alone gave no advice; operators were not recorded, so nothing within them was judged"
     return ""

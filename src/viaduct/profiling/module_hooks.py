@@ -4,8 +4,8 @@
     hooks.add_network(network)
     hooks.attach(); …; hooks.detach()
 
-An annotation is named MODULE + the module's name; `trace_context.py` reads it. A module that torch.compile compiled is
-annotated as a whole: hooks inside of it would be compiled, too.
+The name of an annotation is MODULE_ANNOTATION and the module's name; `trace_context.py` reads it. A module that
+torch.compile compiled is annotated as a whole: hooks inside of it would be compiled, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.profiler import record_function
 
-from viaduct.profiling.trace_context import MODULE
+from viaduct.profiling.trace_context import MODULE_ANNOTATION
 
 WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 """Classes of modules that wrap a network, and the attribute that holds the network."""
@@ -69,7 +69,7 @@ class ModuleHooks:
     def open_annotation(self, module: nn.Module, inputs: Any) -> None:
         if torch.compiler.is_compiling():
             return
-        annotation = record_function(MODULE + self.names[id(module)])
+        annotation = record_function(MODULE_ANNOTATION + self.names[id(module)])
         annotation.__enter__()  # type: ignore[no-untyped-call]
         self.open_annotations.append((id(module), annotation))
 

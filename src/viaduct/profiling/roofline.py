@@ -25,7 +25,7 @@ from viaduct.profiling.record import Ceilings
 
 SCHEMA = 1
 MEASUREMENTS = 3  # before a cached figure is final
-MEASURED = ("float32", "bfloat16", "float16", "float64")
+DTYPES_WITH_CEILING = ("float32", "bfloat16", "float16", "float64")
 """Dtypes with a ceiling of their own; others have none."""
 
 Key = dict[str, Any]
@@ -71,7 +71,7 @@ def load_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = cache / "viaduct" / f"ceilings-{digest}.json"
     known = read_cache(path, key) or CachedCeilings(0.0, {}, {})
-    wanted = [dtype for dtype in MEASURED if dtype in dtypes]
+    wanted = [dtype for dtype in DTYPES_WITH_CEILING if dtype in dtypes]
     to_measure = [dtype for dtype in wanted if known.counts.get(dtype, 0) < MEASUREMENTS]
     if to_measure or not known.bandwidth:
         new = measure_ceilings(device, to_measure)

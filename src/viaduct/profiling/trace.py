@@ -20,7 +20,7 @@ from .record import Profile, Step
 Event = dict[str, Any]
 STEP_THREAD, REDUCE_THREAD = 0, 1
 FLOWS = ("s", "t", "f")
-DRAWN = "viaduct"  # in otherData: the processes that are drawn from the profile, not recorded
+DRAWN_PIDS = "viaduct"  # key in otherData: the processes that are drawn from the profile, not recorded
 
 
 def build_trace(profile: Profile, events: Iterable[Event] = ()) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def build_trace(profile: Profile, events: Iterable[Event] = ()) -> dict[str, Any
     return {
         "traceEvents": [*timed, *names],
         "displayTimeUnit": "ms",
-        "otherData": {DRAWN: sorted({event["pid"] for event in drawn}), "source": profile.facts.source},
+        "otherData": {DRAWN_PIDS: sorted({event["pid"] for event in drawn}), "source": profile.facts.source},
     }
 
 

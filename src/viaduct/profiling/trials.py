@@ -135,7 +135,7 @@ def make_product(product: Product, device: str, dtype: str) -> Work:
 
 
 def make_update(kind: str, sizes: Sequence[int], device: str, **options: Any) -> Work:
-    """Return one update of the optimizer that torch.optim calls `kind`."""
+    """Return one update of torch.optim's optimizer of this class, such as "SGD"."""
     parameters = [torch.nn.Parameter(make_tensor((size,), device)) for size in sizes]
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)

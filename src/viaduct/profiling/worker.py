@@ -82,7 +82,7 @@ def start_session(job: ScriptJob) -> None:
 
 
 def finish_at_exit(session: Session) -> None:
-    """Write the profile at the end of the process; those of multiprocessing run finalizers, not atexit functions."""
+    """Write the profile at the end of the process; a process of multiprocessing runs its finalizers, not atexit's."""
     atexit.register(session.finish)
     util.Finalize(None, session.finish, exitpriority=100)
 
