@@ -49,7 +49,6 @@ def test_waits_for_data_are_those_of_each_rank_with_a_loader() -> None:
     steps = [*make_steps(rank=0, loader_wait_us=10.0), *make_steps(rank=1, loader_wait_us=50.0), *make_steps(rank=2)]
     figures = make_figures(steps=steps)
     assert figures.loader_waits == {0: 10.0, 1: 50.0}
-    assert figures.loader_waits == {0: 10.0, 1: 50.0}
     assert figures.name_rank(1) == " on rank 1"
     assert make_figures().name_rank(0) == ""
 

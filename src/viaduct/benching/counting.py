@@ -65,8 +65,8 @@ def count_second_read(args: Any) -> int:
 
     The gradients w.r.t. input and w.r.t. weight are two convolutions; each of them reads the output gradient.
     """
-    gradient, (needs_input, needs_weight, _) = args[0], args[10]
-    return int(gradient.nbytes) if needs_input and needs_weight else 0
+    gradient, output_mask = args[0], args[10]
+    return int(gradient.nbytes) if output_mask[0] and output_mask[1] else 0
 
 
 def count_convolution_flop(args: Any, output: Any) -> int:
@@ -76,9 +76,9 @@ def count_convolution_flop(args: Any, output: Any) -> int:
 
 def count_convolution_backward_flop(args: Any, output: Any) -> int:
     """Return the forward operations once for each requested gradient: w.r.t. input and w.r.t. weight."""
-    gradient, images, weight, transposed, (needs_input, needs_weight, _) = *args[:3], args[7], args[10]
+    gradient, images, weight, transposed, output_mask = args[0], args[1], args[2], args[7], args[10]
     flop_per_gradient = 2 * int((images if transposed else gradient).numel()) * int(weight[0].numel())
-    return flop_per_gradient * (bool(needs_input) + bool(needs_weight))
+    return flop_per_gradient * (bool(output_mask[0]) + bool(output_mask[1]))
 
 
 def count_matmul_flop(args: Any, output: Any) -> int:

@@ -21,7 +21,7 @@ from viaduct.benching.counting import Work
 from viaduct.benching.ours import Ours, Setting
 from viaduct.benching.peers import Loop, Peer
 from viaduct.devices import ceilings
-from viaduct.devices.base import Device, first_line
+from viaduct.devices.base import first_line
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
 from viaduct.errors import OutOfMemory, ViaductError, lacks_memory
 from viaduct.recipes import Recipe
@@ -185,7 +185,8 @@ class Run:
     ) -> None:
         """Build a variant, run its first step, warm it up."""
         data, built = self.setting.recipe.data, []
-        before = reset_memory_peak(self.setting.device)
+        self.setting.device.reset_memory()
+        before = self.setting.device.memory_used()  # the peak, which is now what is in use
         work = counting.count_step_work(network, data.global_batch, data.size, self.dtype)
         build_s = self.clock.wall_seconds(lambda: built.append(build()))
         variant = built.pop()
@@ -256,12 +257,6 @@ def reset_compiler() -> None:
     """Reset torch.compile if it was loaded. Importing it here would be slow, and fails after an interrupted import."""
     if hasattr(sys.modules.get("torch._dynamo"), "reset"):
         torch.compiler.reset()
-
-
-def reset_memory_peak(device: Device) -> int:
-    """Restart the device's peak memory counter and return the memory in use."""
-    device.reset_memory()
-    return device.memory_used()
 
 
 def release_memory(torch_device: torch.device) -> None:

@@ -83,11 +83,4 @@ OPERATORS: dict[str, dict[str, OperatorLimit]] = {
 }
 # Names of methods that hardly any class but Tensor has: `x.kthvalue(…)` counts as torch.kthvalue unless x is known to
 # be another library's object.
-TENSOR_METHODS = (
-    "scatter_reduce",
-    "unique_consecutive",
-    "kthvalue",
-    "heaviside",
-    "nanquantile",
-    "repeat_interleave",
-)
+TENSOR_METHODS = ("scatter_reduce", "unique_consecutive", "kthvalue", "heaviside", "nanquantile", "repeat_interleave")

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from viaduct.cards import CARDS, MLU, NPU
+from viaduct.cards import MLU, NPU
 from viaduct.cards.limits import Risk
 
 Bilingual = tuple[str, str]
@@ -31,12 +31,6 @@ class Package:
     mlu: Bilingual = NO_REPLACEMENT
     risk: Risk = "high"
     own_rules: tuple[str, ...] = ()  # migration rules that report its imports instead of `torch.packages`
-
-    def replacement_on(self, target: str) -> Bilingual:
-        """Return the replacement on `npu` or `mlu`; for the target `any`, those on both."""
-        if target != "any":
-            return self.npu if target == "npu" else self.mlu
-        return f"NPU: {self.npu[0]}; MLU: {self.mlu[0]}", f"NPU:{self.npu[1]};MLU:{self.mlu[1]}"
 
 
 ATTENTION: Bilingual = (
@@ -162,14 +156,8 @@ PACKAGES = (
     Package(
         *("CUDA's own libraries", ("CUDA, cuDNN, NCCL", "CUDA、cuDNN、NCCL"), ("cuda",)),
         (
-            "nvidia-*-cu*",
-            "cuda-python",
-            "cuda-toolkit",
-            "cudatoolkit",
-            "cudatoolkit-dev",
-            "cudnn",
-            "pytorch-cuda",
-            "nccl",
+            *("nvidia-*-cu*", "cuda-python", "cuda-toolkit", "cudatoolkit", "cudatoolkit-dev", "cudnn"),
+            *("pytorch-cuda", "nccl"),
         ),
         npu=("CANN, with HCCL", "CANN 与 HCCL"),
         mlu=("Neuware, with CNNL and CNCL", "Neuware(CNNL、CNCL)"),
@@ -209,14 +197,16 @@ def find_installed(name: str) -> Package | None:
 
 
 def describe_package(package: Package, target: str, name: str = "") -> Bilingual:
-    """Return the sentence about a package: what it is for and what replaces it on the target.
+    """Return the sentence about a package: what it is for and what replaces it on `npu`, `mlu` or, for `any`, on both.
 
     `name` is the name that the user wrote, where it is another than the package's.
     """
-    english, chinese = package.replacement_on(target)
-    if target in CARDS:  # else it is `any`, whose text names the cards itself
-        title = CARDS[target].title
-        english, chinese = f"on the {title}: {english}", f"{title} 上:{chinese}"
+    (npu, npu_zh), (mlu, mlu_zh) = package.npu, package.mlu
+    english, chinese = {
+        "npu": (f"on the NPU: {npu}", f"NPU 上:{npu_zh}"),
+        "mlu": (f"on the MLU: {mlu}", f"MLU 上:{mlu_zh}"),
+        "any": (f"NPU: {npu}; MLU: {mlu}", f"NPU:{npu_zh};MLU:{mlu_zh}"),
+    }[target]
     shown = name or package.name
     return (
         f"{shown} is for NVIDIA cards ({package.what[0]}); {english}",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from viaduct.devices.base import Device
-from viaduct.devices.timing import Clock, take_turns
+from viaduct.devices.timing import Clock, repeat, take_turns
 
 WINDOWS = 5
 # By type of device; the constants _ELSEWHERE are for all other types.
@@ -71,11 +71,6 @@ def set_matmul_precision(tf32: bool) -> Iterator[None]:
 
 def time_fastest(clock: Clock, work: Callable[[], object]) -> float:
     """Return the seconds of one call in the fastest window."""
-
-    def run_repeatedly(times: int) -> None:
-        for _ in range(times):
-            work()
-
-    once = clock.seconds(lambda: run_repeatedly(2)) / 2  # it also warms up
+    once = clock.seconds(lambda: repeat(work)(2)) / 2  # it also warms up
     times = min(50, max(1, round(0.05 / max(once, 1e-6))))
-    return min(take_turns({"": run_repeatedly}, clock, times, WINDOWS)[""])
+    return min(take_turns({"": repeat(work)}, clock, times, WINDOWS)[""])

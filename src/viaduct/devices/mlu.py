@@ -7,7 +7,7 @@ from viaduct.devices import hardware
 from viaduct.devices.plugin import PluginDevice
 
 # bf16: the MLU370 has none, the MLU590 has it. TF32: torch.backends.cnnl.allow_tf32 stays as the vendor sets it.
-DEVICE = PluginDevice(
+DEVICE: PluginDevice = PluginDevice(
     CARD,
     software={"cntoolkit": hardware.cntoolkit, "driver": hardware.cambricon_driver},
     repair_hint="Put $NEUWARE_HOME/lib64 on LD_LIBRARY_PATH",

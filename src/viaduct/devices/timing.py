@@ -84,6 +84,16 @@ def warm_up(variant: Steps, clock: Clock, steps: int) -> float:
     return clock.wall_seconds(lambda: variant(steps)) if steps else 0.0
 
 
+def repeat(work: Callable[[], object]) -> Steps:
+    """Return a function that does the work as many times as it is told."""
+
+    def repeat_work(times: int) -> None:
+        for _ in range(times):
+            work()
+
+    return repeat_work
+
+
 def take_turns(
     variants: Mapping[str, Steps],
     clock: Clock,

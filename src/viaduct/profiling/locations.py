@@ -41,18 +41,11 @@ class ScriptFiles:
 
     def resolve_name(self, file: str) -> str:
         """Look a file up under the user's folder and in the folders of `sys.path`."""
-        if self.folder is None or file.startswith("<"):
-            return ""
-        for root in (self.folder, *self.roots):
-            path = root / file
-            if path.is_file():
-                return self.shorten_path(path)
-        return ""
-
-    def shorten_path(self, path: Path) -> str:
-        """Return a path relative to the user's folder; "" outside of it and for installed packages."""
         folder = self.folder
-        if folder is None or not path.resolve().is_relative_to(folder):
+        if folder is None or file.startswith("<"):
+            return ""
+        path = next((root / file for root in (folder, *self.roots) if (root / file).is_file()), None)
+        if path is None or not path.resolve().is_relative_to(folder):
             return ""
         relative = path.resolve().relative_to(folder)
         return "" if any(name in INSTALLED for name in relative.parts) else str(relative)

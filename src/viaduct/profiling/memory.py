@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,9 +83,13 @@ def add_storage(storages: Storages, tensor: Any, device: str) -> None:
 def keep_alive_ones(before: dict[str, Storages], after: dict[str, Storages]) -> dict[str, Storages]:
     """Return the storages of `before` that are also in `after`: on a CPU the profiler does not see their release."""
     alive = {address for storages in after.values() for address in storages}
+    return filter_storages(before, lambda address: address in alive)
+
+
+def filter_storages(by_kind: dict[str, Storages], is_kept: Callable[[int], bool]) -> dict[str, Storages]:
     return {
-        kind: {address: size for address, size in storages.items() if address in alive}
-        for kind, storages in before.items()
+        kind: {address: size for address, size in storages.items() if is_kept(address)}
+        for kind, storages in by_kind.items()
     }
 
 
@@ -152,10 +156,7 @@ def drop_released(before: dict[str, Storages], allocations: list[dict[str, Any]]
     released = {
         event["args"].get("Addr") for event in allocations if event["args"]["Bytes"] < 0 and event["ts"] <= until
     }
-    return {
-        kind: {address: size for address, size in storages.items() if address not in released}
-        for kind, storages in before.items()
-    }
+    return filter_storages(before, lambda address: address not in released)
 
 
 def sum_owners(

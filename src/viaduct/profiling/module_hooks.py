@@ -97,14 +97,10 @@ def list_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Mo
     if attribute == "module" and isinstance(inner := getattr(module, attribute, None), nn.Module):
         yield from list_modules(inner, name)
         return
-    if getattr(module, "_compiled_call_impl", None) is None:
+    is_compiled_in_place = getattr(module, "_compiled_call_impl", None) is not None  # by module.compile()
+    if not is_compiled_in_place:
         yield name or type(getattr(module, attribute or "", module)).__name__, module
-    if is_compiled(module):
+    if is_compiled_in_place or type(module).__name__ == "OptimizedModule":  # the latter is of torch.compile(module)
         return
     for child_name, child in module.named_children():
         yield from list_modules(child, f"{name}.{child_name}" if name else child_name)
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Return True for the result of torch.compile(module), and for a module after module.compile()."""
-    return type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None

@@ -19,7 +19,7 @@ import torch
 from torch.nn import functional
 
 from viaduct import devices
-from viaduct.devices.timing import Clock, take_turns
+from viaduct.devices.timing import Clock, repeat, take_turns
 from viaduct.profiling.figures import Convolution, Product
 
 WINDOWS = 7
@@ -93,16 +93,6 @@ class DeviceTrials:
                 yield
         finally:
             torch.set_num_threads(before)
-
-
-def repeat(work: Work) -> Callable[[int], None]:
-    """Return a function that does the work `count` times."""
-
-    def repeat_work(count: int) -> None:
-        for _ in range(count):
-            work()
-
-    return repeat_work
 
 
 def make_convolution(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from viaduct.tuning.operators.modules import (
     allow_switch_for_plain_calls,
     can_compile,
     cast_for_compute,
+    choose_core,
     describe_operands,
     format_shape,
     make_module_work,
@@ -56,30 +56,12 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
 
 def make_forward(point: Choice) -> Forward:
     """Return the forward pass of a variant."""
-    core = choose_core(point)
+    core = choose_core(point, functional.linear, {"transposed": multiply_transposed}, SwitchedLinear.apply)
 
     def forward(module: Any, x: Tensor) -> Tensor:
         return core(*cast_for_compute(x, module.weight, module.bias))
 
     return forward
-
-
-def choose_core(point: Choice) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
-    """Return the function that computes a variant, given input, weight and bias."""
-    if point["implementation"] == "transposed":
-        return multiply_transposed
-    if point["implementation"] == "compiled":
-        compiled: Callable[..., Tensor] = torch.compile(functional.linear, dynamic=False)
-        return compiled
-    if point["forward_onednn"] and point["backward_onednn"]:
-        return functional.linear
-    forward, backward = bool(point["forward_onednn"]), bool(point["backward_onednn"])
-
-    def call_switched(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        y: Tensor = SwitchedLinear.apply(x, weight, bias, forward, backward)  # type: ignore[no-untyped-call]
-        return y
-
-    return call_switched
 
 
 def multiply_transposed(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

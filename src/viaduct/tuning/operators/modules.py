@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from math import prod
@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.search_space import Point, Value
+from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
 from viaduct.tuning.signature import Signature
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 Forward = Callable[[Any, Tensor], Tensor]  # takes a module and its input
+Core = Callable[..., Tensor]  # takes the operands that have been cast; for a convolution the module comes first
 
 
 def describe_operands(module: nn.Conv2d | nn.Linear, x: Tensor) -> dict[str, Value]:
@@ -60,6 +62,26 @@ def allow_switch_for_plain_calls(point: Point) -> str | None:
     if switches_off and point["implementation"] not in ("convolution", "linear"):
         return "oneDNN is switched for plain convolutions and linear layers only"
     return None
+
+
+def choose_core(
+    point: Choice,
+    plain: Callable[..., Tensor],
+    others: Mapping[str, Callable[..., Tensor]],
+    switched: Callable[..., Any],
+) -> Callable[..., Tensor]:
+    """Return the function that computes a variant from its operands.
+
+    `plain` is PyTorch's own call, `others` are further implementations by name. `switched` is the plain call with two
+    more arguments: whether oneDNN is on in the forward and in the backward pass.
+    """
+    if point["implementation"] == "compiled":
+        compiled: Core = torch.compile(plain, dynamic=False)
+        return compiled
+    if point["implementation"] in others:
+        return others[str(point["implementation"])]
+    forward, backward = bool(point["forward_onednn"]), bool(point["backward_onednn"])
+    return plain if forward and backward else lambda *operands: switched(*operands, forward, backward)
 
 
 def find_compute_dtype(x: Tensor) -> torch.dtype:
