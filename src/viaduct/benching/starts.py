@@ -101,7 +101,10 @@ def measure_start(request: StartRequest) -> dict[str, float]:
         line = process.stdout.readline()
         total_seconds = time.perf_counter() - began
         if not line:
-            raise StartFailed(read_last_error_line(process.wait(), stderr_file))
+            code = process.wait()
+            stderr_file.seek(0)
+            lines = stderr_file.read().strip().splitlines()  # the last one usually is the error message
+            raise StartFailed(lines[-1] if lines else f"it ended with code {code} and without a message")
     parts = json.loads(line)
     return {"whole_s": total_seconds, **parts, "imports_s": total_seconds - parts["build_s"] - parts["first_step_s"]}
 
@@ -121,13 +124,6 @@ def start_process(stderr_file: IO[str]) -> Iterator[subprocess.Popen[str]]:
         raise
     finally:
         limit.cancel()
-
-
-def read_last_error_line(code: int, stderr_file: IO[str]) -> str:
-    """Return the last line of the child's stderr, which usually is its error message."""
-    stderr_file.seek(0)
-    lines = stderr_file.read().strip().splitlines()
-    return lines[-1] if lines else f"it ended with code {code} and without a message"
 
 
 def run_child(request: StartRequest) -> dict[str, float]:

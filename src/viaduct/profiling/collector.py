@@ -300,7 +300,8 @@ class Collector:
                 memory_owners=recorded.memory_owners,
             )
         zero = profile.start_us
-        self.events = shift_events(recorded.events if recorded is not None else [], -zero)
+        events = recorded.events if recorded is not None else []
+        self.events = [{**event, "ts": event["ts"] - zero} if "ts" in event else event for event in events]
         return start_at_zero(profile, convert_to_unix(zero))
 
 
@@ -347,11 +348,6 @@ def select_collectives_within(step: Step, collectives: Sequence[Collective]) -> 
 def convert_to_unix(host_us: float) -> float:
     """Return a time of the host's counter as microseconds since 1970."""
     return host_us + time.time_ns() / 1000 - read_host_us()
-
-
-def shift_events(events: Sequence[dict[str, Any]], by_us: float) -> list[dict[str, Any]]:
-    """Return trace events with their times moved."""
-    return [{**event, "ts": event["ts"] + by_us} if "ts" in event else event for event in events]
 
 
 def clear_constant_interruptions(profile: Profile) -> Profile:

@@ -64,9 +64,6 @@ class Product:
     columns: int
     dtype: str
 
-    def __str__(self) -> str:
-        return f"{self.rows} x {self.inner} with {self.inner} x {self.columns}"
-
 
 class Trials(Protocol):
     """Measurements on this machine for an advice (trials.py); None where one cannot be made."""

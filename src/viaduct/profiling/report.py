@@ -110,18 +110,14 @@ def make_lead(profile: Profile) -> list[Part]:
         callout = make_callout(profile.advice[0], profile)
         follows = [Callout("muted", beyond)] if beyond else []
         return [*ended, callout, *follows]
-    remarks = [Remark("Judged", describe_basis(profile))] if verdict.tone == "good" else []
+    counts = {"operators": len(profile.operators), "kernels": len(profile.kernels)}
+    judged = [
+        count_steps(len(profile.regular_steps)),
+        *(f"{count:,} {name}" for name, count in counts.items() if count),
+    ]
+    basis = f"{', '.join(judged)}; no rule found a change that would win enough."
+    remarks = [Remark("Judged", basis)] if verdict.tone == "good" else []
     return [*ended, Callout(verdict.tone, verdict.headline, remarks)]
-
-
-def describe_basis(profile: Profile) -> str:
-    """Return what was examined, for a profile without advice."""
-    parts = [count_steps(len(profile.regular_steps))]
-    if profile.operators:
-        parts.append(f"{len(profile.operators):,} operators")
-    if profile.kernels:
-        parts.append(f"{len(profile.kernels):,} kernels")
-    return f"{', '.join(parts)}; no rule found a change that would win enough."
 
 
 def make_callout(advice: Advice, profile: Profile) -> Callout:

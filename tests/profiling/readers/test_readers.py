@@ -40,6 +40,13 @@ def test_a_file_of_another_kind_is_no_profile(tmp_path: Path) -> None:
         read_any(file)
 
 
+def test_a_file_is_not_said_to_hold_itself(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(BadData) as caught:
+        read_any(tmp_path / "notes.txt")
+    assert caught.value.hints[0] == "It is a file of another kind."
+
+
 def test_readers_do_not_import_torch() -> None:
     code = (
         "import sys; from viaduct.profiling import readers; readers.load_readers(); assert 'torch' not in sys.modules"

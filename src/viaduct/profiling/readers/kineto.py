@@ -100,14 +100,10 @@ def number_ranks(profiles: Sequence[Profile]) -> list[Profile]:
 
 
 def set_rank(profile: Profile, rank: int, note: str) -> Profile:
-    return replace(
-        profile,
-        facts=replace(profile.facts, notes=(*profile.facts.notes, note)),
-        steps=[replace(step, rank=rank) for step in profile.steps],
-        operators=[replace(operator, rank=rank) for operator in profile.operators],
-        kernels=[replace(kernel, rank=rank) for kernel in profile.kernels],
-        memory=[replace(point, rank=rank) for point in profile.memory],
-    )
+    facts = replace(profile.facts, notes=(*profile.facts.notes, note))
+    names = ("steps", "operators", "kernels", "memory")
+    records: dict[str, Any] = {name: [replace(row, rank=rank) for row in getattr(profile, name)] for name in names}
+    return replace(profile, facts=facts, **records)
 
 
 def read_worker(worker: Worker, path: Path) -> Profile:
