@@ -1,4 +1,4 @@
-"""Cards, drivers and vendor software that the operating system reports, found without torch.
+"""Cards, drivers and vendor software, found without torch in files of the operating system and of the vendors.
 
     nvidia_driver(), ascend_driver(), cann(), cambricon_driver(), cntoolkit()     versions, or None
     describe_old_driver("mlu", "4.15.3")                                          what is wrong with a driver, or None

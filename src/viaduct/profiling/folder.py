@@ -31,6 +31,7 @@ from .trace_file import read_events, write_trace
 
 PROFILE_FILE = "profile.json"
 MAX_PROFILE_BYTES = 1 << 30
+# The CSV files, and the functions that make their columns and rows.
 TABLE_FILES = {
     "step_trace.csv": tables.make_step_table,
     "operators.csv": tables.make_operator_table,

@@ -15,7 +15,7 @@ from viaduct.profiling.clocks import read_host_us
 
 PAUSES_TABLE, PAUSE_COLUMN = "garbage collection", "pause_us"
 LONG_PAUSE_US = 1000.0
-"""Shortest pause that is kept: the limit of the Ascend advisor."""
+"""Shortest pause that the table has: the limit of the Ascend advisor."""
 
 
 class GarbagePauses:

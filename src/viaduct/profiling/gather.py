@@ -86,7 +86,7 @@ def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a log; the last line may be cut off."""
+    """Yield the records of steps.jsonl (session.Session writes them) up to a line that is cut off."""
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             yield json.loads(line)

@@ -18,7 +18,7 @@ from .record import Facts, Profile, Step
 SHARED = ("source", "kind", "device", "description", "batch", "precision", "mode", "workers")
 """Facts that should be the same on all ranks."""
 UNIX_FROM_US = 1e15
-"""Times above this count from 1970 (it is in 2001); smaller ones count from the start of the machine or of a trace."""
+"""Times above this, which is in 2001, count from 1970; smaller ones from the start of the machine or of a trace."""
 
 
 def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:

@@ -25,7 +25,7 @@ from viaduct.profiling.script_phases import ScriptPhases
 
 
 class Session:
-    """Collects while it is entered; `stop` is called after the last step of the plan; it raises, to end the script."""
+    """Collects while it is entered; after the last step of the plan it calls `stop`, which raises to end the script."""
 
     def __init__(self, job: ScriptJob, stop: Callable[[], None]) -> None:
         self.job, self._stop = job, stop

@@ -222,7 +222,7 @@ def measure_loader(marks: HostMarks, window: Window, previous: float | None, for
 
 
 def describe_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> None:
-    """Add phases_found_by about how the time points were found."""
+    """Add sentences about how the time points were found to `result.phases_found_by`."""
     if not result.steps:
         return
     if not result.phases_measured:

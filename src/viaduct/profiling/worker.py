@@ -27,7 +27,10 @@ CHILD = "viaduct.profiling.child"
 
 
 def join() -> None:
-    """Profile this process from its import of torch on, if it belongs to a profiled script and is not child.py."""
+    """Profile this process from its import of torch on, if it belongs to a profiled script.
+
+    The script's first process, which runs child.py, starts its session itself.
+    """
     from viaduct.profiling.script_job import load_job
 
     job = load_job()
