@@ -5,17 +5,17 @@ import pytest
 from viaduct.cards import CARDS
 from viaduct.cards.advice import (
     APEX,
-    CAPABILITY,
-    COMPILING,
     CONTAINER_IMAGE,
     CUDA_KERNELS,
     DEFAULT_TENSOR_TYPE,
-    SCRIPTING,
+    DEVICE_CAPABILITY,
     TORCH_BUILD,
+    TORCH_COMPILE,
+    TORCHSCRIPT,
 )
 
 
-@pytest.mark.parametrize("table", [CAPABILITY, SCRIPTING, COMPILING, DEFAULT_TENSOR_TYPE])
+@pytest.mark.parametrize("table", [DEVICE_CAPABILITY, TORCHSCRIPT, TORCH_COMPILE, DEFAULT_TENSOR_TYPE])
 def test_every_card_is_spoken_of(table: dict[str, object]) -> None:
     assert set(table) == set(CARDS)
 

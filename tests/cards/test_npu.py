@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cards.spelling import spelled_in
 from viaduct.cards import NPU
-from viaduct.cards.npu import RANK_SOURCE
+from viaduct.cards.npu import DEFAULT_RANK_SOURCE
 
 
 def test_the_npus_names_are_spelled_in_its_file_alone() -> None:
@@ -15,4 +15,4 @@ def test_the_npus_names_are_spelled_in_its_file_alone() -> None:
 
 
 def test_ranks_are_asked_of_the_collective_library_by_default() -> None:
-    assert NPU.backend == RANK_SOURCE
+    assert NPU.backend == DEFAULT_RANK_SOURCE

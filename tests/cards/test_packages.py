@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from viaduct.cards import packages
-from viaduct.cards.packages import NOTHING, PACKAGES, describe_package, find_imported, find_installed
+from viaduct.cards.packages import NO_REPLACEMENT, PACKAGES, describe_package, find_imported, find_installed
 
 
 def test_spellings_of_a_distribution() -> None:
@@ -13,7 +13,7 @@ def test_spellings_of_a_distribution() -> None:
     assert find_installed("nvidia-cublas-cu12") is not None
     assert find_installed("nvidia-modelopt") is None
     assert find_installed("torch") is None
-    assert all(package.npu == NOTHING or package.npu[1] for package in PACKAGES)
+    assert all(package.npu == NO_REPLACEMENT or package.npu[1] for package in PACKAGES)
 
 
 @pytest.mark.parametrize("name", ["numba", "nvidia", "tritonclient", "numpy.cupy", ""])
@@ -27,7 +27,7 @@ def test_a_module_belongs_to_the_package_with_the_longest_prefix_of_its_name(mon
         assert found is not None
         assert found.name.startswith(package)
     outer, inner = PACKAGES[:2]
-    monkeypatch.setattr(packages, "by_import", lambda: {"a": outer, "a.b": inner})
+    monkeypatch.setattr(packages, "packages_by_import", lambda: {"a": outer, "a.b": inner})
     assert find_imported("a.b.c") is inner
     assert find_imported("a.c") is outer
 

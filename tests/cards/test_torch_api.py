@@ -7,7 +7,14 @@ import importlib
 import pytest
 
 from viaduct.cards import CARDS
-from viaduct.cards.torch_api import BOTH, CUDA, OWN, RENAMED, SUBMODULES, counterpart
+from viaduct.cards.torch_api import (
+    CUDA_ONLY_NAMES,
+    NAMES_OF_ONE_CARD,
+    NPU_AND_MLU_NAMES,
+    RENAMED,
+    SUBMODULES,
+    counterpart,
+)
 
 
 @pytest.mark.parametrize("name", ["jiterator", "get_arch_list", "DoubleTensor", "comm.broadcast", "sparse.FloatTensor"])
@@ -33,8 +40,13 @@ def test_counterparts_on_the_mlu(name: str, new: str | None) -> None:
 
 def test_every_name_in_the_tables_is_one_of_torch_cuda() -> None:
     torch = pytest.importorskip("torch")
-    cards = [*OWN.values(), *(set(names) for names in RENAMED.values())]
-    missing = {name for names in (BOTH, CUDA, *cards) for name in names if not hasattr(torch.cuda, name)}
+    cards = [*NAMES_OF_ONE_CARD.values(), *(set(names) for names in RENAMED.values())]
+    missing = {
+        name
+        for names in (NPU_AND_MLU_NAMES, CUDA_ONLY_NAMES, *cards)
+        for name in names
+        if not hasattr(torch.cuda, name)
+    }
     assert missing <= {"comm", "cutlass"}, "comm is imported when asked for; cutlass is a package beside torch"
     for module, names in SUBMODULES.items():
         place = importlib.import_module(f"torch.cuda.{module}")

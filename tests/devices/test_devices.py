@@ -138,7 +138,7 @@ def test_a_broken_plugin_that_torch_would_load_by_itself_is_a_reason_and_auto_sa
     assert "Source CANN's set_env.sh" in said
     assert f"\n{version}\n" in said
     assert f"(torch_npu {version} for torch {version}; this is torch {torch.__version__})" in said
-    assert f"passed over: {why}" in said
+    assert f"device auto passes over a plug-in: {why}" in said
     assert "auto is cpu" in said
 
 

@@ -105,7 +105,7 @@ def test_training_on_a_card_whose_plugin_does_not_fit_names_both_versions(site: 
     assert f"no npu to run on: torch_npu 2.99.0 is built for torch 2.99.0, but this is torch {HERE}." in str(
         caught.value
     )
-    assert list(plugin.broken()) == ["torch_npu"]
+    assert list(plugin.find_broken_plugins()) == ["torch_npu"]
 
 
 def test_a_plugin_that_fits_and_fails_in_its_libraries_names_both_versions_too(site: Path) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.devices import hardware, mlu
+from viaduct.devices import hardware
+from viaduct.devices.mlu import DEVICE as mlu
 
 from .conftest import Install
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.devices import hardware, npu
+from viaduct.devices import hardware
+from viaduct.devices.npu import DEVICE as npu
 
 from .conftest import Install
 

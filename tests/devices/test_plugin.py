@@ -39,7 +39,7 @@ def test_a_plugin_that_is_not_installed_is_no_exception(monkeypatch: pytest.Monk
     assert device.count() == 0
     assert device.graph_capture() is None
     assert f"torch_{name} is not installed\nInstall " in (device.missing() or "")
-    assert plugin.broken() == {}
+    assert plugin.find_broken_plugins() == {}
 
 
 @both

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from command import python
-from viaduct.cards.torch_api import BOTH
+from viaduct.cards.torch_api import NPU_AND_MLU_NAMES
 from viaduct.migration import helper_text
 
 ALL = [name[1:] for name in helper_text.known_parts() if name.startswith(".")]
@@ -61,4 +61,4 @@ def test_no_answer_is_for_a_name_that_scripts_never_ask() -> None:
     """torch.cuda's names are handed on if all cards have them; others of the helper are its own."""
     tree = ast.parse(helper_text.read_helper())
     (answers,) = [one.value for one in tree.body if isinstance(one, ast.Assign) and isinstance(one.value, ast.Dict)]
-    assert {one.value for one in answers.keys if isinstance(one, ast.Constant)} <= BOTH
+    assert {one.value for one in answers.keys if isinstance(one, ast.Constant)} <= NPU_AND_MLU_NAMES

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from viaduct.errors import BadData
-from viaduct.profiling.folder import PROFILE, merge_events, read_profile, write_profile
+from viaduct.profiling.folder import PROFILE_FILE, merge_events, read_profile, write_profile
 from viaduct.profiling.record import Facts, Profile
 
 from .complete_profile import make_profile, make_steps
 
 
 def change_field(folder: Path, change: Any) -> None:
-    record = json.loads((folder / PROFILE).read_text())
+    record = json.loads((folder / PROFILE_FILE).read_text())
     change(record)
-    (folder / PROFILE).write_text(json.dumps(record))
+    (folder / PROFILE_FILE).write_text(json.dumps(record))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_damaged_profile_is_named_with_file_and_field(change: Any, reason: str
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": NaN}', b"[" * 100_000])
 def test_a_profile_that_is_no_json_object_is_damaged(text: bytes, tmp_path: Path) -> None:
-    (tmp_path / PROFILE).write_bytes(text)
+    (tmp_path / PROFILE_FILE).write_bytes(text)
     with pytest.raises(BadData, match=r"profile\.json is damaged"):
         read_profile(tmp_path)
 

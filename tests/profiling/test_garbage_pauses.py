@@ -40,7 +40,7 @@ def test_a_long_pause_becomes_a_row(clock: list[float]) -> None:
 
 
 def test_the_collector_is_listened_to_and_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(garbage_pauses, "LONG_US", 0.0)
+    monkeypatch.setattr(garbage_pauses, "LONG_PAUSE_US", 0.0)
     before = list(gc.callbacks)
     pauses = GarbagePauses(lambda: True)
     pauses.start()

@@ -9,7 +9,7 @@ from typing import Any
 
 from viaduct.profiling.gather import ScriptEnd, find_first_end, gather_ranks, has_all_profiles
 from viaduct.profiling.record import Facts, Step
-from viaduct.profiling.script_job import ENDED, FINISHED, STEPS, ScriptJob
+from viaduct.profiling.script_job import ENDED_FILE, FINISHED_FILE, STEPS_FILE, ScriptJob
 
 
 def make_job(folder: Path) -> ScriptJob:
@@ -26,13 +26,13 @@ def write_steps(job: ScriptJob, process: int, rank: int, count: int) -> Path:
         {"kind": "facts", "rank": rank, "facts": asdict(Facts("train.py", "script", batch=8))},
         *({"kind": "step", "part": "timed", "step": asdict(step)} for step in steps),
     ]
-    (folder / STEPS).write_text("\n".join(json.dumps(line) for line in lines))
+    (folder / STEPS_FILE).write_text("\n".join(json.dumps(line) for line in lines))
     return folder
 
 
 def test_a_line_that_was_torn_by_a_kill_is_left_out(tmp_path: Path) -> None:
     job = make_job(tmp_path)
-    with (write_steps(job, 7, rank=1, count=2) / STEPS).open("a") as file:
+    with (write_steps(job, 7, rank=1, count=2) / STEPS_FILE).open("a") as file:
         file.write('\n{"kind": "step", "part": "ti')
     (rank,) = gather_ranks(job)
     assert (rank.rank, rank.taken, rank.done) == (1, 2, False)
@@ -57,15 +57,15 @@ def test_a_run_is_complete_only_when_every_process_that_trains_has_written_its_p
     assert not has_all_profiles(job)
     folders = [write_steps(job, process, 0, 1) for process in (7, 8)]
     (Path(job.record) / "9").mkdir()  # a process that took no step
-    (folders[0] / FINISHED).touch()
+    (folders[0] / FINISHED_FILE).touch()
     assert not has_all_profiles(job)
-    (folders[1] / FINISHED).touch()
+    (folders[1] / FINISHED_FILE).touch()
     assert has_all_profiles(job)
 
 
 def write_end(job: ScriptJob, process: int, rank: int, code: int, time_s: float) -> None:
     note = {"code": code, "failure": f"error of {process}", "absence": "", "rank": rank, "time_s": time_s}
-    (write_steps(job, process, rank, 1) / ENDED).write_text(json.dumps(note))
+    (write_steps(job, process, rank, 1) / ENDED_FILE).write_text(json.dumps(note))
 
 
 def test_the_end_is_that_of_the_process_with_this_exit_code(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from viaduct.profiling.measures import (
     measure_ranks,
     measure_throughput,
     name_missing,
-    roofline_share,
 )
 from viaduct.profiling.record import Advice, Ceilings, Collective, Facts, Operator, Profile, Step
+from viaduct.profiling.roofline import compute_roofline_share
 
 from .sample_profiles import large_profile, make_advice, minimal_profile, small_profile
 
@@ -147,8 +147,10 @@ def test_exposed_time_is_unknown_if_one_collective_does_not_say():
     ],
 )
 def test_the_roofline_is_the_nearer_of_the_two_roofs(flops, bytes_, dtypes, share):
-    assert roofline_share(flops, bytes_, dtypes, 20.0, CEILINGS) == (None if share is None else pytest.approx(share))
-    assert roofline_share(flops, bytes_, dtypes, 20.0, None) is None
+    assert compute_roofline_share(flops, bytes_, dtypes, 20.0, CEILINGS) == (
+        None if share is None else pytest.approx(share)
+    )
+    assert compute_roofline_share(flops, bytes_, dtypes, 20.0, None) is None
 
 
 def test_eight_ranks_of_five_thousand_steps_are_measured():

@@ -9,8 +9,8 @@ import pytest
 
 from viaduct.errors import BadValue
 from viaduct.profiling.options import (
-    UNUSED,
-    USED,
+    UNUSED_KEYS,
+    USED_KEYS,
     ProfilingOptions,
     Window,
     choose_default_window,
@@ -116,8 +116,8 @@ def test_operators_without_a_step_trace_are_said_to_come_with_one() -> None:
 
 
 def test_every_key_is_either_used_or_named_as_unused() -> None:
-    assert not set(USED) & set(UNUSED)
-    for key in UNUSED:
+    assert not set(USED_KEYS) & set(UNUSED_KEYS)
+    for key in UNUSED_KEYS:
         value = "PipeUtilization" if key == "aic_metrics" else "on"
         assert key in options(**{key: value}).notes[0]
 

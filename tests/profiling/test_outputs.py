@@ -9,9 +9,9 @@ import pytest
 
 from viaduct.errors import BadRun
 from viaduct.profiling import outputs, roofline
-from viaduct.profiling.folder import PROFILE, read_profile, write_profile
+from viaduct.profiling.folder import PROFILE_FILE, read_profile, write_profile
 from viaduct.profiling.outputs import (
-    REPORT,
+    REPORT_FILE,
     check_folder,
     complete_folder,
     find_advice,
@@ -45,7 +45,7 @@ def test_only_files_of_a_profile_are_removed(tmp_path: Path) -> None:
     remove_profile(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "rank_1", "rank_notes"]
     assert [path.name for path in (tmp_path / "rank_1").iterdir()] == ["mine.txt"]
-    assert (tmp_path / "rank_notes" / PROFILE).exists()
+    assert (tmp_path / "rank_notes" / PROFILE_FILE).exists()
 
 
 def test_one_rank_needs_no_folder_of_its_own(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_all_files_of_a_folder_are_named(tmp_path: Path, monkeypatch: pytest.Mon
     write_profile(make_profile(), tmp_path / "rank_0")
     profile, files = complete_folder(make_profile(), tmp_path, [EVENT], lambda line: None)
     assert {path for path in tmp_path.iterdir() if path.is_file()} | {tmp_path / "rank_0"} == set(files)
-    assert tmp_path / REPORT in files
+    assert tmp_path / REPORT_FILE in files
     assert list(profile.advice) == list(read_profile(tmp_path).advice) == []
 
 

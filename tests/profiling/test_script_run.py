@@ -16,7 +16,7 @@ import pytest
 
 from viaduct.profiling.gather import list_folders
 from viaduct.profiling.record import Step
-from viaduct.profiling.script_job import STEPS, ScriptJob
+from viaduct.profiling.script_job import STEPS_FILE, ScriptJob
 from viaduct.profiling.script_run import ScriptRun, build_environment, run_script_job
 
 pytestmark = pytest.mark.process
@@ -114,7 +114,7 @@ def test_ctrl_c_reaches_the_script_and_keeps_its_steps(tmp_path: Path) -> None:
     job = make_job(tmp_path, body, plan=(1, 10_000, 0))
 
     def interrupt() -> None:
-        while not any((folder / STEPS).exists() for folder in list_folders(job)):
+        while not any((folder / STEPS_FILE).exists() for folder in list_folders(job)):
             time.sleep(0.05)
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGINT)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from viaduct.profiling.script_job import FINISHED, STEPS, ScriptJob
+from viaduct.profiling.script_job import FINISHED_FILE, STEPS_FILE, ScriptJob
 from viaduct.profiling.session import Session, count_ranks, describe_device, find_rank
 
 
@@ -39,7 +39,7 @@ def train(steps: int) -> None:
 
 
 def read_log(job: ScriptJob) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (Path(job.record) / str(os.getpid()) / STEPS).read_text().splitlines()]
+    return [json.loads(line) for line in (Path(job.record) / str(os.getpid()) / STEPS_FILE).read_text().splitlines()]
 
 
 def test_a_process_that_does_not_train_leaves_no_folder(job: ScriptJob) -> None:
@@ -57,7 +57,7 @@ def test_a_forked_process_does_not_write_what_its_parent_trained(
         train(2)
     monkeypatch.setattr(session, "_process", os.getpid() + 1)
     session.finish()
-    assert not list(Path(job.record).rglob(FINISHED))
+    assert not list(Path(job.record).rglob(FINISHED_FILE))
 
 
 def test_steps_are_on_the_disk_before_the_training_ends(job: ScriptJob) -> None:
@@ -75,7 +75,7 @@ def test_the_script_is_ended_after_its_last_step_and_the_profile_is_whole(job: S
     with Session(job, stop) as session, pytest.raises(Stopped):
         train(99)
     session.finish()  # does not write again
-    profile, _, done = pickle.loads((session.open_folder() / FINISHED).read_bytes())
+    profile, _, done = pickle.loads((session.open_folder() / FINISHED_FILE).read_bytes())
     assert done
     assert [step.number for step in profile.steps] == [1, 2, 3]
     assert (profile.facts.source, profile.facts.warmup_steps, profile.facts.timed_steps) == ("train.py", 1, 3)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from viaduct.profiling.record import Collective, Facts, Profile, Step
-from viaduct.profiling.step_split import TABLE, cut_spans, read_split, split_steps
+from viaduct.profiling.step_split import STEP_TRACE_TABLE, cut_spans, read_split, split_steps
 
 STEPS = [Step(0, 1, 10.0, 80.0, 100.0, None), Step(0, 2, 110.0, 180.0, 200.0, 100.0)]
 
 
 def make_profile(columns: list[str], *rows: list[Any]) -> Profile:
-    return Profile(Facts("a", "kineto"), tables={TABLE: {"columns": columns, "rows": list(rows)}})
+    return Profile(Facts("a", "kineto"), tables={STEP_TRACE_TABLE: {"columns": columns, "rows": list(rows)}})
 
 
 def test_a_step_whose_start_is_not_known_is_left_out() -> None:
@@ -47,4 +47,4 @@ def test_rows_with_a_missing_part_are_left_out() -> None:
 
 def test_what_is_split_is_read_back() -> None:
     table = split_steps(STEPS, [(110, 150)], [])
-    assert read_split(Profile(Facts("a", "kineto"), tables={TABLE: table}))["free"] == [pytest.approx(60)]
+    assert read_split(Profile(Facts("a", "kineto"), tables={STEP_TRACE_TABLE: table}))["free"] == [pytest.approx(60)]

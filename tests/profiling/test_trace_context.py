@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from profiling.traces import ENGINE_THREAD, annotate, make_event, read_trace
-from viaduct.profiling.trace_context import MODULE, Context, Trace
+from viaduct.profiling.trace_context import MODULE_ANNOTATION, Context, Trace
 
 LOSS = "aten::nll_loss"
 
@@ -17,7 +17,7 @@ def make_step(start: float, sequence: int) -> list[Any]:
     return [
         annotate("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, 50),
         make_event("aten::stack", start + 10, 20),
-        annotate(MODULE + "layer1.conv", start + 100, 50),
+        annotate(MODULE_ANNOTATION + "layer1.conv", start + 100, 50),
         make_event("aten::conv2d", start + 110, 30, Sequence_number=sequence),
         make_event(LOSS, start + 200, 10, Sequence_number=sequence + 1),
         make_event(
@@ -66,7 +66,11 @@ def test_backward_operators_have_the_module_of_their_forward_operator() -> None:
 
 
 def test_the_innermost_module_counts() -> None:
-    marks = [annotate(MODULE + "net", 0, 100), annotate(MODULE + "net.fc", 10, 50), make_event("aten::mm", 20, 5)]
+    marks = [
+        annotate(MODULE_ANNOTATION + "net", 0, 100),
+        annotate(MODULE_ANNOTATION + "net.fc", 10, 50),
+        make_event("aten::mm", 20, 5),
+    ]
     assert find_context(read_trace(*marks), "aten::mm").module == "net.fc"
 
 

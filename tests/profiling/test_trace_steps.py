@@ -59,7 +59,7 @@ def test_a_window_without_passes_is_left_out_with_a_note() -> None:
 def test_without_a_schedule_a_step_ends_with_the_optimizer() -> None:
     found = find_steps([*make_step(0, 0, scheduled=False), *make_step(0, 100, scheduled=False)])
     assert [step.end_us for step in found.steps] == [95, 195]
-    assert found.sentences[0] == "There is no ProfilerStep#n: a step ends with each Optimizer.step."
+    assert found.phases_found_by[0] == "There is no ProfilerStep#n: a step ends with each Optimizer.step."
 
 
 def test_without_a_backward_pass_the_whole_step_is_one_phase() -> None:
@@ -67,7 +67,7 @@ def test_without_a_backward_pass_the_whole_step_is_one_phase() -> None:
     found = find_steps(events)
     assert not found.phases_measured
     assert found.steps[0].forward_backward_us == 100
-    assert "stands as forward + backward" in found.sentences[-1]
+    assert "stands as forward + backward" in found.phases_found_by[-1]
 
 
 def test_an_operator_with_a_backward_one_begins_the_forward_pass() -> None:

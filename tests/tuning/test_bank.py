@@ -38,7 +38,7 @@ def test_entries_survive_writing_and_reading(tmp_path: Path) -> None:
 def test_nothing_is_read_for_another_version(tmp_path: Path) -> None:
     Bank(tmp_path).update(HERE, lambda stored: stored.with_entry(make_entry("a")))
     assert Bank(tmp_path).read(ELSEWHERE).entries == {}
-    assert Bank(tmp_path).read_others(ELSEWHERE) == [HERE]
+    assert Bank(tmp_path).list_other_fingerprints(ELSEWHERE) == [HERE]
     assert ELSEWHERE.list_differences(HERE) == ["torch 2.13.0, here 2.11.0"]
 
 

@@ -26,7 +26,7 @@ UPDATE_BYTES = 5 * 4  # fp32 per parameter: weight, gradient and momentum are re
 
 @dataclass(frozen=True)
 class Work:
-    """Operations and bytes of one training step; `why_not` is the reason if they could not be counted."""
+    """Operations and bytes of one training step; where they could not be counted `why_not` is the reason."""
 
     flop: int | None = None
     bytes_least: int | None = None
@@ -57,29 +57,33 @@ def count_bytes(tree: Any) -> int:
     return sum(leaf.nbytes for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
 
 
+# `args` are the arguments of an aten operator by position, as native_functions.yaml of PyTorch lists them.
+
+
 def count_second_read(args: Any) -> int:
     """Return the bytes of the output gradient if a convolution's backward pass reads it twice.
 
     The gradients w.r.t. input and w.r.t. weight are two convolutions; each of them reads the output gradient.
     """
-    needs_both = bool(args[10][0] and args[10][1])
-    return int(args[0].nbytes) if needs_both else 0
+    gradient, output_mask = args[0], args[10]
+    return int(gradient.nbytes) if output_mask[0] and output_mask[1] else 0
 
 
 def count_convolution_flop(args: Any, output: Any) -> int:
-    transposed = args[6]
-    return 2 * int((args[0] if transposed else output).numel()) * int(args[1][0].numel())
+    images, weight, transposed = args[0], args[1], args[6]
+    return 2 * int((images if transposed else output).numel()) * int(weight[0].numel())
 
 
 def count_convolution_backward_flop(args: Any, output: Any) -> int:
     """Return the forward operations once for each requested gradient: w.r.t. input and w.r.t. weight."""
-    gradient, images, weight, transposed = args[0], args[1], args[2], args[7]
+    gradient, images, weight, transposed, output_mask = args[0], args[1], args[2], args[7], args[10]
     flop_per_gradient = 2 * int((images if transposed else gradient).numel()) * int(weight[0].numel())
-    return flop_per_gradient * (bool(args[10][0]) + bool(args[10][1]))
+    return flop_per_gradient * (bool(output_mask[0]) + bool(output_mask[1]))
 
 
 def count_matmul_flop(args: Any, output: Any) -> int:
-    return 2 * int(output.numel()) * int(args[-2].shape[-1])
+    left = args[-2]  # the two matrices come last: addmm(bias, left, right)
+    return 2 * int(output.numel()) * int(left.shape[-1])
 
 
 # torch.utils.flop_counter counts the backward pass of grouped convolutions as if they were not grouped (torch 2.13).

@@ -1,5 +1,6 @@
 """Images/s of the training input, against tf.data, DALI and a DataLoader with Pillow, on the same files in one run.
 
+viaduct itself is measured twice: `exact`, and `fast`, which shrinks large images while it decodes them.
 Each pipeline runs in its own process. After a warm-up they take turns of a few seconds, so that a slow moment of the
 machine affects all of them alike. Between its turns a pipeline is stopped by a signal: it would otherwise prepare
 batches ahead during the turns of the others.
@@ -39,12 +40,13 @@ from viaduct.extras import require
 
 PEER_MODULES = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}  # the module that a peer needs
 Floats = npt.NDArray[np.float32]
-FIGURES_PREFIX = b'{\n "network"'  # first bytes of a file that `write_figures` wrote, which may be replaced
+FIGURES_PREFIX = b'{\n "network"'  # first bytes of a file that `write_figures` wrote: such a file may be replaced
 TURNS = "turns_images_per_s"  # a row's key: one figure for each turn
-# Batches that are discarded when a turn begins. Ours and tf.data have no more than so many prepared, DALI two of its
-# own accord. A DataLoader has two for each worker: with more than one worker `pil` looks a little faster than it is.
+# Batches that are discarded when a turn begins, because they may have been prepared before it. viaduct and tf.data
+# prepare at most so many ahead, DALI two. A DataLoader prepares two for each worker: with more than one worker `pil`
+# looks a little faster than it is.
 BATCHES_AHEAD = 3
-TIMED_IMAGES = 200  # that the stages are timed on
+TIMED_IMAGES = 200  # on which the stages of preparing an image are timed
 READY = "ready"  # sent by a pipeline's process after its first batch
 
 
@@ -52,11 +54,11 @@ READY = "ready"  # sent by a pipeline's process after its first batch
 class Task:
     """Shuffled training batches that every pipeline has to make."""
 
-    records: Path
-    network: str
+    records: Path  # folder of TFRecord files
+    network: str  # decides crop and normalisation
     batch: int
     workers: int
-    size: int = 224
+    size: int = 224  # side of an image in pixels
 
 
 def measure(
@@ -64,7 +66,8 @@ def measure(
 ) -> dict[str, Any]:
     """Measure our pipelines and the peers in turns; return the figures for `--json`.
 
-    A peer that is not installed, or fails, is left out with the reason; an unknown one raises `UnknownName`.
+    A peer that is not installed, or fails, is left out with the reason; an unknown one raises `UnknownName`. With 0
+    `workers` there is one for each core.
     """
     for name in peers:
         if name not in PEER_MODULES:
@@ -132,20 +135,21 @@ def run_turns(names: list[str], task: Task, seconds: float, turns: int) -> tuple
         for name in names:
             if started := attempt(name, partial(Pipeline, name, task)):
                 pipelines.append(stack.enter_context(contextlib.closing(started)))
+        # Images/s and memory of each turn but the warm-up.
         samples: dict[str, list[tuple[float, float]]] = {pipeline.name: [] for pipeline in pipelines}
         for turn in range(turns + 1):
             for pipeline in [pipeline for pipeline in pipelines if pipeline.name not in failed]:
-                answer = attempt(pipeline.name, partial(pipeline.run, seconds if turn else min(seconds, 2.0)))
-                if turn and answer:
-                    samples[pipeline.name].append(answer)
+                sample = attempt(pipeline.name, partial(pipeline.run, seconds if turn else min(seconds, 2.0)))
+                if turn and sample:
+                    samples[pipeline.name].append(sample)
     rows = [
         {
             "pipeline": name,
-            "images_per_s": median(rate for rate, _ in answers),
-            TURNS: [rate for rate, _ in answers],
-            "memory_mib": max(memory for _, memory in answers),
+            "images_per_s": median(rate for rate, _ in turn_samples),
+            TURNS: [rate for rate, _ in turn_samples],
+            "memory_mib": max(memory for _, memory in turn_samples),
         }
-        for name, answers in samples.items()
+        for name, turn_samples in samples.items()
         if name not in failed
     ]
     return rows, failed
@@ -215,7 +219,7 @@ class Pipeline:
 def block_interrupts() -> Iterator[None]:
     """Block Ctrl-C while a process starts, which inherits the block.
 
-    The parent process receives Ctrl-C and kills the others, so that they print no tracebacks.
+    Only the parent process then receives Ctrl-C; it kills its children, so that they print no tracebacks.
     """
     resource_tracker.ensure_running()  # it unblocks SIGINT when it starts, so it has to run before
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -262,8 +266,9 @@ def make_our_batches(task: Task, decode: Literal["exact", "fast"]) -> Iterator[i
     from viaduct.data.records import Records
 
     torch.set_num_threads(1)
+    any_label = 10**6  # more classes than any data set has
     records = Records(
-        task.batch, task.size, preprocess=task.network, decode=decode, workers=task.workers, classes=10**6
+        task.batch, task.size, preprocess=task.network, decode=decode, workers=task.workers, classes=any_label
     )
     split = records.load(task.records).train
     stream = records.batches(split, device=torch.device("cpu"), train=True, seed=1)
@@ -426,9 +431,9 @@ def time_stages(folder: RecordFolder, network: str) -> dict[str, float]:
 def time_region_stages(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float] | None:
     """Return the seconds of the stages where only the region of a crop is decoded; None if the image does not allow it.
 
-    Four decodes do more and more, and a stage is the time that the next one takes longer. The first pixel of the crop's
-    last row needs the entropy decoding of all rows before it, the four corners of the crop also IDCT and colours, the
-    whole view also resizing, and the last decode also normalises.
+    Four calls do more and more, and a stage is the additional time of one call over the one before. Decoding the first
+    pixel of the crop's last row needs the entropy decoding of all rows before it, decoding its four corners also IDCT
+    and colours, the whole view (the crop, resized) also resizing, and the last call also normalises.
     """
     rows, columns = view.rows, view.columns
     corners = np.empty((2, 2, 3), np.float32)

@@ -1,4 +1,8 @@
-"""Benchmark run: measure the ceilings, build and warm up every variant, time them in turns, profile each one."""
+"""Benchmark run: measure the ceilings, build and warm up every variant, time them in turns, profile each one.
+
+"Ours" is the recipe as `viaduct train` runs it, the other variants are peers. A sink is a number of steps that the
+device takes by itself, as one replay of a captured graph.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from viaduct.benching.counting import Work
 from viaduct.benching.ours import Ours, Setting
 from viaduct.benching.peers import Loop, Peer
 from viaduct.devices import ceilings
-from viaduct.devices.base import Device, first_line
+from viaduct.devices.base import first_line
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
 from viaduct.errors import OutOfMemory, ViaductError, lacks_memory
 from viaduct.recipes import Recipe
@@ -49,10 +53,13 @@ class Lengths:
 
     @classmethod
     def of(
-        cls, kind: str, sink: int, steps: int | None, windows: int | None, warmup: int | None, profile: bool
+        cls, device_type: str, sink: int, steps: int | None, windows: int | None, warmup: int | None, profile: bool
     ) -> Lengths:
-        """Return the requested lengths, or the device's defaults; a window is rounded up to a whole number of sinks."""
-        short = kind == "cpu"
+        """Return the requested lengths, or the device's defaults; windows are rounded up to a whole number of sinks.
+
+        `sink` is the length of a sink in steps; 0 without sinks.
+        """
+        short = device_type == "cpu"
         steps, warmup = steps or (2 if short else 20), (1 if short else 20) if warmup is None else warmup
         if sink:
             steps, warmup = round_up_to_sinks(steps, sink), max(round_up_to_sinks(warmup, sink), sink)
@@ -64,8 +71,8 @@ class VariantResult:
     """One variant and its measurements."""
 
     title: str
-    peer: str
-    mode: str
+    peer: str  # its package, "plain", or OURS
+    mode: str  # for a peer one of peers.MODES
     variant: Variant
     work: Work
     build_s: float = 0.0
@@ -91,19 +98,15 @@ class Outcome:
     def ours(self) -> VariantResult:
         return self.results[0]
 
-    @property
-    def best_peer(self) -> VariantResult | None:
-        return min(self.results[1:], key=lambda result: result.seconds.median, default=None)
-
 
 def measure(
     setting: Setting, peers: list[Peer], unavailable: dict[str, str], lengths: Lengths, notify: Notify
 ) -> Outcome:
-    """Measure ours and the peers once; `unavailable` maps peers that cannot be built to the reasons."""
+    """Measure ours and the peers once; `unavailable` maps peers that are known not to work here to the reasons."""
     plan = plan_for(setting.recipe.precision, setting.device)
     if note := software_note(plan, setting.device):
         notify(note)
-    notify("measuring what the device can do at best")
+    notify("measuring the device's peak rates")
     with explain_out_of_memory(setting):
         best = ceilings.measure(setting.device, setting.torch_device, plan.dtype, setting.recipe.precision.tf32)
     release_memory(setting.torch_device)
@@ -131,7 +134,7 @@ class Run:
         return self
 
     def __exit__(self, *reason: object) -> None:
-        """Close all variants and free their memory and compiled code, so that a repetition starts clean."""
+        """Close all variants, free their memory and reset torch.compile, so that a repetition starts clean."""
         self.cleanup.close()
         for result in self.results:
             del result.variant
@@ -161,7 +164,7 @@ class Run:
         if reason := self.add_peer(peer):
             self.unavailable[peer.title] = reason
             self.notify(f"{peer.title}: left out: {reason}")
-            # Only here: inside `add_peer` the exception still refers to the network.
+            # Not in `add_peer`: there the exception still refers to the network, whose memory would not be freed.
             release_memory(self.setting.torch_device)
 
     def add_peer(self, peer: Peer) -> str | None:
@@ -182,7 +185,8 @@ class Run:
     ) -> None:
         """Build a variant, run its first step, warm it up."""
         data, built = self.setting.recipe.data, []
-        before = reset_memory_peak(self.setting.device)
+        self.setting.device.reset_memory()
+        before = self.setting.device.memory_used()  # the peak, which is now what is in use
         work = counting.count_step_work(network, data.global_batch, data.size, self.dtype)
         build_s = self.clock.wall_seconds(lambda: built.append(build()))
         variant = built.pop()
@@ -192,13 +196,13 @@ class Run:
             self.notify(f"{title}: first step after {first_step_s:.1f} s; warming up")
             warm_up(variant, self.clock, self.lengths.warmup)
             self.cleanup.push(cleanup.pop_all())
-        memory = self.memory_since(before)
+        memory = self.measure_added_memory(before)
         self.results.append(VariantResult(title, peer, mode, variant, work, build_s, first_step_s, memory))
 
-    def memory_since(self, before: int) -> int | None:
-        """Return the peak memory that the last variant added.
+    def measure_added_memory(self, before: int) -> int | None:
+        """Return the peak memory of the last variant without the bytes that were in use `before` it.
 
-        On the CPU it is the peak of the process, and known for ours only: later variants reuse freed memory.
+        On the CPU it is the peak of the whole process, and None for peers, which reuse the memory that ours freed.
         """
         used = self.setting.device.memory_used()
         if self.setting.torch_device.type == "cpu":
@@ -224,13 +228,14 @@ class Run:
 
     def profile_variants(self) -> None:
         """Profile a few steps of every variant and store their time by kind."""
-        kind = self.setting.torch_device.type
-        few = min(self.lengths.steps, 2 if kind == "cpu" else 5)
+        device_type = self.setting.torch_device.type
+        few = min(self.lengths.steps, 2 if device_type == "cpu" else 5)
+        sink = max(1, find_sink_length(self.setting.recipe))
         for result in self.results:
-            self.notify(f"{result.title}: looking where the time goes")
-            steps = round_up_to_sinks(few, max(1, fixed_length(self.setting.recipe))) if result.peer == OURS else few
+            self.notify(f"{result.title}: profiling a few steps")
+            steps = round_up_to_sinks(few, sink) if result.peer == OURS else few
             with explain_out_of_memory(self.setting):
-                result.shares = shares.profile_steps(result.variant, steps, kind, 1000 * result.seconds.median)
+                result.shares = shares.profile_steps(result.variant, steps, device_type, 1000 * result.seconds.median)
 
 
 def format_count(number: int, noun: str) -> str:
@@ -238,8 +243,8 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def fixed_length(recipe: Recipe) -> int:
-    """Return the steps of a sink; 0 without sinks, also on a device that captures none."""
+def find_sink_length(recipe: Recipe) -> int:
+    """Return the steps of a sink in a recipe after `fix_sink`; 0 without sinks."""
     return recipe.sink if isinstance(recipe.sink, int) else 0
 
 
@@ -252,12 +257,6 @@ def reset_compiler() -> None:
     """Reset torch.compile if it was loaded. Importing it here would be slow, and fails after an interrupted import."""
     if hasattr(sys.modules.get("torch._dynamo"), "reset"):
         torch.compiler.reset()
-
-
-def reset_memory_peak(device: Device) -> int:
-    """Restart the device's peak memory counter and return the memory in use."""
-    device.reset_memory()
-    return device.memory_used()
 
 
 def release_memory(torch_device: torch.device) -> None:

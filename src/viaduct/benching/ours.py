@@ -1,6 +1,6 @@
 """The benchmark's variant of viaduct: a recipe's training steps, run by the loop of `viaduct train`.
 
-Evaluations, checkpoints, callbacks and the recipe's learning rate are left out (`make_endless`).
+The recipe is changed (`make_endless`): it has no evaluations, checkpoints and callbacks, and a tiny learning rate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from viaduct.training.session import load_images
 from viaduct.training.sink import describe_sink
 
 FOREVER = 10**9
-AUTO_SINK = 20  # steps; a window is a whole number of sinks, so the benchmark needs a fixed sink length
+# Steps that the device takes by itself (a sink) where the recipe has sink="auto". A timed window is a whole number of
+# sinks, so the benchmark needs a fixed length.
+AUTO_SINK = 20
 LEARNING_RATE = 1e-6  # on noise the recipe's own rate would make the weights diverge, and NaN can be slow
 
 
@@ -58,17 +60,16 @@ class Setting:
 
     def check_supported(self) -> None:
         """Choose mode and kernels and load the data, so that their errors come before anything is measured."""
-        mode = choose_mode(self.endless_recipe, self.torch_device.type, ranks=1, observed=False)
-        uses_own_kernels(
-            self.endless_recipe, plan_for(self.recipe.precision, self.device), self.torch_device.type, False, mode
-        )
+        device_type, plan = self.torch_device.type, plan_for(self.recipe.precision, self.device)
+        mode = choose_mode(self.endless_recipe, device_type, ranks=1, observed=False)
+        uses_own_kernels(self.endless_recipe, plan, device_type, observed=False, mode=mode)
         _ = self.images
 
 
 def make_endless(recipe: Recipe, synthetic: bool) -> Recipe:
-    """Return the recipe without last step, evaluation, checkpoint and callbacks, and with a tiny learning rate.
+    """Return the recipe without a last step, evaluations, checkpoints and callbacks, and with a tiny learning rate.
 
-    With `synthetic` the data become `Records` of the same batch, size and classes, for noise in place of images.
+    With `synthetic` the data become `Records` of the same batch, size and classes, which then yield noise images.
     """
     changes: dict[str, Any] = {
         "steps": FOREVER,

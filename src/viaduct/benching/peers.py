@@ -125,13 +125,11 @@ def import_package(name: str) -> Any:
     """Import a peer's package or raise PeerUnavailable with the reason."""
     try:
         return importlib.import_module(PACKAGES[name])
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == name:
-            raise PeerUnavailable("it is not installed") from None
-        raise PeerUnavailable(f"it is installed but does not load: {first_line(error)}") from None
     except Exception as error:
         # Importing a third-party package may raise anything; ours is still measured.
-        raise PeerUnavailable(f"it is installed but does not load: {first_line(error)}") from None
+        is_absent = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == name
+        reason = "it is not installed" if is_absent else f"it is installed but does not load: {first_line(error)}"
+        raise PeerUnavailable(reason) from None
 
 
 class Loop:
@@ -142,7 +140,7 @@ class Loop:
         network = place_model(peer.make().train(), device)
         options = MODES[peer.mode]
         self.network: Any = network if options is None else torch.compile(network, **options)
-        fused = device.type in ("cpu", "cuda") or None
+        fused = device.type in ("cpu", "cuda") or None  # None: torch decides, as other devices may lack fused SGD
         self.optimizer = torch.optim.SGD(network.parameters(), 1e-6, momentum=0.9, weight_decay=1e-4, fused=fused)
         self.scaler = torch.amp.GradScaler(device.type, enabled=compute == torch.float16)
         batch, size = recipe.data.global_batch, recipe.data.size

@@ -15,6 +15,8 @@ from viaduct.benching.measure import Lengths, Outcome, VariantResult
 from viaduct.benching.ours import Setting
 from viaduct.benching.starts import StartResults, format_starts
 from viaduct.data.places import check_place, write_result
+from viaduct.devices.base import select_known
+from viaduct.devices.hardware import package_version
 from viaduct.devices.timing import Sample, ratio
 from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Lars, Recipe, RmsProp, Sgd, Thor
@@ -38,11 +40,15 @@ def make_record(
         "bandwidth_bytes_per_s": max(outcome.ceilings.bandwidth for outcome in outcomes),
         "matrix_flop_per_s": max(outcome.ceilings.matrix for outcome in outcomes),
     }
-    titles = [title for title in list_titles(last) if all(title in list_titles(outcome) for outcome in outcomes)]
+    by_title = [{result.title: result for result in outcome.results} for outcome in outcomes]
     variants = [
-        build_variant_record([find_result(outcome, title) for outcome in outcomes], outcomes, setting, best)
-        for title in titles
+        build_variant_record([results[title] for results in by_title], outcomes, setting, best)
+        for title in by_title[-1]
+        if all(title in results for results in by_title)
     ]
+    starts_record: dict[str, Any] = {}
+    if started:
+        starts_record = {"starts": started[0], "starts_left_out": started[1], "starts_told": format_starts(started)}
     machine_facts = describe_machine(setting.device)
     return {
         "kind": "benchmark",
@@ -61,7 +67,7 @@ def make_record(
         "peers": variants[1:],
         "left_out": {name: why for outcome in outcomes for name, why in outcome.unavailable.items()},
         "ceilings": best,
-        **(build_starts_record(started) if started else {}),
+        **starts_record,
         "notes": [
             *last.notes,
             *describe_unequal_work(recipe, variants[1:]),
@@ -78,11 +84,6 @@ def make_record(
     }
 
 
-def build_starts_record(started: StartResults) -> dict[str, Any]:
-    times, failures = started
-    return {"starts": times, "starts_left_out": failures, "starts_told": format_starts(started)}
-
-
 def format_title(name: str, setting: Setting, compute: str) -> str:
     data = setting.recipe.data
     source = "" if setting.synthetic else f", reading {setting.data.resolve().name or setting.data}"
@@ -90,21 +91,18 @@ def format_title(name: str, setting: Setting, compute: str) -> str:
 
 
 def describe_unequal_work(recipe: Recipe, peers: list[dict[str, Any]]) -> list[str]:
-    """Return a note if ours does more work per step than the peers, such as another optimizer."""
-    extra_work = [] if type(recipe.optimizer) is Sgd else [describe_optimizer(recipe.optimizer)]
+    """Return a note if ours does other work per step than the peers: another optimizer, or averaged weights."""
+    optimizer = type(recipe.optimizer)
+    name = optimizer.__name__ if optimizer in (AdamW, Lars, RmsProp, Thor) else "an optimizer of its own"
+    extra_work = [] if optimizer is Sgd else [name]
     extra_work += ["averaged weights"] if recipe.ema else []
     if not peers or not extra_work:
         return []
-    return [f"Ours has {' and '.join(extra_work)} in its steps, peers have plain SGD: a ratio is of unlike work."]
-
-
-def describe_optimizer(optimizer: object) -> str:
-    is_ours = type(optimizer) in (AdamW, Lars, RmsProp, Thor)
-    return type(optimizer).__name__ if is_ours else "an optimizer of its own"
+    return [f"Ours has {' and '.join(extra_work)} in its steps, peers have plain SGD: the ratios compare unlike work."]
 
 
 def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> list[str]:
-    """Return a note for each ceiling that a step exceeded: then the measured ceiling is not a peak."""
+    """Return a note for each ceiling that a step exceeded (`compute_share` is None): what was measured is no peak."""
     notes = {
         f"No matrix peak is given: a step multiplies faster than the large {compute} product did.": "matrix_share",
         "No share of the bandwidth is given: a step's data lie in caches, the large copy's do not.": "bandwidth_share",
@@ -112,14 +110,6 @@ def describe_exceeded_ceilings(variants: list[dict[str, Any]], compute: str) -> 
     return [
         line for line, key in notes.items() if any(row[key] is None and "flop" in row["counted"] for row in variants)
     ]
-
-
-def list_titles(outcome: Outcome) -> list[str]:
-    return [result.title for result in outcome.results]
-
-
-def find_result(outcome: Outcome, title: str) -> VariantResult:
-    return next(result for result in outcome.results if result.title == title)
 
 
 def build_variant_record(
@@ -190,15 +180,8 @@ def build_run_record(run: VariantResult, batch: int) -> dict[str, float]:
 
 
 def find_peer_versions(peers: list[dict[str, Any]]) -> dict[str, str]:
-    from importlib import metadata
-
-    versions = {}
-    for name in dict.fromkeys(peer["peer"] for peer in peers):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue  # `plain` is no package, and a peer may be on sys.path without being installed
-    return versions
+    """Return the versions of the peers' packages, of those that are installed; `plain` is no package."""
+    return select_known({peer["peer"]: package_version(peer["peer"]) for peer in peers})
 
 
 def format_row(variant: dict[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Time of a step by kind of operator, from torch.profiler, after the timed windows and never during them.
+"""Time of a step by kind of operator, from torch.profiler, which runs after the timed windows and never during them.
 
 On CUDA kernels are grouped by kind. Each moment belongs to the kernel that began first, so that concurrent kernels are
 not counted twice. The step time, measured without the profiler, minus the kernels' time is idle time of the card. Idle
@@ -22,14 +22,13 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from viaduct.profiling import kinds
+from viaduct.profiling.events import Span, join_spans, remove_spans, sum_spans
 from viaduct.torch_compat import ignore_profiler_cycles
 
-FETCH = "viaduct: next batch"
-WINDOW = "viaduct: window"
+FETCH, WINDOW = "viaduct: next batch", "viaduct: window"  # our annotations around each fetch and all profiled steps
 UPDATE = "Optimizer.step#"  # torch's annotation around every optimizer's step, also of our own optimizers
 ON_CARD = ("kernel", "gpu_memcpy", "gpu_memset")
 LARGEST = 12  # kernels that the record lists
-Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -37,33 +36,37 @@ class Shares:
     """Milliseconds of one step: by kind, idle because of the host (`host_gaps`), and waiting for data."""
 
     by_kind: dict[str, float] = field(default_factory=dict)
-    host_gaps: float = 0.0
+    host_gaps: float = 0.0  # on the CPU: time outside of all operators
     data_wait: float = 0.0
-    largest: list[dict[str, Any]] = field(default_factory=list)
-    kernels: int = 0
-    why_not: str | None = None
+    largest: list[dict[str, Any]] = field(default_factory=list)  # rows of `find_largest`
+    kernels: int = 0  # on the CPU: operators
+    why_not: str | None = None  # why nothing is known
 
 
-def profile_steps(run: Callable[[int], object], steps: int, kind: str, ms_per_step: float) -> Shares:
-    """Profile some steps and divide `ms_per_step`, which was measured without the profiler, by kind."""
-    if kind not in ("cpu", "cuda"):
-        return Shares(why_not=f"torch.profiler does not see the kernels of {kind}")
+def profile_steps(run: Callable[[int], object], steps: int, device_type: str, ms_per_step: float) -> Shares:
+    """Profile some steps and divide `ms_per_step`, which was measured without the profiler, by kind of operator."""
+    if device_type not in ("cpu", "cuda"):
+        return Shares(why_not=f"torch.profiler does not see the kernels of {device_type}")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or Kineto logs its start and stop to stderr
-    if kind == "cuda":
+    if device_type == "cuda":
         os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # or the profiler makes captured graphs replay slowly
-    for _ in range(2 if kind == "cuda" else 1):  # the first trace on a card includes the profiler's own start
-        events = record_trace(run, steps, kind)
-    if kind == "cpu":
+    for _ in range(2 if device_type == "cuda" else 1):  # the first trace on a card includes the profiler's own start
+        events = record_trace(run, steps, device_type)
+    if device_type == "cpu":
         return attribute_operators(events, steps, ms_per_step)
     return attribute_kernels(events, steps, ms_per_step)
 
 
-def record_trace(run: Callable[[int], object], steps: int, kind: str) -> list[dict[str, Any]]:
-    """Return the complete events of some steps in Chrome's trace format, whose categories no torch version changes."""
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (kind == "cuda")
+def record_trace(run: Callable[[int], object], steps: int, device_type: str) -> list[dict[str, Any]]:
+    """Return the events with a duration of some steps, in Chrome's trace format.
+
+    Its categories are the same in every release of torch.
+    """
+    cuda = [ProfilerActivity.CUDA] if device_type == "cuda" else []
+    activities = [ProfilerActivity.CPU, *cuda]
     with ignore_profiler_cycles(), profile(activities=activities) as profiler, record_function(WINDOW):
         run(steps)
-        if kind == "cuda":
+        if cuda:
             torch.cuda.synchronize()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
@@ -99,7 +102,9 @@ def attribute_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: flo
     scale = min(1.0, ms_per_step / busy)  # the profiler may slow kernels down, but never makes a step longer than it is
     by_kind = sum_by_kind({key: scale * sum(times) for key, times in by_name.items()}, steps)
     idle = max(0.0, ms_per_step - busy)
-    waiting = measure_overlap(gaps, find_spans(events, FETCH)) / max(sum(end - begin for begin, end in gaps), 1e-9)
+    gap_time = sum_spans(gaps)
+    gap_time_in_fetches = gap_time - sum_spans(remove_spans(gaps, join_spans(find_spans(events, FETCH))))
+    waiting = gap_time_in_fetches / max(gap_time, 1e-9)
     largest = find_largest(by_name, steps, scale)
     return Shares(by_kind, idle * (1 - waiting), idle * waiting, largest, round(len(on_card) / steps))
 
@@ -117,20 +122,20 @@ def kind_of(event: dict[str, Any], launched: dict[Any, str]) -> str:
 
 def map_launching_kinds(events: list[dict[str, Any]]) -> dict[Any, str]:
     """Return the kind of each operator by its External id, which its kernels carry too."""
-    updates, kind_by_id = Updates(events), {}
+    updates, kind_by_id = OptimizerSteps(events), {}
     for event in events:
         if event.get("cat") == "cpu_op":
             kind_by_id[(event.get("args") or {}).get("External id")] = updates.kind_of(event)
     return kind_by_id
 
 
-class Updates:
+class OptimizerSteps:
     """Time spans of the optimizer steps; every operator inside of one counts as optimizer, also a norm or a product."""
 
     def __init__(self, events: list[dict[str, Any]]) -> None:
         annotated = (event for event in events if str(event["name"]).startswith(UPDATE))
         found = [(event["ts"], get_end_time(event)) for event in annotated if event.get("cat") == "user_annotation"]
-        self.spans = keep_outermost(found)  # THOR's step contains the step of its inner SGD
+        self.spans = join_spans(found)  # THOR's step contains the step of its inner SGD
         self.begins = [begin for begin, _ in self.spans]
 
     def kind_of(self, operator: dict[str, Any]) -> str:
@@ -145,7 +150,7 @@ def attribute_operators(events: list[dict[str, Any]], steps: int, ms_per_step: f
     fetches = find_spans(events, FETCH)
     main_thread = next(event["tid"] for event in events if event["name"] == WINDOW)
     inside = [event for event in events if event.get("cat") == "cpu_op" and event["tid"] == main_thread]
-    updates = Updates(events)
+    updates = OptimizerSteps(events)
     by_name: dict[tuple[str, str], list[float]] = {}
     for event, own in compute_self_times(inside):
         if not any(begin <= event["ts"] < end for begin, end in fetches):
@@ -196,17 +201,3 @@ def find_spans(events: list[dict[str, Any]], name: str) -> list[Span]:
     """Return start and end of each annotation with that name."""
     found = (event for event in events if event["name"] == name and event.get("cat") == "user_annotation")
     return [(event["ts"], get_end_time(event)) for event in found]
-
-
-def keep_outermost(found: list[Span]) -> list[Span]:
-    """Return the spans in order, without those inside of another span."""
-    outermost: list[Span] = []
-    for begin, end in sorted(found, key=lambda span: (span[0], -span[1])):
-        if not outermost or end > outermost[-1][1]:
-            outermost.append((begin, end))
-    return outermost
-
-
-def measure_overlap(gaps: list[Span], others: list[Span]) -> float:
-    """Return the total time in which a gap and one of the other spans coincide."""
-    return sum(max(0.0, min(end, stop) - max(begin, start)) for begin, end in gaps for start, stop in others)

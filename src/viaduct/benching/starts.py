@@ -26,7 +26,8 @@ from viaduct.errors import ViaductError
 if TYPE_CHECKING:
     from viaduct.benching.measure import Variant
 
-# Starts by variant, and the reasons of the variants that failed.
+# Two dictionaries by the title of a variant: its starts, each as `measure_start` returns it; and for a variant that
+# failed the reason.
 StartResults = tuple[dict[str, list[dict[str, float]]], dict[str, str]]
 STARTS_PER_VARIANT = 4  # the first one fills the compile caches and is not part of the median
 MAX_START_MINUTES = 30  # then the process is killed
@@ -37,24 +38,11 @@ class StartRequest:
     """Variant that a child process builds, sent to it as JSON."""
 
     recipe: str
-    changes: list[tuple[str, str]]
+    changes: list[tuple[str, str]]  # field of the recipe, and its new value as text
     device: str
     data: str
     peer: str = ""  # empty for ours
     mode: str = ""
-
-
-@dataclass(frozen=True)
-class Start:
-    """Seconds of one start: the total, measured by the parent, and the parts that the child measured."""
-
-    whole_s: float
-    build_s: float
-    first_step_s: float
-
-    @property
-    def imports_s(self) -> float:
-        return self.whole_s - self.build_s - self.first_step_s
 
 
 class StartFailed(Exception):
@@ -70,12 +58,10 @@ def measure_starts(requests: Iterable[tuple[str, StartRequest]], notify: Callabl
             continue
         notify(f"{title}: start {number + 1} of {STARTS_PER_VARIANT}, in a process of its own")
         try:
-            start = measure_start(request)
+            found.setdefault(title, []).append(measure_start(request))
         except StartFailed as why:
             failed[title] = str(why)
             notify(f"{title}: {why}")
-            continue
-        found.setdefault(title, []).append({**asdict(start), "imports_s": start.imports_s})
     return {title: starts for title, starts in found.items() if title not in failed}, failed
 
 
@@ -100,8 +86,12 @@ def format_starts(results: StartResults) -> list[str]:
     return lines + [f"  {title}: {why}" for title, why in failed.items()]
 
 
-def measure_start(request: StartRequest) -> Start:
-    """Start a process and wait for its first step; its later work is not counted."""
+def measure_start(request: StartRequest) -> dict[str, float]:
+    """Start a process and wait for its first step; its later work is not counted.
+
+    Return the seconds until then, and their parts: `build_s` and `first_step_s` by the child's clock, the rest is for
+    imports.
+    """
     began = time.perf_counter()
     with tempfile.TemporaryFile("w+") as stderr_file, start_process(stderr_file) as process:
         assert process.stdin is not None
@@ -111,8 +101,12 @@ def measure_start(request: StartRequest) -> Start:
         line = process.stdout.readline()
         total_seconds = time.perf_counter() - began
         if not line:
-            raise StartFailed(read_last_error_line(process.wait(), stderr_file))
-    return Start(whole_s=total_seconds, **json.loads(line))
+            code = process.wait()
+            stderr_file.seek(0)
+            lines = stderr_file.read().strip().splitlines()  # the last one usually is the error message
+            raise StartFailed(lines[-1] if lines else f"it ended with code {code} and without a message")
+    parts = json.loads(line)
+    return {"whole_s": total_seconds, **parts, "imports_s": total_seconds - parts["build_s"] - parts["first_step_s"]}
 
 
 @contextmanager
@@ -130,13 +124,6 @@ def start_process(stderr_file: IO[str]) -> Iterator[subprocess.Popen[str]]:
         raise
     finally:
         limit.cancel()
-
-
-def read_last_error_line(code: int, stderr_file: IO[str]) -> str:
-    """Return the last line of the child's stderr, which usually is its error message."""
-    stderr_file.seek(0)
-    lines = stderr_file.read().strip().splitlines()
-    return lines[-1] if lines else f"it ended with code {code} and without a message"
 
 
 def run_child(request: StartRequest) -> dict[str, float]:

@@ -45,8 +45,8 @@ def render_record(record: dict[str, Any]) -> str:
 
 def build_speed_table(record: dict[str, Any]) -> Table:
     """Return the table with one row for each variant."""
-    variant, *figures = COLUMNS
-    table = Table(variant, *figure_columns(*figures), box=box.SIMPLE)
+    title, *figures = COLUMNS
+    table = Table(title, *figure_columns(*figures), box=box.SIMPLE)
     for row in record["rows"]:
         table.add_row(*(row[column] for column in COLUMNS))
     return table
@@ -54,34 +54,24 @@ def build_speed_table(record: dict[str, Any]) -> Table:
 
 def build_time_table(record: dict[str, Any]) -> Table | None:
     """Return the table of time by kind, for ours and the fastest peer; None without a profile."""
-    candidates = (record, find_fastest(record["peers"]))
-    variants = [variant for variant in candidates if variant and "ms" in variant["time"]]
+    fastest_peer = min(record["peers"], key=lambda peer: peer["ms_per_step"], default=None)
+    variants = [variant for variant in (record, fastest_peer) if variant and "ms" in variant["time"]]
     if not variants:
         return None
     table = Table("where a step's time goes", box=box.SIMPLE)
     for variant in variants:
         table.add_column(variant["variant"], justify="right")
-    parts = [list_time_parts(variant["time"]) for variant in variants]
+    parts = [
+        {**time["ms"], "host gaps": time["host_gaps_ms"], "data wait": time["data_wait_ms"]}
+        for time in (variant["time"] for variant in variants)
+    ]
     for name in dict.fromkeys(name for times in parts for name in times):
-        cells = [
-            format_time_cell(times.get(name, 0.0), variant["ms_per_step"])
-            for times, variant in zip(parts, variants, strict=True)
-        ]
+        cells = []
+        for times, variant in zip(parts, variants, strict=True):
+            ms = times.get(name, 0.0)
+            cells.append(f"{ms:,.2f} ms {100 * ms / variant['ms_per_step']:5.1f} %")
         table.add_row(name, *cells)
     return table
-
-
-def find_fastest(peers: list[dict[str, Any]]) -> dict[str, Any] | None:
-    return min(peers, key=lambda peer: peer["ms_per_step"], default=None)
-
-
-def list_time_parts(time: dict[str, Any]) -> dict[str, float]:
-    """Return milliseconds by kind, with host gaps and data wait as the last two rows."""
-    return {**time["ms"], "host gaps": time["host_gaps_ms"], "data wait": time["data_wait_ms"]}
-
-
-def format_time_cell(milliseconds: float, step: float) -> str:
-    return f"{milliseconds:,.2f} ms {100 * milliseconds / step:5.1f} %"
 
 
 def list_remarks(record: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@
 
 `npu.py`, `mlu.py` and `cuda.py` hold the names; `torch_api.py` and `tensorflow_api.py` hold the names that the vendors'
 packages define; `operators.py`, `environment.py`, `packages.py`, `limits.py` and `advice.py` say what does not work,
-why, or what to use instead, in English and Chinese; `shell.py` has the bash that sets up a vendor's software.
+why, or what to use instead, in English and Chinese; `shell.py` has the bash lines that set up a vendor's software.
 Nothing here imports torch: migration, rehearsal, cluster and devices read it.
 """
 
@@ -22,6 +22,6 @@ CARDS: dict[str, Card] = {"npu": NPU, "mlu": MLU}
 BACKENDS = {card.name: card.backend for card in (CUDA, NPU, MLU)}
 """Collective backend of each card."""
 PLUGINS = tuple(card.module for card in CARDS.values())
-"""PyTorch's plug-ins: torch_npu and torch_mlu."""
+"""The vendors' plug-ins for PyTorch: torch_npu and torch_mlu."""
 
 __all__ = ["BACKENDS", "CARDS", "CUDA", "MLU", "NPU", "PLUGINS", "Card"]

@@ -1,6 +1,7 @@
 """Sentences on what each card offers in place of a feature of CUDA or NVIDIA, in English and Chinese.
 
-The keys are the cards. Some tables also have the key `any`: advice for a script that is to run on every card.
+The keys of each table are the names of the cards. Some tables also have the key `any`: advice for a script that is to
+run on every card. `viaduct migrate` prints these texts about scripts, lists of requirements and Dockerfiles.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ class Remark:
     risk: Risk = "low"
 
 
-CAPABILITY = {
-    "npu": Remark("torch.npu's answer is None, so comparing it fails", "torch.npu 的返回值为 None,比较会出错", "high"),
+DEVICE_CAPABILITY = {
+    "npu": Remark("torch.npu returns None, so comparing it fails", "torch.npu 的返回值为 None,比较会出错", "high"),
     "mlu": Remark(
-        "torch.mlu's answer is the MLU's generation, not NVIDIA's",
+        "torch.mlu returns the MLU's generation, not NVIDIA's",
         "torch.mlu 返回的是 MLU 的代次,与 NVIDIA 的含义不同",
         "medium",
     ),
 }
 """What torch.npu and torch.mlu return in place of torch.cuda.get_device_capability()."""
-SCRIPTING = {
+TORCHSCRIPT = {
     "npu": Remark("scripting of device code is limited on the NPU", "NPU 对设备代码的脚本化支持有限"),
     "mlu": Remark("the MLU's run-time patch switches scripting off", "MLU 的运行时补丁会关闭脚本化"),
 }
-"""torch.jit.script on each card."""
-COMPILING: dict[str, Bilingual] = {
+"""Advice about torch.jit.script."""
+TORCH_COMPILE: dict[str, Bilingual] = {
     "npu": (
         'the NPU needs a backend of its own: "npugraphs" from torch 2.6 on, or torchair.get_npu_backend()',
         "NPU 需要专用后端:torch 2.6 起的 npugraphs,或 torchair.get_npu_backend()",
     ),
     "mlu": (f"the MLU needs a build of {MLU.module} with a compiler", f"MLU 需要带编译器的 {MLU.module} 版本"),
 }
-"""torch.compile on each card."""
+"""Advice about torch.compile."""
 DEFAULT_TENSOR_TYPE: dict[str, Bilingual] = {
     "npu": ("set_default_tensor_type takes none of the NPU's types", "set_default_tensor_type 不接受 NPU 的张量类型"),
-    "mlu": ("nothing is known of default tensor types on the MLU", "MLU 是否支持默认张量类型未知"),
+    "mlu": ("whether the MLU supports default tensor types is not known", "MLU 是否支持默认张量类型未知"),
 }
 CUDA_KERNELS: dict[str, Bilingual] = {
     "npu": (
@@ -65,7 +66,7 @@ CUDA_KERNELS: dict[str, Bilingual] = {
 }
 APEX: dict[str, Bilingual] = {
     "npu": (
-        f"it stays: install the apex that {NPU.vendor} makes for {NPU.module}, not NVIDIA's",
+        f"apex stays: install the one that {NPU.vendor} makes for {NPU.module}, not NVIDIA's",
         f"保持不变:请安装昇腾为 {NPU.module} 提供的 apex,而非 NVIDIA 版本",
     ),
     "mlu": (
@@ -82,10 +83,10 @@ TORCH_BUILD: dict[str, Bilingual] = {
     "mlu": (f"the PyTorch that Cambricon's {MLU.module} is made for", f"与寒武纪 {MLU.module} 配套的 PyTorch"),
     "any": ("one list for each device, without a CUDA build here", "按设备分别列出,此处不写 CUDA 版本"),
 }
-"""In place of a CUDA build of PyTorch."""
+"""What a list of requirements needs in place of a CUDA build of PyTorch."""
 CONTAINER_IMAGE: dict[str, Bilingual] = {
     "npu": ("an image with the Ascend driver's tools and CANN", "带有昇腾驱动工具与 CANN 的镜像"),
     "mlu": ("an image with Cambricon's Neuware", "带有寒武纪 Neuware 的镜像"),
     "any": ("one image for each device", "按设备分别准备镜像"),
 }
-"""In place of an image made for CUDA."""
+"""What a Dockerfile needs in place of an image made for CUDA."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Card:
-    """Names and abilities of one accelerator. An empty text means that it has no such thing."""
+    """Names and abilities of one accelerator. An empty string means that it has no such thing."""
 
     name: str  # as in `--to npu`, `--device npu` and torch.device("npu")
     title: str  # in a sentence: "NPU"

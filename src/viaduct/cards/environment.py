@@ -7,13 +7,14 @@ from itertools import pairwise
 
 from viaduct.cards import CUDA, Card
 
-VISIBLE = CUDA.visible
-NCCL = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+")
-LIST = re.compile(r"\d+(?:\s*,\s*\d+)*")
+CUDA_VISIBLE_DEVICES = CUDA.visible
+NCCL_VARIABLE = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+")
+DEVICE_NUMBERS = re.compile(r"\d+(?:\s*,\s*\d+)*")
 NONE_VISIBLE = ("", "-1")
 """Lists of visible devices that hide all of them."""
-# Variables of each card's collectives, in English and Chinese: from the vendors' documents and scripts that use them.
-HINTS = {
+# Sentences on the variables of each card's collective library, in English and Chinese: from the vendors' documents and
+# from scripts that use them.
+COLLECTIVE_VARIABLES = {
     "npu": (
         "HCCL has its own: HCCL_CONNECT_TIMEOUT for waiting, HCCL_IF_IP or HCCL_SOCKET_IFNAME for the network, "
         "HCCL_WHITELIST_DISABLE=1 without a white list",
@@ -30,27 +31,28 @@ COUNTERPARTS = {
     "PYTORCH_CUDA_ALLOC_CONF": {"npu": "PYTORCH_NPU_ALLOC_CONF", "mlu": "PYTORCH_MLU_ALLOC_CONF"},
 }
 """Variables of CUDA with a counterpart on some cards."""
-WITHOUT = ("CUDA_DEVICE_ORDER", "CUBLAS_WORKSPACE_CONFIG", "CUDNN_DETERMINISTIC", "CUDA_DEVICE_MAX_CONNECTIONS")
+NO_COUNTERPART = ("CUDA_DEVICE_ORDER", "CUBLAS_WORKSPACE_CONFIG", "CUDNN_DETERMINISTIC", "CUDA_DEVICE_MAX_CONNECTIONS")
 """Variables of CUDA without a counterpart on any card."""
-OTHERS = (*COUNTERPARTS, *WITHOUT)
+OTHER_CUDA_VARIABLES = (*COUNTERPARTS, *NO_COUNTERPART)
 """Variables of CUDA besides the list of visible devices and those of NCCL."""
 
 
 def can_be_kept(value: str, target: Card) -> bool:
-    """Return True if a value of CUDA_VISIBLE_DEVICES can be used on the target: numbers in an order that it takes.
+    """Return True if a value of CUDA_VISIBLE_DEVICES is also valid for the target's variable.
 
-    So can a value that hides all devices. UUIDs of GPUs (`GPU-8932f937…`) cannot.
+    Valid are an empty list, -1, and numbers, which the NPU needs in ascending order. UUIDs of GPUs (`GPU-8932f937…`)
+    are not.
     """
     text = value.strip()
     if text in NONE_VISIBLE:
         return True
-    if LIST.fullmatch(text) is None:
+    if DEVICE_NUMBERS.fullmatch(text) is None:
         return False
     numbers = [int(number) for number in text.split(",")]
     return not target.ascending or all(left < right for left, right in pairwise(numbers))
 
 
-def explain_refusal(value: str, target: Card) -> tuple[str, str]:
+def explain_refused_devices(value: str, target: Card) -> tuple[str, str]:
     """Return the sentences, in English and Chinese, that say why a list of visible devices cannot be kept."""
     return (
         f"the devices {value} cannot be carried over: {target.visible} takes numbers"
@@ -60,25 +62,26 @@ def explain_refusal(value: str, target: Card) -> tuple[str, str]:
     )
 
 
-def describe_nccl(name: str, target: Card) -> tuple[str, str]:
+def describe_nccl_variable(name: str, target: Card) -> tuple[str, str]:
     """Return the message about a variable of NCCL in a script for one card, in English and Chinese."""
-    english, chinese = HINTS[target.name]
+    english, chinese = COLLECTIVE_VARIABLES[target.name]
     return (
         f"{name} affects NCCL only and has no effect here. {english}",
         f"{name} 仅对 NCCL 有效,此处不起作用。{chinese}",
     )
 
 
-def describe_nccl_for_all(name: str) -> tuple[str, str]:
+def describe_nccl_variable_for_all(name: str) -> tuple[str, str]:
     """Return the message about a variable of NCCL in a script for every card, in English and Chinese."""
+    (npu, npu_zh), (mlu, mlu_zh) = COLLECTIVE_VARIABLES["npu"], COLLECTIVE_VARIABLES["mlu"]
     return (
-        f"{name} affects NCCL only: it stays for CUDA. On an NPU {HINTS['npu'][0]}; on an MLU {HINTS['mlu'][0]}",
-        f"{name} 仅对 NCCL 有效,在 CUDA 上保留。NPU 上 {HINTS['npu'][1]};MLU 上 {HINTS['mlu'][1]}",
+        f"{name} affects NCCL only: it stays for CUDA. On an NPU {npu}; on an MLU {mlu}",
+        f"{name} 仅对 NCCL 有效,在 CUDA 上保留。NPU 上 {npu_zh};MLU 上 {mlu_zh}",
     )
 
 
-def describe_other(name: str, target: Card) -> tuple[str, str]:
-    """Return the message about a variable of `OTHERS`: its counterpart, or that it has no effect; English, Chinese."""
+def describe_cuda_variable(name: str, target: Card) -> tuple[str, str]:
+    """Return the message about one of OTHER_CUDA_VARIABLES in English and Chinese: its counterpart, or no effect."""
     counterpart = COUNTERPARTS.get(name, {}).get(target.name, "")
     if counterpart:
         return f"{name} has no effect on the {target.title}; its counterpart is {counterpart}", (

@@ -1,7 +1,8 @@
 """Documented limits of the accelerators: the frameworks that each concerns, and its reason, in English and Chinese.
 
-`viaduct rehearse` enforces them (`rehearsal/limits.py` says how); the table of docs/rehearse.md is made from them. The
-remedy depends on the script, so the message of a rehearsal names it, not this table.
+`viaduct rehearse`, which runs a migrated script on the CPU in place of the accelerator, enforces them
+(`rehearsal/limits.py` says how); the table of docs/rehearse.md is made from them. The remedy depends on the script, so
+it is part of a rehearsal's message and not of this table.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import Literal
 from viaduct.cards import MLU, NPU
 
 Stage = Literal["torch", "tf1", "both"]
+"""Framework of the scripts that a limit concerns: PyTorch, TensorFlow 1, or both."""
 Risk = Literal["high", "medium", "low"]
 """How much a finding matters if nothing is changed."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One documented limit: the framework whose rehearsal enforces it, and the reason."""
+    """One documented limit: the framework whose rehearsal enforces it, and the reason in English and Chinese."""
 
     stage: Stage
     reason: str
@@ -26,7 +28,7 @@ class Limit:
 
 
 LIMITS: dict[str, Limit] = {
-    # PyTorch first, then TensorFlow 1: the order of docs/rehearse.md.
+    # By the name that a rehearsal's findings have. PyTorch first, then TensorFlow 1: the order of docs/rehearse.md.
     "float64": Limit(
         "both",
         "The cores compute in float16, bfloat16 and float32; float64 and complex128 have few operators or none.",

@@ -8,7 +8,7 @@ from viaduct.cards.card import Card
 
 RankSource = Literal["hccl", "env"]
 """Source of rank and size in a TensorFlow 1 script: the collective library, or the environment."""
-RANK_SOURCE: RankSource = "hccl"
+DEFAULT_RANK_SOURCE: RankSource = "hccl"
 """Default of `viaduct migrate`."""
 
 CARD = Card(

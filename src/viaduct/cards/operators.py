@@ -1,4 +1,4 @@
-"""Operators that are missing on a card, limited (types, arguments, sizes), or may run on the CPU.
+"""Operators of torch that are missing on a card, are limited there (types, arguments, sizes), or may run on the CPU.
 
 The NPU's are from Ascend's table of native API for torch 2.6. The MLU's are those that the list of supported API in
 torch_mlu's repository does not have. Only operators that are likely in training are here: one that is not listed here
@@ -11,28 +11,29 @@ from dataclasses import dataclass
 
 from viaduct.cards.limits import Risk
 
-SOURCE = {
+SOURCES = {
     "npu": ("Ascend's table for torch 2.6", "昇腾 torch 2.6 原生 API 支持清单"),
     "mlu": ("torch_mlu's list of supported API", "torch_mlu 的 API 支持清单"),
 }
 
 
 @dataclass(frozen=True)
-class Limit:
-    """Documented limit of an operator on a card; `keyword`: it concerns only calls that give this argument."""
+class OperatorLimit:
+    """Documented limit of an operator on a card."""
 
     english: str
     chinese: str
     risk: Risk = "medium"
-    keyword: str = ""
+    keyword: str = ""  # the limit concerns only calls that give this argument; empty: every call
 
 
-MISSING = Limit("it is listed as unsupported", "列为不支持", "high")
-ON_CPU = Limit("it may fall back to the CPU, with a copy there and back", "可能回退至 CPU 执行", "low")
-SINGLE = Limit("float32 only", "仅支持 fp32")
-NO_DOUBLE = Limit("not in double precision", "不支持双精度")
-HALF_OR_SINGLE = Limit("float16 and float32 only", "仅支持 fp16、fp32")
+MISSING = OperatorLimit("it is listed as unsupported", "列为不支持", "high")
+ON_CPU = OperatorLimit("it may fall back to the CPU, with a copy there and back", "可能回退至 CPU 执行", "low")
+SINGLE = OperatorLimit("float32 only", "仅支持 fp32")
+NO_DOUBLE = OperatorLimit("not in double precision", "不支持双精度")
+HALF_OR_SINGLE = OperatorLimit("float16 and float32 only", "仅支持 fp16、fp32")
 
+# In the tables below `*(…)` only keeps several names on one line.
 NPU_MISSING = (
     *("sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor", "from_dlpack", "heaviside"),
     *("quantize_per_tensor", "quantize_per_channel", "scatter_reduce", "poisson", "nanquantile", "std_mean"),
@@ -48,23 +49,25 @@ NPU_MISSING = (
 )
 NPU_ON_CPU = ("index_reduce", "narrow_copy", "acosh", "copysign", "std", "trunc", "slogdet", "tensor_split")
 NPU_LIMITS = {
-    "sum": Limit("its argument dtype is not supported", "不支持 dtype 参数", "high", "dtype"),
-    "kthvalue": Limit("float16, float32 and int32 only", "仅支持 fp16、fp32、int32"),
-    "cumprod": Limit("float16, float32 and int32 only", "仅支持 fp16、fp32、int32"),
+    "sum": OperatorLimit("its argument dtype is not supported", "不支持 dtype 参数", "high", "dtype"),
+    "kthvalue": OperatorLimit("float16, float32 and int32 only", "仅支持 fp16、fp32、int32"),
+    "cumprod": OperatorLimit("float16, float32 and int32 only", "仅支持 fp16、fp32、int32"),
     "logaddexp": NO_DOUBLE,
     "logaddexp2": NO_DOUBLE,
     "multinomial": HALF_OR_SINGLE,
-    "unique": Limit("with dim, not in float16", "带 dim 时不支持 fp16", "medium", "dim"),
-    "topk": Limit("sorted=False is not supported", "不支持 sorted=False", "medium", "sorted"),
-    "repeat_interleave": Limit("its result has fewer than 2^22 elements", "输出元素个数需小于 2^22"),
-    "nn.functional.ctc_loss": Limit("float32, and no target of length 0", "仅支持 fp32,目标长度不能为 0"),
-    "nn.functional.kl_div": Limit("log_target=True is not supported", "log_target 仅支持 False", "high", "log_target"),
-    "nn.functional.interpolate": Limit(
+    "unique": OperatorLimit("with dim, not in float16", "带 dim 时不支持 fp16", "medium", "dim"),
+    "topk": OperatorLimit("sorted=False is not supported", "不支持 sorted=False", "medium", "sorted"),
+    "repeat_interleave": OperatorLimit("its result has fewer than 2^22 elements", "输出元素个数需小于 2^22"),
+    "nn.functional.ctc_loss": OperatorLimit("float32, and no target of length 0", "仅支持 fp32,目标长度不能为 0"),
+    "nn.functional.kl_div": OperatorLimit(
+        "log_target=True is not supported", "log_target 仅支持 False", "high", "log_target"
+    ),
+    "nn.functional.interpolate": OperatorLimit(
         "scale_factor is not supported: give size", "不支持 scale_factor:请改用 size", "medium", "scale_factor"
     ),
     "nn.functional.nll_loss": SINGLE,
     "nn.functional.fractional_max_pool2d": ON_CPU,
-    "nn.functional.scaled_dot_product_attention": Limit(
+    "nn.functional.scaled_dot_product_attention": OperatorLimit(
         "a feature on trial: tensors [N, heads, L, E], masks of bool, head size up to 512",
         "试用特性:输入排布为 [N, head_num, L, E],attn_mask 为 bool,E 不超过 512",
     ),
@@ -74,9 +77,10 @@ MLU_MISSING = (
     *("cholesky", "cholesky_inverse", "cholesky_solve", "lgamma", "digamma", "igamma", "igammac", "frexp", "mode"),
     *("matrix_exp", "lobpcg", "geqrf", "istft", "index_reduce", "fmax", "fmin", "gcd", "lcm", "hypot"),
 )
-OPERATORS: dict[str, dict[str, Limit]] = {
+OPERATORS: dict[str, dict[str, OperatorLimit]] = {
     "npu": dict.fromkeys(NPU_MISSING, MISSING) | dict.fromkeys(NPU_ON_CPU, ON_CPU) | NPU_LIMITS,
-    "mlu": {name: Limit("it is not listed as supported", "未列为支持") for name in MLU_MISSING},
+    "mlu": {name: OperatorLimit("it is not listed as supported", "未列为支持") for name in MLU_MISSING},
 }
-# Method names that no other class is likely to have: `x.kthvalue(…)` is taken for torch.kthvalue if x may be a tensor.
-METHODS = ("scatter_reduce", "unique_consecutive", "kthvalue", "heaviside", "nanquantile", "repeat_interleave")
+# Names of methods that hardly any class but Tensor has: `x.kthvalue(…)` counts as torch.kthvalue unless x is known to
+# be another library's object.
+TENSOR_METHODS = ("scatter_reduce", "unique_consecutive", "kthvalue", "heaviside", "nanquantile", "repeat_interleave")

@@ -1,21 +1,22 @@
 """Packages made for NVIDIA cards, and what is known of each on the accelerators: support of its own, or a replacement.
 
 Only replacements that a vendor or the package itself has published are named; else the text says that none is known. A
-package is recognised by the modules that are imported (`imports`) and the distributions that are installed (`dists`).
+package is recognised by the modules that a script imports (`imports`) and by the distributions that a list of
+requirements or a Dockerfile names (`dists`). In the table `*(…)` only keeps several arguments on one line.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache
 
-from viaduct.cards import CARDS, MLU, NPU
+from viaduct.cards import MLU, NPU
 from viaduct.cards.limits import Risk
 
 Bilingual = tuple[str, str]
 """A text in English, and in Chinese."""
-NOTHING: Bilingual = ("no replacement known", "尚未发现替代品")
+NO_REPLACEMENT: Bilingual = ("no replacement known", "尚未发现替代品")
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,12 @@ class Package:
 
     name: str
     what: Bilingual  # what it is or does
-    imports: tuple[str, ...] = ()
-    dists: tuple[str, ...] = ()
-    npu: Bilingual = NOTHING
-    mlu: Bilingual = NOTHING
+    imports: tuple[str, ...] = ()  # its top-level modules, or dotted ones: nvidia.dali
+    dists: tuple[str, ...] = ()  # patterns of distribution names
+    npu: Bilingual = NO_REPLACEMENT  # what replaces it on the NPU
+    mlu: Bilingual = NO_REPLACEMENT
     risk: Risk = "high"
-    own: tuple[str, ...] = field(default=())  # migration rules that report its imports instead of `torch.packages`
-
-    def replacement_on(self, target: str) -> Bilingual:
-        """Return the replacement on `npu` or `mlu`; for the target `any`, those on both."""
-        if target != "any":
-            return self.npu if target == "npu" else self.mlu
-        return f"NPU: {self.npu[0]}; MLU: {self.mlu[0]}", f"NPU:{self.npu[1]};MLU:{self.mlu[1]}"
+    own_rules: tuple[str, ...] = ()  # migration rules that report its imports instead of `torch.packages`
 
 
 ATTENTION: Bilingual = (
@@ -94,7 +89,7 @@ PACKAGES = (
         *(("apex",), ("apex",)),
         npu=("Ascend's own build of apex", "昇腾自带的 apex"),
         mlu=("none; torch.mlu.amp for mixed precision", "无;混合精度请使用 torch.mlu.amp"),
-        own=("apex",),
+        own_rules=("apex",),
     ),
     Package(
         *("apex's extensions", KERNELS),
@@ -161,14 +156,8 @@ PACKAGES = (
     Package(
         *("CUDA's own libraries", ("CUDA, cuDNN, NCCL", "CUDA、cuDNN、NCCL"), ("cuda",)),
         (
-            "nvidia-*-cu*",
-            "cuda-python",
-            "cuda-toolkit",
-            "cudatoolkit",
-            "cudatoolkit-dev",
-            "cudnn",
-            "pytorch-cuda",
-            "nccl",
+            *("nvidia-*-cu*", "cuda-python", "cuda-toolkit", "cudatoolkit", "cudatoolkit-dev", "cudnn"),
+            *("pytorch-cuda", "nccl"),
         ),
         npu=("CANN, with HCCL", "CANN 与 HCCL"),
         mlu=("Neuware, with CNNL and CNCL", "Neuware(CNNL、CNCL)"),
@@ -177,14 +166,14 @@ PACKAGES = (
 )
 
 
-@lru_cache(maxsize=1)
-def by_import() -> dict[str, Package]:
-    """Return the packages by the module names that belong to them."""
+@cache
+def packages_by_import() -> dict[str, Package]:
+    """Return the packages by the names of their modules."""
     return {name: package for package in PACKAGES for name in package.imports}
 
 
-@lru_cache(maxsize=1)
-def by_dist() -> list[tuple[re.Pattern[str], Package]]:
+@cache
+def packages_by_distribution() -> list[tuple[re.Pattern[str], Package]]:
     """Return patterns of distribution names with their packages; `cupy-cuda*` stands for cupy-cuda12x."""
     return [
         (re.compile(re.escape(name).replace(r"\*", ".*")), package) for package in PACKAGES for name in package.dists
@@ -192,10 +181,10 @@ def by_dist() -> list[tuple[re.Pattern[str], Package]]:
 
 
 def find_imported(name: str) -> Package | None:
-    """Return the package that a dotted module name belongs to, by its longest prefix in the table; else None."""
+    """Return the package that a dotted module name belongs to, by its longest prefix in the table; None without one."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
-        package = by_import().get(".".join(parts[:length]))
+        package = packages_by_import().get(".".join(parts[:length]))
         if package is not None:
             return package
     return None
@@ -204,19 +193,22 @@ def find_imported(name: str) -> Package | None:
 def find_installed(name: str) -> Package | None:
     """Return the package that a distribution's name, in any of its spellings, belongs to; else None."""
     normalized = re.sub(r"[-_.]+", "-", name).lower()
-    return next((package for pattern, package in by_dist() if pattern.fullmatch(normalized)), None)
+    return next((package for pattern, package in packages_by_distribution() if pattern.fullmatch(normalized)), None)
 
 
 def describe_package(package: Package, target: str, name: str = "") -> Bilingual:
-    """Return the sentence about a package: what it is for and what replaces it on the target.
+    """Return the sentence about a package: what it is for and what replaces it on `npu`, `mlu` or, for `any`, on both.
 
     `name` is the name that the user wrote, where it is another than the package's.
     """
-    english, chinese = package.replacement_on(target)
-    title = CARDS[target].title if target in CARDS else ""
-    where, wo = (f"on the {title}: ", f"{title} 上:") if title else ("", "")
+    (npu, npu_zh), (mlu, mlu_zh) = package.npu, package.mlu
+    english, chinese = {
+        "npu": (f"on the NPU: {npu}", f"NPU 上:{npu_zh}"),
+        "mlu": (f"on the MLU: {mlu}", f"MLU 上:{mlu_zh}"),
+        "any": (f"NPU: {npu}; MLU: {mlu}", f"NPU:{npu_zh};MLU:{mlu_zh}"),
+    }[target]
     shown = name or package.name
     return (
-        f"{shown} is for NVIDIA cards ({package.what[0]}); {where}{english}",
-        f"{shown} 面向 NVIDIA 设备({package.what[1]});{wo}{chinese}",
+        f"{shown} is for NVIDIA cards ({package.what[0]}); {english}",
+        f"{shown} 面向 NVIDIA 设备({package.what[1]});{chinese}",
     )

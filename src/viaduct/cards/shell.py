@@ -1,7 +1,7 @@
-"""Bash for each card: the environment that its software needs, and what a container of it mounts.
+"""Bash for each card: the environment that its software needs, and what a container needs to use the card.
 
-The start scripts that viaduct writes (`cluster/scripts.py`, `tf1_scripts.py`, `torch_scripts.py`) contain these texts.
-They are sourced under `set -eu`. A variable that the user has set keeps its value, but lists of paths are extended.
+The start scripts that viaduct writes (`cluster/scripts.py`, `tf1_scripts.py`, `torch_scripts.py`) contain these texts
+and run under `set -eu`. A variable that the user has set keeps its value, but lists of paths are extended.
 
 A single backslash at the end of a line joins two lines in Python, so bash sees one long line. A double backslash
 becomes a line continuation in the script.
@@ -88,7 +88,7 @@ if [ -e /usr/bin/cnmon ]; then options+=(-v /usr/bin/cnmon:/usr/bin/cnmon:ro); f
     "cuda": "options+=(--gpus all)\n",
     "cpu": "",
 }
-"""Lines that add the card's device files and tools to `options`, the arguments of `docker run`."""
+"""Lines that add the card's device files and tools to the bash array `options`, the arguments of `docker run`."""
 TF_PLUGIN = """\
 # The TensorFlow adapter (npu_bridge) and hccl. Without a set_env.sh, the paths are those of Ascend's migration guide.
 tfplugin="$ASCEND_INSTALL_PATH/tfplugin"

@@ -1,23 +1,24 @@
-"""Modules in which the names of the NPU's TensorFlow 1 adapter are defined: a rule needs to know only the name.
+"""Names of the NPU's TensorFlow 1 adapter (npu_bridge), and the module that defines each.
 
-Read from the adapter's public source (TensorFlow 1.15).
+A migration rule gives only the name; `full_name` and `DEFINING_MODULE` add the module. The tables are read from the
+adapter's public source (TensorFlow 1.15).
 """
 
 from __future__ import annotations
 
 from viaduct.cards import NPU, PLUGINS
 
-BRIDGE, HCCL = NPU.tensorflow_modules
+NPU_BRIDGE, HCCL = NPU.tensorflow_modules
 """Top-level modules of the adapter: npu_bridge, and hccl for the collectives."""
-ESTIMATOR = f"{BRIDGE}.estimator.npu"
-INIT = f"{BRIDGE}.npu_init"
+ESTIMATOR = f"{NPU_BRIDGE}.estimator.npu"
+NPU_INIT = f"{NPU_BRIDGE}.npu_init"
 """Module whose star import binds most names of the adapter."""
-RANKS = f"{HCCL}.manage.api"
+HCCL_API = f"{HCCL}.manage.api"
 """Functions that return ranks and sizes."""
-OPERATORS = f"{BRIDGE}.{HCCL}.hccl_ops"
+HCCL_OPERATORS = f"{NPU_BRIDGE}.{HCCL}.hccl_ops"
 """Collectives as operators of a graph: allreduce, broadcast, allgather."""
-COLLECTIVES = (f"{RANKS}.", f"{BRIDGE}.{HCCL}.")
-"""Qualified names that begin so need communication to have been started."""
+COLLECTIVE_PREFIXES = (f"{HCCL_API}.", f"{NPU_BRIDGE}.{HCCL}.")
+"""Beginnings of qualified names that may be used only after communication was started (`initialize_system`)."""
 MODULES: dict[str, tuple[str, ...]] = {
     f"{ESTIMATOR}.npu_config": (
         *("NPURunConfig", "ProfilingConfig", "DumpConfig", "MemoryConfig", "DynamicInputConfig", "ExperimentalConfig"),
@@ -39,15 +40,15 @@ MODULES: dict[str, tuple[str, ...]] = {
         *("npu_scope", "npu_strategy", "npu_rnn", "npu_plugin", "keras_to_npu", "util", "npu_convert_dropout"),
         "npu_dynamic_rnn",
     ),
-    f"{BRIDGE}.estimator": ("npu_ops",),
-    f"{BRIDGE}.estimator.npu_unary_ops": ("npu_unary_ops",),
-    f"{BRIDGE}.{HCCL}": ("hccl_ops",),
-    RANKS: (
+    f"{NPU_BRIDGE}.estimator": ("npu_ops",),
+    f"{NPU_BRIDGE}.estimator.npu_unary_ops": ("npu_unary_ops",),
+    f"{NPU_BRIDGE}.{HCCL}": ("hccl_ops",),
+    HCCL_API: (
         *("create_group", "destroy_group", "get_rank_size", "get_local_rank_size", "get_rank_id", "get_local_rank_id"),
         *("get_world_rank_from_group_rank", "get_group_rank_from_world_rank"),
     ),
     f"{HCCL}.split.api": ("set_split_strategy_by_idx", "set_split_strategy_by_size"),
-    INIT: (
+    NPU_INIT: (
         *("npu_hooks_append", "npu_callbacks_append", "npu_config_proto", "npu_graph_options", "npu_optimizer_options"),
         *("npu_run_config_init", "set_keras_session_npu_config", "init_resource", "shutdown_resource"),
         *("close_session", "get_npu_rank_id", "get_npu_local_rank_id", "get_npu_rank_size", "get_npu_local_rank_size"),
@@ -56,25 +57,26 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tensorflow.core.protobuf.rewriter_config_pb2": ("RewriterConfig",),
     "tensorflow.core.protobuf": ("rewriter_config_pb2",),
 }
-HOME = {name: module for module, names in MODULES.items() for name in names}
+DEFINING_MODULE = {name: module for module, names in MODULES.items() for name in names}
 """Module that defines each name."""
+# Names that `from npu_bridge.npu_init import *` does not bind.
 NOT_STARRED = {"ExperimentalConfig", "GraphMemoryOptimizeConfig", "NpuExecutePlacement", "allreduce", "NPUShutDownHook"}
 NOT_STARRED |= {"npu_convert_dropout", "npu_dynamic_rnn"}
-# Names that a file may take from `from npu_bridge.npu_init import *`.
-STAR_NAMES = {name: f"{module}.{name}" for name, module in HOME.items() if name not in NOT_STARRED}
+# Names that the star import binds and that a migrated file may use, with what they stand for.
+STAR_NAMES = {name: f"{module}.{name}" for name, module in DEFINING_MODULE.items() if name not in NOT_STARRED}
 STAR_NAMES |= {"tf": "tensorflow", "os": "os"}
-# All names that the star import binds: it would overwrite those that a file has already.
+# All names that the star import binds: it overwrites a file's own objects of these names.
 STAR_BINDS = STAR_NAMES | {
     "session": "tensorflow.python.client.session",
     "session_run_hook": "tensorflow.python.training.session_run_hook",
     "config_pb2": "tensorflow.core.protobuf.config_pb2",
     "backend": "tensorflow.keras.backend",
-    "npu_embedding": f"{BRIDGE}.embedding.npu_embedding",
+    "npu_embedding": f"{NPU_BRIDGE}.embedding.npu_embedding",
 }
-MIGRATED = (BRIDGE, HCCL, *PLUGINS)
+VENDOR_MODULES = (NPU_BRIDGE, HCCL, *PLUGINS)
 """Top-level modules of the NPU's and the MLU's software: a file that imports one of them counts as migrated."""
 
 
 def full_name(name: str) -> str:
-    """Return the qualified name of a name in `HOME`, such as `NPURunConfig` or `npu_plugin`."""
-    return f"{HOME[name]}.{name}"
+    """Return the qualified name of a name in `DEFINING_MODULE`, such as `NPURunConfig` or `npu_plugin`."""
+    return f"{DEFINING_MODULE[name]}.{name}"

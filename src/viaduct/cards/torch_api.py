@@ -5,12 +5,11 @@ Read from the public sources of torch_npu and torch_mlu. Rules leave a name that
 
 from __future__ import annotations
 
-from viaduct.cards import CUDA as CUDA_CARD
-from viaduct.cards import MLU, Card
+from viaduct.cards import CUDA, MLU, Card
 
 NUMBERS = ("Float", "Half", "BFloat16", "Int", "Long", "Short", "Char", "Byte", "Bool")
 # Names that torch.npu and torch.mlu both have.
-BOTH = {
+NPU_AND_MLU_NAMES = {
     *("is_available", "is_initialized", "init", "device_count", "current_device", "set_device", "device", "device_of"),
     *("synchronize", "get_device_name", "get_device_properties", "can_device_access_peer", "is_bf16_supported"),
     *("stream", "Stream", "StreamContext", "Event", "current_stream", "default_stream", "set_stream"),
@@ -24,7 +23,7 @@ BOTH = {
     *(f"{number}{kind}" for number in NUMBERS for kind in ("Tensor", "Storage")),
 }
 # Further names of one card.
-OWN: dict[str, set[str]] = {
+NAMES_OF_ONE_CARD: dict[str, set[str]] = {
     "npu": {
         *("get_per_process_memory_fraction", "set_sync_debug_mode", "get_sync_debug_mode", "current_blas_handle"),
         *("MemPool", "use_mem_pool", "get_allocator_backend", "get_device_capability"),
@@ -40,9 +39,9 @@ RENAMED: dict[str, dict[str, str]] = {
     "npu": {"CUDAPluggableAllocator": "NPUPluggableAllocator"},
     "mlu": {
         "CUDAPluggableAllocator": "MLUPluggableAllocator",
-        CUDA_CARD.graph: MLU.graph,
-        CUDA_CARD.marks: MLU.marks,
-        CUDA_CARD.backend: MLU.backend,
+        CUDA.graph: MLU.graph,
+        CUDA.marks: MLU.marks,
+        CUDA.backend: MLU.backend,
         "cudart": "cnrt",
     },
 }
@@ -51,13 +50,22 @@ SUBMODULES: dict[str, set[str]] = {
     "amp": {"autocast", "GradScaler", "custom_fwd", "custom_bwd"},
     "amp.autocast_mode": {"autocast", "custom_fwd", "custom_bwd"},
     "amp.grad_scaler": {"GradScaler"},
-    "memory": {"_record_memory_history", "_dump_snapshot", *(name for name in BOTH if "memory" in name), "empty_cache"},
-    "random": {name for name in BOTH if "seed" in name or "rng_state" in name},
+    "memory": {
+        "_record_memory_history",
+        "_dump_snapshot",
+        *(name for name in NPU_AND_MLU_NAMES if "memory" in name),
+        "empty_cache",
+    },
+    "random": {name for name in NPU_AND_MLU_NAMES if "seed" in name or "rng_state" in name},
     "streams": {"Stream", "Event"},
 }
-NVTX = {"range_push", "range_pop", "range_start", "range_end", "mark", "range"}
+# Functions of torch.cuda.nvtx.
+NVTX_FUNCTIONS = {"range_push", "range_pop", "range_start", "range_end", "mark", "range"}
 # Submodules that one card has, with the names of torch.cuda; RENAMED has the card's name of the submodule.
-INNER: dict[str, dict[str, set[str]]] = {"npu": {}, "mlu": {"nvtx": NVTX, "nccl": {"version"}}}
+SUBMODULES_OF_ONE_CARD: dict[str, dict[str, set[str]]] = {
+    "npu": {},
+    "mlu": {"nvtx": NVTX_FUNCTIONS, "nccl": {"version"}},
+}
 MATMUL_TF32, CONV_TF32 = "torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32"
 TF32_SWITCHES: dict[str, dict[str, str]] = {
     "npu": {MATMUL_TF32: "torch.npu.matmul.allow_hf32", CONV_TF32: "torch.npu.conv.allow_hf32"},
@@ -65,7 +73,7 @@ TF32_SWITCHES: dict[str, dict[str, str]] = {
 }
 """CUDA's switches of TF32, and each card's switch of its reduced float32 (HF32 on the NPU)."""
 # Public names of torch.cuda (2.13) that the NPU or the MLU lacks: `torch.npu.X` with one of them was written for CUDA.
-CUDA = {
+CUDA_ONLY_NAMES = {
     *("CUDAGraph", "CudaError", "DeferredCudaCallError", "ExternalStream", "GreenContext", "MemPool", "use_mem_pool"),
     *("ComplexDoubleStorage", "ComplexFloatStorage", "DoubleStorage", "DoubleTensor", "OutOfMemoryError"),
     *("caching_allocator_disabled", "caching_allocator_enable", "check_error", "clock_rate", "comm", "cudaStatus"),
@@ -78,7 +86,7 @@ CUDA = {
     *("set_sync_debug_mode", "sparse", "temperature", "tunable", "cutlass"),
 }
 # Names of CUDA that rules other than `cuda_unknown` report.
-ELSEWHERE = {
+REPORTED_BY_OTHER_RULES = {
     *("DoubleTensor", "DoubleStorage", "get_device_capability", "nvtx"),
     *("CUDAGraph", "graph", "graphs", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"),
 }
@@ -87,9 +95,10 @@ ELSEWHERE = {
 def counterpart(name: str, card: Card) -> str | None:
     """Return the name below `torch.npu` or `torch.mlu` for one below `torch.cuda`; None if no table has it.
 
-    The first part must be in a table, or the submodule and its member: `FloatTensor.type` is found by FloatTensor.
+    A name below a known submodule is looked up there by its member (`amp.autocast`), any other name by its first part:
+    `FloatTensor.type` by FloatTensor.
     """
-    for members_by_module in (SUBMODULES, INNER[card.name]):
+    for members_by_module in (SUBMODULES, SUBMODULES_OF_ONE_CARD[card.name]):
         modules = (module for module in members_by_module if f"{name}.".startswith(f"{module}."))
         module = max(modules, key=len, default=None)
         if module is not None:
@@ -97,7 +106,7 @@ def counterpart(name: str, card: Card) -> str | None:
             renamed = RENAMED[card.name].get(module, module)
             return renamed + name[len(module) :] if not member or member in members_by_module[module] else None
     first, dot, members = name.partition(".")
-    if first in BOTH or first in OWN[card.name]:
+    if first in NPU_AND_MLU_NAMES or first in NAMES_OF_ONE_CARD[card.name]:
         return name
     renamed = RENAMED[card.name].get(first, "")
     return f"{renamed}{dot}{members}" if renamed else None

@@ -1,10 +1,11 @@
-"""One file a device, the same functions in each: cpu, cuda, mlu (torch_mlu), npu (torch_npu).
+"""Devices to train on: cpu, cuda, mlu (torch_mlu) and npu (torch_npu), all with the functions of `base.Device`.
 
     device, torch_device = devices.pick("auto")
     model.to(torch_device)
     device.synchronize()
 
-Importing this package does not import torch; `get` imports it, together with the requested device's file.
+The modules cpu.py and cuda.py are devices themselves, mlu.py and npu.py hold one called DEVICE. Importing this package
+does not import torch; `get` imports it, together with the requested device's file.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from viaduct.devices import cpu, cuda, mlu, npu
     from viaduct.devices.base import Device
 
-    # mypy checks here that every file implements the interface.
-    _CHECKED: tuple[Device, ...] = (cpu, cuda, mlu, npu)
+    # mypy checks here that every device implements the interface.
+    _CHECKED: tuple[Device, ...] = (cpu, cuda, mlu.DEVICE, npu.DEVICE)
 
-# `auto` tries them from the right: a vendor's card before CUDA, because both vendors' migration helpers
-# patch torch.cuda to answer for their own card.
+# `auto` takes the last one that is available: a vendor's card before CUDA, because both vendors' migration helpers
+# patch torch.cuda so that it stands for their own card.
 _NAMES = ("cpu", "cuda", "mlu", "npu")
 _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 _NAME_HINT = "NVIDIA is 'cuda', Ascend 'npu', Cambricon 'mlu'; `viaduct devices` shows what is here."
@@ -44,13 +45,14 @@ def get(name: str) -> Device:
     if name not in _NAMES:
         raise UnknownName("device", name, _NAMES, _NAME_HINT)
     with _disable_plugin_autoload():
-        return cast("Device", import_module(f"viaduct.devices.{name}"))
+        module = import_module(f"viaduct.devices.{name}")
+    return cast("Device", getattr(module, "DEVICE", module))
 
 
 def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device]:
-    """Return the device for `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and its card, made current.
+    """Return the device for `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and the card that is now the current one.
 
-    With several ranks on a machine, each uses the visible card whose number is its local rank.
+    With a `local_rank` that is the visible card of this number, so that each rank of a machine has its own.
     """
     if name == "auto":
         device = _find_first_available()
@@ -92,10 +94,10 @@ def _find_first_available() -> Device:
 
 def _warn_about_broken_plugins() -> None:
     """Log a warning for each plug-in that is installed but does not load."""
-    from viaduct.devices.plugin import broken
+    from viaduct.devices.plugin import find_broken_plugins
 
-    for why in broken().values():
-        logging.getLogger(__name__).warning("passed over: %s", why)
+    for why in find_broken_plugins().values():
+        logging.getLogger(__name__).warning("device auto passes over a plug-in: %s", why)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Interface that every device file implements, and the facts about a device that other packages read."""
+"""Interface of a device, and the facts about a device that other packages read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAY_BE_BUSY = "Another process may hold it: look with nvidia-smi, npu-smi or cn
 
 @runtime_checkable
 class Device(Protocol):
-    """Functions of a device file, in the order in which each file defines them."""
+    """Functions of a device, in the order in which cpu.py, cuda.py and plugin.py define them."""
 
     NAME: str
 

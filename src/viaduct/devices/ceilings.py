@@ -1,7 +1,7 @@
 """Measured peak rates of a device: memory bandwidth of a large copy, and rate of a large matrix product.
 
-A real machine does not keep the clock and the temperature for which a data sheet's figures hold. The rate of the
-fastest of WINDOWS windows is used.
+They are measured, because a real machine does not keep the clock and the temperature for which a data sheet's figures
+hold. Of WINDOWS windows of repeated work the fastest counts.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import torch
 
 from viaduct.devices.base import Device
-from viaduct.devices.timing import Clock, take_turns
+from viaduct.devices.timing import Clock, repeat, take_turns
 
 WINDOWS = 5
+# By type of device; the constants _ELSEWHERE are for all other types.
 COPY_BYTES = {"cpu": 128 << 20}  # more than the caches of most processors; a server's may hold all of it
 COPY_BYTES_ELSEWHERE = 2 << 30
 SIDE = {"cpu": 1024}  # of the square matrices
@@ -26,8 +27,8 @@ SIDE_ELSEWHERE = 8192
 class Ceilings:
     """Peak rates that a training step is compared with."""
 
-    bandwidth: float  # bytes/s read and written
-    matrix: float  # floating-point operations/s in the precision of computation
+    bandwidth: float  # bytes/s, read and written together
+    matrix: float  # floating-point operations/s of a matrix product, in the precision that the step computes in
 
 
 def measure(device: Device, torch_device: torch.device, dtype: torch.dtype, tf32: bool) -> Ceilings:
@@ -56,7 +57,10 @@ def measure_matmul_rate(clock: Clock, torch_device: torch.device, dtype: torch.d
 
 @contextmanager
 def set_matmul_precision(tf32: bool) -> Iterator[None]:
-    """Use TF32 for fp32 matrix products if convolutions do: PyTorch's defaults differ, and one ceiling is for both."""
+    """Let fp32 matrix products use TF32 within the block, or not.
+
+    PyTorch has other defaults for products than for convolutions, and the ceiling is for both.
+    """
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     try:
@@ -67,11 +71,6 @@ def set_matmul_precision(tf32: bool) -> Iterator[None]:
 
 def time_fastest(clock: Clock, work: Callable[[], object]) -> float:
     """Return the seconds of one call in the fastest window."""
-
-    def run_repeatedly(times: int) -> None:
-        for _ in range(times):
-            work()
-
-    once = clock.seconds(lambda: run_repeatedly(2)) / 2  # it also warms up
+    once = clock.seconds(lambda: repeat(work)(2)) / 2  # it also warms up
     times = min(50, max(1, round(0.05 / max(once, 1e-6))))
-    return min(take_turns({"": run_repeatedly}, clock, times, WINDOWS)[""])
+    return min(take_turns({"": repeat(work)}, clock, times, WINDOWS)[""])

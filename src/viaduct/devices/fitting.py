@@ -19,7 +19,7 @@ OLDEST_TORCH = (2, 4)  # the oldest release that viaduct trains with
 
 @dataclass(frozen=True)
 class Fit:
-    """An installed plug-in, the torch it was built for and the torch that is here."""
+    """An installed plug-in, the torch release it was built for and the torch that is installed."""
 
     package: str
     version: str
@@ -28,7 +28,7 @@ class Fit:
 
     @property
     def is_exact(self) -> bool:
-        """True if the torch that is here has the numbers of the other, as many as are known: 2.5.1 has those of 2.5."""
+        """True if the installed torch has the release number that the plug-in names; 2.5.1 has that of 2.5."""
         expected = parse_release(self.built_for)
         return parse_release(self.torch)[: len(expected)] == expected
 
@@ -51,7 +51,7 @@ class Fit:
 
 
 def find_fit(package: str, torch: str) -> Fit | None:
-    """Return the torch that an installed plug-in was built for; None if it is not installed or does not say."""
+    """Return a plug-in beside the version of the installed `torch`; None if it is absent, or names no torch release."""
     try:
         distribution = metadata.distribution(package)
     except metadata.PackageNotFoundError:

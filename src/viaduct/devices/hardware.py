@@ -1,4 +1,4 @@
-"""Cards, drivers and vendor software that the operating system reports, found without torch.
+"""Cards, drivers and vendor software, found without torch in files of the operating system and of the vendors.
 
     nvidia_driver(), ascend_driver(), cann(), cambricon_driver(), cntoolkit()     versions, or None
     describe_old_driver("mlu", "4.15.3")                                          what is wrong with a driver, or None
@@ -28,7 +28,7 @@ CAMBRICON_DRIVERS = Path("/proc/driver/cambricon/mlus")
 CNTOOLKIT = "/usr/local/neuware"
 OLDEST_DRIVERS = {"mlu": "4.20.6"}
 """Oldest driver with which a vendor trains its own ResNet-50; torch itself refuses an NVIDIA driver that is too old."""
-PIP = "pip install 'viaduct[train]'"
+INSTALL_LINE = "pip install 'viaduct[train]'"
 DEV = Path("/dev")
 CARD_FILES = {card.name: card.device_files for card in (CUDA, NPU, MLU)}
 
@@ -60,7 +60,10 @@ def cntoolkit() -> str | None:
 
 
 def describe_old_driver(name: str, version: str | None) -> str | None:
-    """Return what is wrong with the driver of a device and what to do: too old, or unknown though there are cards."""
+    """Return two lines, what is wrong with a device's driver and what to do; None if nothing is known to be wrong.
+
+    A driver is wrong if it is older than OLDEST_DRIVERS, or if its version is unknown though the machine has cards.
+    """
     oldest = OLDEST_DRIVERS.get(name)
     if oldest is None or (version is None and not count_cards(name)):
         return None
@@ -99,13 +102,13 @@ def describe_missing(name: str) -> str:
     if name == "cpu":
         return f"the CPU is there, but torch is not installed\n{install_line('torch')}"
     if name == "cuda":
-        return f"torch is not installed{seen}\n{PIP}"
+        return f"torch is not installed{seen}\n{INSTALL_LINE}"
     plugin = f"torch_{name}"
     if fit := find_fit(plugin, torch=""):
-        needed = f"Install torch=={fit.built_for}, which {plugin} {fit.version} is built for, then: {PIP}"
+        needed = f"Install torch=={fit.built_for}, which {plugin} {fit.version} is built for, then: {INSTALL_LINE}"
         return f"torch is not installed{seen}\n{needed}"
     absent = "torch is" if package_version(plugin) else f"torch and {plugin} are"
-    return f"{absent} not installed{seen}\nInstall the vendor's torch and {plugin}, then: {PIP}"
+    return f"{absent} not installed{seen}\nInstall the vendor's torch and {plugin}, then: {INSTALL_LINE}"
 
 
 def count_cards(name: str) -> int:

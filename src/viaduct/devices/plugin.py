@@ -1,21 +1,22 @@
-"""Load a vendor's torch plug-in, and say what is wrong with one that will not load.
+"""Devices whose support comes with a vendor's torch plug-in: torch_npu and torch_mlu.
 
-The import of a plug-in that is not installed is tried again each time. A plug-in that fails while it loads is not tried
-again: half loaded, it leaves its name registered in torch, and the second error would hide the first.
+The two plug-ins have the same functions, so one class serves both; npu.py and mlu.py say what differs. The import of a
+plug-in that is not installed is tried again each time. A plug-in that fails while it loads is not tried again: half
+loaded, it leaves its name registered in torch, and the second error would hide the first.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 import torch
 
 from viaduct.cards.card import Card
-from viaduct.devices.base import first_line
+from viaduct.devices.base import GIB, check_index, first_line, select_known
 from viaduct.devices.fitting import find_fit, strip_local
 from viaduct.devices.hardware import package_version
 from viaduct.errors import MissingDevice
@@ -23,91 +24,148 @@ from viaduct.errors import MissingDevice
 _broken: dict[str, str] = {}  # plug-in -> why it failed to load in this process
 
 
-@dataclass(frozen=True)
-class Vendor:
-    """Card of a vendor, and what the messages about its plug-in say."""
-
-    card: Card
-    repair: str  # what to do if the plug-in does not load
-    device_files: str  # that a container needs
-    unhide: str  # hint if one of the variables that hide cards is set
-
-    @property
-    def matching_plugin(self) -> str:
-        return f"the {self.card.module} made for torch {strip_local(torch.__version__)}"
-
-    @property
-    def look(self) -> str:
-        """Hint if the plug-in sees no card."""
-        return f"`{self.card.tool}` shows the cards and the driver; a container also needs {self.device_files}."
-
-
 class NotLoaded(Exception):
     """Reason why a plug-in cannot be used, and a hint, as two lines."""
 
 
-def missing(vendor: Vendor) -> str | None:
-    """Return None if the plug-in loads and sees a card; else what is missing and how to get it."""
-    try:
-        cards = _load(vendor).device_count()
-    except NotLoaded as why:
-        return str(why)
-    except Exception as error:
-        return f"{vendor.card.module} cannot count its cards: {first_line(error)}\n{vendor.look}"
-    if cards > 0:
-        return None
-    for variable in vendor.card.hiding:
-        if variable in os.environ:
-            return f"no card visible; {variable}={os.environ[variable]!r}\n{vendor.unhide}"
-    return f"{vendor.card.module} {version(vendor.card.module)} sees no card\n{vendor.look}"
-
-
-def api(vendor: Vendor) -> Any:
-    """Return the plug-in's `torch.npu` or `torch.mlu` module."""
-    try:
-        return _load(vendor)
-    except NotLoaded as why:
-        what, *hints = str(why).splitlines()
-        raise MissingDevice(f"no {vendor.card.name} to run on: {what}.", *hints) from why
-
-
-def version(package: str) -> str | None:
-    """Return the plug-in's version, also if it does not load."""
-    loaded = getattr(sys.modules.get(package), "__version__", None)
-    if loaded:
-        return str(loaded)
-    return package_version(package)
-
-
-def broken() -> dict[str, str]:
+def find_broken_plugins() -> dict[str, str]:
     """Return the installed plug-ins that failed to load, each with its first error."""
     return dict(_broken)
 
 
-def _load(vendor: Vendor) -> Any:
-    """Import the plug-in, and return its module in torch; raise `NotLoaded` if that fails, or has failed before."""
-    package = vendor.card.module
-    if package not in _broken and package not in sys.modules:
-        fit = find_fit(package, torch.__version__)
-        if fit is not None and not fit.is_loadable:  # it would fail while it loads, or end the process
-            _broken[package] = str(fit)
-    if package in _broken:
-        raise NotLoaded(f"{_broken[package]}\n{_advise(vendor)}")
-    try:
-        import_module(package)
-        return vars(torch)[vendor.card.name]
-    except Exception as error:
-        # Importing a plug-in runs the vendor's start-up code, which may raise anything: that error is the reason.
-        if isinstance(error, ModuleNotFoundError) and error.name == package:
-            install = f"Install {vendor.card.software} and {vendor.matching_plugin}."
-            raise NotLoaded(f"{package} is not installed\n{install}") from error
-        fit = find_fit(package, torch.__version__)
-        releases = f" ({package} {fit.version} for torch {fit.built_for}; this is torch {fit.torch})" if fit else ""
-        _broken[package] = f"{package} is installed but does not load: {first_line(error)}{releases}"
-        raise NotLoaded(f"{_broken[package]}\n{_advise(vendor)}") from error
+class PluginDevice:
+    """Cards of one vendor: an implementation of `base.Device`, with its functions in the same order."""
 
+    def __init__(
+        self,
+        card: Card,
+        *,
+        software: Mapping[str, Callable[[], str | None]],
+        repair_hint: str,
+        device_files: str,
+        hidden_hint: str,
+    ) -> None:
+        """`software` has functions that return versions. The other arguments are for messages.
 
-def _advise(vendor: Vendor) -> str:
-    """Return what to do about a plug-in that does not load."""
-    fit = find_fit(vendor.card.module, torch.__version__)
-    return f"{vendor.repair}, and use {vendor.matching_plugin}." if fit is None or fit.is_exact else fit.hint
+        `repair_hint` is for a plug-in that does not load, `hidden_hint` for a variable that hides all cards;
+        `device_files` are those that a container needs.
+        """
+        self.NAME = card.name
+        self._card, self._software = card, software
+        self._repair_hint, self._hidden_hint = repair_hint, hidden_hint
+        self._no_card_hint = f"`{card.tool}` shows the cards and the driver; a container also needs {device_files}."
+
+    def available(self) -> bool:
+        return self.missing() is None
+
+    def missing(self) -> str | None:
+        try:
+            cards = self._load().device_count()
+        except NotLoaded as why:
+            return str(why)
+        except Exception as error:
+            return f"{self._card.module} cannot count its cards: {first_line(error)}\n{self._no_card_hint}"
+        if cards > 0:
+            return None
+        for variable in self._card.hiding:
+            if variable in os.environ:
+                return f"no card visible; {variable}={os.environ[variable]!r}\n{self._hidden_hint}"
+        return f"{self._card.module} {self._find_version()} sees no card\n{self._no_card_hint}"
+
+    def count(self) -> int:
+        return int(self._vendor.device_count()) if self.available() else 0
+
+    def select(self, index: int = 0) -> torch.device:
+        check_index(self.NAME, index, self.count(), self.missing())
+        self._vendor.set_device(index)
+        return torch.device(self.NAME, index)
+
+    def synchronize(self) -> None:
+        self._vendor.synchronize()
+
+    def memory_used(self) -> int:
+        return int(self._vendor.max_memory_allocated())
+
+    def reset_memory(self) -> None:
+        self._vendor.init()  # without it there is no peak to reset
+        self._vendor.reset_peak_memory_stats()
+
+    def memory_free(self) -> int:
+        return int(self._vendor.mem_get_info()[0])
+
+    def autocast_dtypes(self) -> tuple[str, ...]:
+        # A release of the plug-in that cannot say is older than the first card with bf16.
+        can_bf16 = getattr(self._vendor, "is_bf16_supported", lambda: False)
+        return ("bf16", "fp16") if can_bf16() else ("fp16",)
+
+    def software_dtypes(self) -> tuple[str, ...]:
+        return ()
+
+    def allow_tf32(self, allowed: bool) -> None:
+        return None
+
+    def collective_backend(self) -> str:
+        return self._card.backend
+
+    def graph_capture(self) -> object | None:
+        return getattr(self._vendor, self._card.graph, None) if self.available() else None
+
+    def versions(self) -> dict[str, str]:
+        software = {name: find_version() for name, find_version in self._software.items()}
+        return select_known({"torch": torch.__version__, self._card.module: self._find_version(), **software})
+
+    def description(self) -> str:
+        return f"{self._vendor.get_device_name()}, {self._vendor.mem_get_info()[1] / GIB:.0f} GiB"
+
+    def random_state(self) -> torch.Tensor | None:
+        state: torch.Tensor = self._vendor.get_rng_state()
+        return state
+
+    def set_random_state(self, state: torch.Tensor | None) -> None:
+        if state is not None:
+            self._vendor.set_rng_state(state)
+
+    @property
+    def _vendor(self) -> Any:
+        """The plug-in's module torch.npu or torch.mlu; raises MissingDevice if it does not load."""
+        try:
+            return self._load()
+        except NotLoaded as why:
+            what, *hints = str(why).splitlines()
+            raise MissingDevice(f"no {self.NAME} to run on: {what}.", *hints) from why
+
+    def _load(self) -> Any:
+        """Import the plug-in, and return its module in torch; raise `NotLoaded` if that fails, or has failed before."""
+        package = self._card.module
+        if package not in _broken and package not in sys.modules:
+            fit = find_fit(package, torch.__version__)
+            if fit is not None and not fit.is_loadable:  # it would fail while it loads, or end the process
+                _broken[package] = str(fit)
+        if package in _broken:
+            raise NotLoaded(f"{_broken[package]}\n{self._advise()}")
+        try:
+            import_module(package)
+            return vars(torch)[self.NAME]
+        except Exception as error:
+            # Importing a plug-in runs the vendor's start-up code, which may raise anything: that error is the reason.
+            if isinstance(error, ModuleNotFoundError) and error.name == package:
+                install = f"Install {self._card.software} and {self._matching_plugin}."
+                raise NotLoaded(f"{package} is not installed\n{install}") from error
+            fit = find_fit(package, torch.__version__)
+            releases = f" ({package} {fit.version} for torch {fit.built_for}; this is torch {fit.torch})" if fit else ""
+            _broken[package] = f"{package} is installed but does not load: {first_line(error)}{releases}"
+            raise NotLoaded(f"{_broken[package]}\n{self._advise()}") from error
+
+    @property
+    def _matching_plugin(self) -> str:
+        return f"the {self._card.module} made for torch {strip_local(torch.__version__)}"
+
+    def _advise(self) -> str:
+        """Return what to do about a plug-in that does not load."""
+        fit = find_fit(self._card.module, torch.__version__)
+        return f"{self._repair_hint}, and use {self._matching_plugin}." if fit is None or fit.is_exact else fit.hint
+
+    def _find_version(self) -> str | None:
+        """Return the plug-in's version, also if it does not load."""
+        loaded = getattr(sys.modules.get(self._card.module), "__version__", None)
+        return str(loaded) if loaded else package_version(self._card.module)

@@ -50,15 +50,15 @@ def differentiate(
     groups: int,
     output_mask: list[bool],
 ) -> Gradients:
-    """Compute aten::convolution_backward; an affected convolution's weight and bias gradients avoid the stride.
+    """Compute aten::convolution_backward; of an affected convolution the weight and bias gradients with stride 1.
 
-    They are computed with stride 1 from the pixels that the stride selects. oneDNN has one kernel for weight and bias,
-    so a trained bias beside a frozen weight is affected too.
+    They are computed from the pixels that the stride selects. oneDNN has one kernel for weight and bias, so a trained
+    bias beside a frozen weight is affected too. `output_mask` says which gradients are needed: input, weight, bias.
     """
     shape = (transposed, output_padding, groups)
     if transposed or not any(output_mask[1:]) or not is_affected(weight, stride, padding, groups):
         return _call_torch_kernel(gradient, x, weight, bias_sizes, stride, padding, dilation, *shape, output_mask)
-    steps = stride * (x.dim() - 2) if len(stride) == 1 else stride
+    steps = stride * (x.dim() - 2) if len(stride) == 1 else stride  # torch takes one number for all dimensions
     selected = x
     for dimension, step in enumerate(steps, start=2):
         selected = selected[(slice(None),) * dimension + (slice(None, None, step),)]

@@ -21,7 +21,7 @@ import torch
 
 from viaduct.devices.base import Device
 
-Steps = Callable[[int], object]  # runs that many steps; need not wait for the device
+Steps = Callable[[int], object]  # called with a number of steps it runs them; it need not wait for the device
 
 
 class Clock:
@@ -32,7 +32,7 @@ class Clock:
         self.vendor: Any = None if kind == "cpu" else getattr(torch, kind)
 
     def seconds(self, work: Callable[[], object]) -> float:
-        """Return the seconds from an idle device to the end of the work, including what it queued on the device."""
+        """Return the seconds that the work takes on an idle device, until all that it queued there has ended."""
         self.device.synchronize()
         if self.vendor is None:
             began = time.perf_counter()
@@ -84,6 +84,16 @@ def warm_up(variant: Steps, clock: Clock, steps: int) -> float:
     return clock.wall_seconds(lambda: variant(steps)) if steps else 0.0
 
 
+def repeat(work: Callable[[], object]) -> Steps:
+    """Return a function that does the work as many times as it is told."""
+
+    def repeat_work(times: int) -> None:
+        for _ in range(times):
+            work()
+
+    return repeat_work
+
+
 def take_turns(
     variants: Mapping[str, Steps],
     clock: Clock,
@@ -91,7 +101,7 @@ def take_turns(
     windows: int,
     after_turn: Callable[[int], object] = lambda turn: None,
 ) -> dict[str, list[float]]:
-    """Return the seconds per step of each variant, one value for each turn."""
+    """Return the seconds per step of each variant, one value for each turn (a window of `steps` steps)."""
     names = list(variants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(windows):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import isnan
 
 import torch
 from torch import nn
@@ -61,7 +62,7 @@ def _try_precision(device: Device, index: int, precision: str) -> Trial:
     try:
         milliseconds, difference = _measure_step(device, index, precision)
     except Exception as error:
-        # An exception from the card is a failed trial, not a bug of ours.
+        # An exception that the card raises is the trial's result, not a bug of viaduct.
         return Trial(name, precision, False, None, None, tolerance, first_line(error))
     ok = difference <= tolerance
     reason = None if ok else f"differs from the CPU's fp32 by {difference:.2g}, more than {tolerance:g}"
@@ -121,4 +122,4 @@ def _copy_tensors(network: nn.Module) -> dict[str, torch.Tensor]:
 def _find_largest_error(update: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
     """Return the largest relative error of any tensor's update; infinite if a value is NaN."""
     errors = [float((update[name] - expected[name]).norm() / expected[name].norm()) for name in expected]
-    return max(error if error == error else float("inf") for error in errors)
+    return max(float("inf") if isnan(error) else error for error in errors)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viaduct.cards.tensorflow_api import BRIDGE, HOME, full_name
+from viaduct.cards.tensorflow_api import DEFINING_MODULE, NPU_BRIDGE, full_name
 from viaduct.migration.candidates import Candidate, Mark, State, make_candidate, uses_any
 from viaduct.migration.module_flow import HOROVOD_MODULES
 from viaduct.migration.predicates import is_constant, is_none_or_absent
@@ -18,7 +18,7 @@ from viaduct.migration.values import kind_of_call
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
-ROOTS = ("tensorflow", "keras", "horovod", "tf_slim", BRIDGE)
+ROOTS = ("tensorflow", "keras", "horovod", "tf_slim", NPU_BRIDGE)
 RULE = Rule(__name__)  # no rule of the migration: functions of rules that take a Site are called with it
 SESSION_NAMES = ("Session", "InteractiveSession", "MonitoredTrainingSession", "SingularMonitoredSession")
 MONITORED_SESSION = "tensorflow.train.MonitoredSession"
@@ -27,7 +27,7 @@ ESTIMATORS = {
     *(f"tensorflow.estimator.tpu.{name}" for name in ("TPUEstimator", "TPUEstimatorSpec")),
 }
 RUN_CONFIGS = {"tensorflow.estimator.RunConfig", "tensorflow.estimator.tpu.RunConfig"}
-NPU_ESTIMATORS = (f"{HOME['NPUEstimator']}.",)
+NPU_ESTIMATORS = (f"{DEFINING_MODULE['NPUEstimator']}.",)
 NPU_RUN_CONFIGS = (full_name("NPURunConfig"), full_name("npu_run_config_init"))
 BATCHING = {"batch": 1, "padded_batch": 3}  # method -> position of drop_remainder
 MAP_AND_BATCH = ("tensorflow.data.experimental.map_and_batch", "tensorflow.contrib.data.map_and_batch")

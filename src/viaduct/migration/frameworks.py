@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.cards import PLUGINS
-from viaduct.cards.tensorflow_api import BRIDGE, HCCL
+from viaduct.cards.tensorflow_api import HCCL, NPU_BRIDGE
 from viaduct.migration.graphs import link_both_ways
 from viaduct.migration.predicates import imported_modules
 
@@ -39,7 +39,7 @@ PYTORCH_COMPANIONS = {
     *("gpytorch", "botorch", "pytorch3d", "allennlp", "flair", "espnet", "speechbrain", "torchtune", "composer"),
 }
 TENSORFLOW_ROOTS = {
-    *("tensorflow", "tensorflow_estimator", BRIDGE, "keras", "tf_slim", "tensorflow_hub", "tensorflow_addons"),
+    *("tensorflow", "tensorflow_estimator", NPU_BRIDGE, "keras", "tf_slim", "tensorflow_hub", "tensorflow_addons"),
     *("tensorflow_core", "tensor2tensor", "tensorflow_datasets", "tensorlayer", "tflearn"),
 }
 FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viaduct.cards.tensorflow_api import BRIDGE, INIT, STAR_BINDS, STAR_NAMES, full_name
+from viaduct.cards.tensorflow_api import NPU_BRIDGE, NPU_INIT, STAR_BINDS, STAR_NAMES, full_name
 from viaduct.migration import helper_cell, lazy_imports
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import FRAMEWORKS
@@ -58,7 +58,7 @@ def missing_effects(work: Work, needed: dict[str, str]) -> Iterator[str]:
     """Yield the modules to import for their effect, without those that another import has loaded already."""
     statements = [*work.source.of_kind(ast.Import), *work.source.of_kind(ast.ImportFrom)]
     present = {name.partition(".")[0] for statement in statements for name in imported_modules(statement)}
-    registered = BRIDGE in present or any(name.partition(".")[0] == BRIDGE for name in needed.values())
+    registered = NPU_BRIDGE in present or any(name.partition(".")[0] == NPU_BRIDGE for name in needed.values())
     yield from (module for module in sorted(work.effects - present) if module != REGISTERING_MODULE or not registered)
 
 
@@ -111,7 +111,7 @@ def import_lines(needed: dict[str, str], star: bool) -> list[str]:
     if star:
         starred = {local for local, full in needed.items() if STAR_NAMES.get(local) == full}
         needed = {local: full for local, full in needed.items() if local not in starred}
-        lines += [f"from {INIT} import *"] if starred else []
+        lines += [f"from {NPU_INIT} import *"] if starred else []
     grouped: dict[str, list[str]] = defaultdict(list)
     for local, full in needed.items():
         module, _, name = full.rpartition(".")

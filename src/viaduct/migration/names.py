@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from viaduct.cards import CARDS
-from viaduct.cards.tensorflow_api import INIT, STAR_NAMES
+from viaduct.cards.tensorflow_api import NPU_INIT, STAR_NAMES
 from viaduct.migration.predicates import is_none
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source
@@ -471,9 +471,9 @@ class Names:
         if not self.stars or hasattr(builtins, name) or name.startswith("__"):
             return None
         for star in self.stars:
-            if star == INIT and name in STAR_NAMES:  # `from npu_bridge.npu_init import *`, which binds these names
+            if star == NPU_INIT and name in STAR_NAMES:  # `from npu_bridge.npu_init import *`, which binds these names
                 return STAR_NAMES[name]
-        others = [star for star in self.stars if star != INIT]
+        others = [star for star in self.stars if star != NPU_INIT]
         own = self.exports.from_stars(name, others, self.package) if self.exports is not None else None
         if own is not None:
             return own

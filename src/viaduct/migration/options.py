@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from viaduct.cards.npu import RANK_SOURCE, RankSource
+from viaduct.cards.npu import DEFAULT_RANK_SOURCE, RankSource
 
 Target = Literal["npu", "mlu", "any"]
 
@@ -20,7 +20,7 @@ class Options:
     imports: Literal["explicit", "star"] = "explicit"  # of npu_bridge: name by name, or `from npu_init import *`
     precision: str = ""  # precision_mode, or precision_mode_v2
     loop: int = 1  # iterations_per_loop
-    rank: RankSource = RANK_SOURCE  # source of rank and size: "hccl", the collective library, or "env"
+    rank: RankSource = DEFAULT_RANK_SOURCE  # source of rank and size: "hccl", the collective library, or "env"
     reduction: Literal["average", "sum"] = "average"  # of gradients over the ranks
     resources: Literal["session", "plugin"] = "session"  # communication is started in its own session, or by npu_plugin
     device: Literal["remove", "cpu"] = "remove"  # `with tf.device('/gpu:0')` is removed, or becomes '/cpu:0'

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from viaduct.cards.tensorflow_api import COLLECTIVES, OPERATORS, full_name
+from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, HCCL_OPERATORS, full_name
 from viaduct.migration.graphs import reverse_edges
 from viaduct.migration.import_graph import Modules, escapes_of
 from viaduct.migration.names import Names
@@ -43,7 +43,7 @@ VARIABLE_WORDS = re.compile(
 """note_variables has nothing to do in a text without any of these."""
 GROUPING_CALLS = {"tensorflow.group", "tensorflow.tuple"}
 BROADCASTS = {
-    *(f"{OPERATORS}.broadcast", full_name("npu_hooks_append")),
+    *(f"{HCCL_OPERATORS}.broadcast", full_name("npu_hooks_append")),
     full_name("NPUBroadcastGlobalVariablesHook"),
     *("horovod.tensorflow.BroadcastGlobalVariablesHook", "horovod.tensorflow.broadcast_global_variables"),
     "horovod.tensorflow.broadcast_variables",
@@ -246,7 +246,7 @@ def asks_for_rank(name: str) -> bool:
     """Return True for a call that returns a rank or a size."""
     if name.startswith("horovod."):
         return name.rpartition(".")[2] in RANK_CALLS
-    return name.startswith(COLLECTIVES)
+    return name.startswith(COLLECTIVE_PREFIXES)
 
 
 def note_optimizers(project: Project, names: Names) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from viaduct.cards.tensorflow_api import MIGRATED
+from viaduct.cards.tensorflow_api import VENDOR_MODULES
 
 if TYPE_CHECKING:
     from viaduct.migration.names import Names
 
-FRAMEWORK_ROOTS = ("tensorflow", "torch", "keras", "horovod", *MIGRATED, "tf_slim")
+FRAMEWORK_ROOTS = ("tensorflow", "torch", "keras", "horovod", *VENDOR_MODULES, "tf_slim")
 MAX_STEPS = 100
 """Largest number of modules through which a name is followed."""
 

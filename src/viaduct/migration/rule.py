@@ -23,7 +23,7 @@ from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from viaduct.cards.limits import Risk
-from viaduct.cards.tensorflow_api import HOME
+from viaduct.cards.tensorflow_api import DEFINING_MODULE
 from viaduct.migration import targets
 from viaduct.migration.edits import Edits
 from viaduct.migration.findings import Finding, Kind, Status
@@ -237,7 +237,7 @@ class Site:
 
     def need(self, name: str) -> str:
         """Return the local name of a name of the NPU's TensorFlow adapter; request its import if the file has none."""
-        return self.work.need(HOME[name], name, self.node)
+        return self.work.need(DEFINING_MODULE[name], name, self.node)
 
     def free_name(self, wanted: str) -> str:
         """Return this name, or a similar one, that the file does not use yet, and reserve it."""

@@ -17,7 +17,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from viaduct.cards import CARDS, Card
-from viaduct.cards.environment import NCCL, OTHERS, VISIBLE, can_be_kept, describe_nccl, describe_other, explain_refusal
+from viaduct.cards.environment import (
+    CUDA_VISIBLE_DEVICES,
+    NCCL_VARIABLE,
+    OTHER_CUDA_VARIABLES,
+    can_be_kept,
+    describe_cuda_variable,
+    describe_nccl_variable,
+    explain_refused_devices,
+)
 from viaduct.cards.limits import Risk
 from viaduct.migration.engine import Migrated, make_unparsable_finding
 from viaduct.migration.findings import Finding, Status
@@ -129,11 +137,11 @@ class Migration:
             match = CUDA_IN_PYTHON.search(self.text, start, end)
             if match is not None:
                 self.report_python(match.start())
-        if VISIBLE in self.text and visible_devices.rule.is_wanted(self.options):
+        if CUDA_VISIBLE_DEVICES in self.text and visible_devices.rule.is_wanted(self.options):
             assigned = [word for command in self.active_commands for word in find_assignments(command)]
             unfit = [(word, value) for word, value in assigned if not self.fits(value)]
             for word, value in unfit:
-                reason = explain_refusal(value.strip("\"'"), self.card)
+                reason = explain_refused_devices(value.strip("\"'"), self.card)
                 self.report(visible_devices.rule, "manual", word, reason, "high")
             if not unfit:
                 self.set_visible_devices(assigned)
@@ -142,17 +150,24 @@ class Migration:
 
     def set_visible_devices(self, assigned: list[tuple[Word, str]]) -> None:
         """Rename the variable where it is set, used or unset. `assigned`: the words that set it, and the values."""
-        starts = {*(word.start for word, _ in assigned), *self.find_mentions(), *find_uses(self.script, VISIBLE)}
-        messages = f"{VISIBLE} becomes {self.card.visible}", f"{VISIBLE} 改为 {self.card.visible}"
+        starts = {
+            *(word.start for word, _ in assigned),
+            *self.find_mentions(),
+            *find_uses(self.script, CUDA_VISIBLE_DEVICES),
+        }
+        messages = (
+            f"{CUDA_VISIBLE_DEVICES} becomes {self.card.visible}",
+            f"{CUDA_VISIBLE_DEVICES} 改为 {self.card.visible}",
+        )
         for start in sorted(starts):
-            self.edits[start] = (start + len(VISIBLE), self.card.visible)
+            self.edits[start] = (start + len(CUDA_VISIBLE_DEVICES), self.card.visible)
             self.report(visible_devices.rule, "changed", start, messages, "low")
         order = (
             "make sure that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
             "请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
         )
         for word, value in assigned:
-            if self.card.name == "npu" and "$" in value and VISIBLE not in value:
+            if self.card.name == "npu" and "$" in value and CUDA_VISIBLE_DEVICES not in value:
                 self.report(visible_devices.rule, "advice", word, order, "low")
 
     def fits(self, value: str) -> bool:
@@ -162,8 +177,8 @@ class Migration:
     def find_mentions(self) -> Iterator[int]:
         """Yield where the variable's name is a word of its own: `export NAME`, `unset NAME`, `env -u NAME`."""
         for word in (word for command in self.active_commands for word in command):
-            if word.text in (VISIBLE, f'"{VISIBLE}"', f"'{VISIBLE}'"):
-                yield word.start + word.text.index(VISIBLE)
+            if word.text in (CUDA_VISIBLE_DEVICES, f'"{CUDA_VISIBLE_DEVICES}"', f"'{CUDA_VISIBLE_DEVICES}'"):
+                yield word.start + word.text.index(CUDA_VISIBLE_DEVICES)
 
     # ---- other variables, options, commands
 
@@ -171,10 +186,10 @@ class Migration:
         """Report the other variables of CUDA that a command sets."""
         for word in command:
             match = ASSIGNMENT.fullmatch(word.text)
-            if match is not None and NCCL.fullmatch(match[1]):
-                self.report(nccl_variables.rule, "manual", word, describe_nccl(match[1], self.card), "medium")
-            elif match is not None and match[1] in OTHERS:
-                self.report(nccl_variables.rule, "advice", word, describe_other(match[1], self.card), "low")
+            if match is not None and NCCL_VARIABLE.fullmatch(match[1]):
+                self.report(nccl_variables.rule, "manual", word, describe_nccl_variable(match[1], self.card), "medium")
+            elif match is not None and match[1] in OTHER_CUDA_VARIABLES:
+                self.report(nccl_variables.rule, "advice", word, describe_cuda_variable(match[1], self.card), "low")
 
     def check_options(self, command: list[Word]) -> None:
         """Change or report options with a CUDA device or NCCL as their value: `--device cuda`, `--backend=nccl`."""
@@ -257,5 +272,5 @@ def find_assignments(command: list[Word]) -> Iterator[tuple[Word, str]]:
     """Yield the words that set CUDA_VISIBLE_DEVICES, with the value: before a command, behind export or env."""
     for word in command:
         match = ASSIGNMENT.fullmatch(word.text)
-        if match is not None and match[1] == VISIBLE:
+        if match is not None and match[1] == CUDA_VISIBLE_DEVICES:
             yield word, match[3]

@@ -12,7 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from viaduct.cards import CARDS
-from viaduct.cards.environment import NCCL, OTHERS, VISIBLE, describe_nccl_for_all, describe_other
+from viaduct.cards.environment import (
+    CUDA_VISIBLE_DEVICES,
+    NCCL_VARIABLE,
+    OTHER_CUDA_VARIABLES,
+    describe_cuda_variable,
+    describe_nccl_variable_for_all,
+)
 from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import any_device_text, backend, launch_commands, visible_devices
 from viaduct.migration.rules.torch import nccl_variables as nccl
@@ -57,11 +63,11 @@ class NeutralMigration(Migration):
         """Report the other variables of CUDA that a command sets."""
         for word in command:
             match = ASSIGNMENT.fullmatch(word.text)
-            if match is not None and NCCL.fullmatch(match[1]):
-                self.report(nccl.rule, "advice", word, describe_nccl_for_all(match[1]), "low")
-            elif match is not None and match[1] in OTHERS:
+            if match is not None and NCCL_VARIABLE.fullmatch(match[1]):
+                self.report(nccl.rule, "advice", word, describe_nccl_variable_for_all(match[1]), "low")
+            elif match is not None and match[1] in OTHER_CUDA_VARIABLES:
                 for card in CARDS.values():
-                    self.report(nccl.rule, "advice", word, describe_other(match[1], card), "low")
+                    self.report(nccl.rule, "advice", word, describe_cuda_variable(match[1], card), "low")
 
     def change_option(self, rule: Rule, declared: bool, value: Word, old: str, new: str, option: str) -> None:
         """Report the value of an option: it names CUDA on whatever machine the script is started."""
@@ -83,9 +89,9 @@ def find_settings(command: list[Word]) -> Iterator[tuple[Word, str]]:
     """Yield (word, text behind CUDA_VISIBLE_DEVICES): `=0,1` where it is set; "" where it is exported or unset."""
     for word in command:
         match = ASSIGNMENT.fullmatch(word.text)
-        if match is not None and match[1] == VISIBLE:
+        if match is not None and match[1] == CUDA_VISIBLE_DEVICES:
             yield word, match[2] + match[3]
-        elif word.text == VISIBLE and command[0].plain in TAKES_NAMES:
+        elif word.text == CUDA_VISIBLE_DEVICES and command[0].plain in TAKES_NAMES:
             yield word, ""
 
 

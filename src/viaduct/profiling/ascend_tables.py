@@ -23,17 +23,17 @@ from .csv_files import CsvRow
 from .events import Span, join_spans
 from .record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator, Phase, thin_points
 
-# Columns, by the names that they have in different releases.
+# The names that a column has in different releases.
 NAME = ("Op Name", "Name", "Kernel Name")
 TYPE = ("OP Type", "Type", "Kernel Type")
 CORE = ("Task Type", "Accelerator Core", "Core Type")
 START = ("Task Start Time", "Start Time", "Task Start")
 DURATION = ("Task Duration", "Duration", "Task Time")
 STEP = ("Step Id", "Step ID", "Infer ID", "Iteration ID")
-COMMUNICATION = re.compile(
+COLLECTIVE_NAME = re.compile(
     rf"^(hcom|{NPU.backend}|allreduce|allgather|reducescatter|broadcast|alltoall|send|receive)", re.IGNORECASE
 )
-GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")  # beginning of a backward node's scope: gradients/FORWARD SCOPE
+GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")  # scope of a backward node: gradients/, then that of its forward node
 # The first pattern that is found in an operator's type, in small letters, decides.
 TYPE_KINDS = (
     (kinds.COMMUNICATION, rf"^(hcom|{NPU.backend})|allreduce|allgather|reducescatter|alltoall"),
@@ -51,7 +51,7 @@ TYPE_KINDS = (
                         r"muls|adds|leakyrelu|threshold|clip|bias)"),
 )  # fmt: skip
 MOST_SPANS = 400_000  # of computing: more are joined where they touch, to save memory
-DTYPES = {
+ASCEND_DTYPES = {
     **{"FLOAT": "float32", "FLOAT32": "float32", "DT_FLOAT": "float32", "FLOAT16": "float16", "DT_FLOAT16": "float16"},
     **{"BF16": "bfloat16", "DT_BF16": "bfloat16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8"},
     **{"INT32": "int32", "DT_INT32": "int32", "INT64": "int64", "DT_INT64": "int64", "BOOL": "bool", "UINT8": "uint8"},
@@ -72,7 +72,7 @@ class Sum:
 
 @dataclass
 class TaskTable:
-    """Sums over the tasks of a device."""
+    """Sums over the tasks of one device, filled row by row."""
 
     kernels: dict[tuple[str, str, str], Sum] = field(default_factory=lambda: defaultdict(Sum))  # type, core, dtype
     nodes: dict[tuple[str, str, str, str], Sum] = field(  # type, scope, shapes, dtypes
@@ -94,7 +94,7 @@ class TaskTable:
         start = row.time_us(*START)
         if row.text(*STEP):
             self.steps.add(row.text(*STEP))
-        is_collective = core.upper() in ("HCCL", "COMMUNICATION") or bool(COMMUNICATION.match(kind or name))
+        is_collective = core.upper() in ("HCCL", "COMMUNICATION") or bool(COLLECTIVE_NAME.match(kind or name))
         self.kernels[kind or name, core, name_dtype(dtypes)].add_call(duration)
         scope = name.rpartition("/")[0]  # of a TensorFlow node: gradients/resnet/conv1 of gradients/resnet/conv1/Conv2D
         self.nodes[kind or name, scope, shapes, dtypes].add_call(duration)
@@ -119,14 +119,14 @@ class TaskTable:
         operators = [
             Operator(
                 name,
-                total.calls / steps,
-                0.0,
-                0.0,
-                total.time_us / steps,
-                find_phase(name, scope, trained),
-                scope,
-                clean_shapes(shapes),
-                ", ".join(name_dtype(dtype) for dtype in dtypes.replace(",", ";").split(";") if dtype.strip()),
+                calls=total.calls / steps,
+                total_us=0.0,
+                self_us=0.0,
+                device_us=total.time_us / steps,
+                phase=find_phase(name, scope, trained),
+                module=scope,
+                shapes=clean_shapes(shapes),
+                dtypes=", ".join(name_dtype(dtype) for dtype in dtypes.replace(",", ";").split(";") if dtype.strip()),
                 rank=rank,
             )
             for (name, scope, shapes, dtypes), total in self.nodes.items()
@@ -137,7 +137,7 @@ class TaskTable:
 def name_dtype(dtypes: str) -> str:
     """Return the first of the types in a cell, "FLOAT16;FLOAT", by torch's name."""
     first = re.split(r"[;,]", dtypes)[0].strip().strip('"')
-    return DTYPES.get(first.upper(), first.lower())
+    return ASCEND_DTYPES.get(first.upper(), first.lower())
 
 
 def clean_shapes(shapes: str) -> str:

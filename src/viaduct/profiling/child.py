@@ -14,7 +14,7 @@ import warnings
 from typing import Any, NoReturn
 
 from viaduct.errors import ViaductError
-from viaduct.profiling.script_job import ENDED, VARIABLE, ScriptJob, load_job
+from viaduct.profiling.script_job import ENDED_FILE, JOB_VARIABLE, ScriptJob, load_job
 from viaduct.profiling.session import Session
 from viaduct.profiling.worker import restart_in_forks
 from viaduct.scripts.runner import Ended, StopScript, import_packages, load_script, run_script
@@ -23,7 +23,7 @@ from viaduct.scripts.runner import Ended, StopScript, import_packages, load_scri
 def main() -> int:
     job = load_job()
     if job is None:
-        print(f"{VARIABLE} is not set: this process is started by `viaduct profile run`.", file=sys.stderr)
+        print(f"{JOB_VARIABLE} is not set: this process is started by `viaduct profile run`.", file=sys.stderr)
         return 2
     if os.getppid() == 1:  # the process that started this one has ended
         return 2
@@ -67,4 +67,4 @@ def write_end(session: Session, ended: Ended) -> None:
         "absence": "" if session.collector.taken else session.phases.describe_absence(),
         "time_s": time.time(),
     }
-    (session.open_folder() / ENDED).write_text(json.dumps(note), encoding="utf-8")
+    (session.open_folder() / ENDED_FILE).write_text(json.dumps(note), encoding="utf-8")

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """Takes marks now and reads them later, in microseconds of the host's counter."""
+    """Takes marks, and reads them later in microseconds of the host's counter."""
 
     def mark(self) -> Any: ...
 

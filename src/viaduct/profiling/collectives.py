@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from math import prod
 
 from viaduct.profiling.events import ANNOTATION, Event, Span, join_spans, remove_spans, sum_spans
-from viaduct.profiling.flop_formulas import SIZES
-from viaduct.profiling.operator_rows import DTYPES, find_kernels
+from viaduct.profiling.flop_formulas import DTYPE_BYTES
+from viaduct.profiling.operator_rows import TRACE_DTYPES, find_kernels
 from viaduct.profiling.record import Collective
 from viaduct.profiling.trace_context import Trace
 
-HOST_BACKENDS = ("gloo:", "mpi:", "ucc:")
-DEVICE_KERNELS = ("ncclDevKernel", "ncclKernel", "hcom_", "cnclKernel")
+HOST_COLLECTIVE_PREFIXES = ("gloo:", "mpi:", "ucc:")
+COLLECTIVE_KERNEL_PREFIXES = ("ncclDevKernel", "ncclKernel", "hcom_", "cnclKernel")
 # Values of "dtype" in the arguments of a collective's event.
 ELEMENT_TYPES = {
     **{"Float": "float32", "Double": "float64", "BFloat16": "bfloat16", "Half": "float16", "Long": "int64"},
@@ -28,19 +28,26 @@ ELEMENT_TYPES = {
 def list_collectives(trace: Trace) -> list[Collective]:
     """Return the collectives of the recorded steps in order of time."""
     if trace.device == "cpu":
-        annotations = [event for event in trace.events if event.category == ANNOTATION and trace.holds(event.start)]
-        events = [event for event in annotations if event.name.startswith(HOST_BACKENDS)]
+        annotations = [
+            event for event in trace.events if event.category == ANNOTATION and trace.is_in_step(event.start)
+        ]
+        events = [event for event in annotations if event.name.startswith(HOST_COLLECTIVE_PREFIXES)]
         waits = [(event.start, event.end) for event in trace.operators if event.name.startswith("c10d::")]
         busy = remove_spans(join_spans((event.start, event.end) for event in trace.operators), join_spans(waits))
     else:
         kernels = [event for event, _ in find_kernels(trace)]
-        events = [event for event in kernels if event.name.startswith(DEVICE_KERNELS)]
-        busy = join_spans((event.start, event.end) for event in kernels if not event.name.startswith(DEVICE_KERNELS))
+        events = [event for event in kernels if event.name.startswith(COLLECTIVE_KERNEL_PREFIXES)]
+        busy = join_spans(
+            (event.start, event.end) for event in kernels if not event.name.startswith(COLLECTIVE_KERNEL_PREFIXES)
+        )
     return measure_exposed(sorted(events, key=lambda event: event.start), busy)
 
 
 def measure_exposed(events: Iterable[Event], busy: list[Span]) -> list[Collective]:
-    """Return the collectives with their exposed time, outside of `busy`; time of several at once is the first one's."""
+    """Return the collectives with their exposed time, in which nothing is computed (`busy`).
+
+    Exposed time in which several collectives run counts for the first of them only.
+    """
     measured: list[Collective] = []
     covered = busy
     for event in events:
@@ -55,8 +62,8 @@ def find_bytes(event: Event) -> int | None:
     """Return the size of a collective's input; None where the trace does not have it."""
     elements, dtype = event.args.get("In msg nelems"), event.args.get("dtype")
     if isinstance(elements, int) and dtype in ELEMENT_TYPES:
-        return elements * SIZES[ELEMENT_TYPES[str(dtype)]]
+        return elements * DTYPE_BYTES[ELEMENT_TYPES[str(dtype)]]
     shapes, types = event.args.get("Input Dims") or [], event.args.get("Input type") or []
-    if not shapes or not types or DTYPES.get(types[0]) not in SIZES:
+    if not shapes or not types or TRACE_DTYPES.get(types[0]) not in DTYPE_BYTES:
         return None
-    return int(prod(shapes[0])) * SIZES[DTYPES[types[0]]]
+    return int(prod(shapes[0])) * DTYPE_BYTES[TRACE_DTYPES[types[0]]]

@@ -26,7 +26,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from viaduct.profiling.clocks import Clock, open_clock, read_host_us
-from viaduct.profiling.compilations import Compilations
+from viaduct.profiling.compilations import COMPILED_AGAIN, Compilations
 from viaduct.profiling.garbage_pauses import GarbagePauses
 from viaduct.profiling.merge import start_at_zero
 from viaduct.profiling.record import RECORDING, Collective, Facts, Profile, Sample, Step
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from viaduct.profiling.system import SystemSampler
 
 Part = Literal["skip", "timed", "recorded"]
-"""What is done in a step: nothing (warm-up), taking its times, or recording its operators."""
+"""What the collector does in a step: nothing (warm-up), take its times, or record its operators."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Plan:
 
 @dataclass
 class OpenStep:
-    """A step whose marks are taken and not yet read; None: not taken."""
+    """A step whose marks are not read yet; a mark is None until it is taken."""
 
     number: int
     previous_end: Any = None  # mark of the end of the step before
@@ -75,7 +75,8 @@ class OpenStep:
 class Collector:
     """Takes the marks of one rank's steps, and follows the plan.
 
-    `on_step` is called with each step once its times are known. The last three arguments replace parts in tests.
+    `on_step` is called with each step once its times are known. `system` switches the figures of the system on.
+    `make_recorder`, `make_sampler` and `clock` are for tests, which replace these parts.
     """
 
     def __init__(
@@ -241,7 +242,7 @@ class Collector:
             self._recorded = recorder.stop()
 
     def _read_steps(self, only_ready: bool) -> None:
-        """Turn the marks of steps into times, in order: of steps that the device has ended, or after a wait of all."""
+        """Turn the marks of steps into times, in order; with `only_ready` only of steps that the device has ended."""
         if not self._unread:
             return
         clock = self._begin_step()
@@ -268,7 +269,7 @@ class Collector:
         if was_recording:
             self._notes.append("the script ended while operators were recorded: their figures are of fewer steps.")
         again = any(step.recompiled and not step.interrupted_by for step in self._steps["timed"])
-        reasons = [f"compiled again: {reason}" for reason in self._compilations.list_reasons()] if again else []
+        reasons = [COMPILED_AGAIN + reason for reason in self._compilations.list_reasons()] if again else []
         notes = [*facts.notes, *self._notes, *filter(None, [self._compilations.missing]), *reasons]
         parts = self._steps
         facts = replace(
@@ -290,14 +291,17 @@ class Collector:
             profile = replace(
                 profile,
                 facts=replace(facts, notes=(*facts.notes, *recorded.notes)),
-                steps=[replace(step, collectives=find_within(step, recorded.collectives)) for step in steps],
+                steps=[
+                    replace(step, collectives=select_collectives_within(step, recorded.collectives)) for step in steps
+                ],
                 operators=recorded.operators,
                 kernels=recorded.kernels,
                 memory=recorded.memory,
                 memory_owners=recorded.memory_owners,
             )
         zero = profile.start_us
-        self.events = shift_events(recorded.events if recorded is not None else [], -zero)
+        events = recorded.events if recorded is not None else []
+        self.events = [{**event, "ts": event["ts"] - zero} if "ts" in event else event for event in events]
         return start_at_zero(profile, convert_to_unix(zero))
 
 
@@ -336,7 +340,7 @@ def read_step(step: OpenStep, clock: Clock, rank: int) -> Step:
     )
 
 
-def find_within(step: Step, collectives: Sequence[Collective]) -> tuple[Collective, ...]:
+def select_collectives_within(step: Step, collectives: Sequence[Collective]) -> tuple[Collective, ...]:
     """Return the collectives that began within a step."""
     return tuple(row for row in collectives if step.start_us <= row.start_us < step.end_us)
 
@@ -344,11 +348,6 @@ def find_within(step: Step, collectives: Sequence[Collective]) -> tuple[Collecti
 def convert_to_unix(host_us: float) -> float:
     """Return a time of the host's counter as microseconds since 1970."""
     return host_us + time.time_ns() / 1000 - read_host_us()
-
-
-def shift_events(events: Sequence[dict[str, Any]], by_us: float) -> list[dict[str, Any]]:
-    """Return trace events with their times moved."""
-    return [{**event, "ts": event["ts"] + by_us} if "ts" in event else event for event in events]
 
 
 def clear_constant_interruptions(profile: Profile) -> Profile:

@@ -19,14 +19,14 @@ from dataclasses import dataclass, fields
 from statistics import fmean, median, quantiles, variance
 from typing import Any, TypeVar
 
-from .figures import WORTH
+from .figures import WORTHWHILE_SHARE
 from .record import Facts, Operator, Profile, Step
-from .step_split import PARTS, read_split
+from .step_split import STEP_PARTS, read_split
 
 K = TypeVar("K")
 FEWEST_STEPS = 3  # of each profile, to judge at all
-FLOOR = WORTH  # share of the iteration by which two runs of the same program may differ anyway
-CERTAIN = 3.0  # standard errors by which two means must differ
+NOISE_FLOOR = WORTHWHILE_SHARE  # share of the iteration by which two runs of the same program may differ anyway
+STANDARD_ERRORS = 3.0  # by which two means must differ
 PHASES: tuple[tuple[str, Callable[[Step], float | None]], ...] = (
     ("data tail", lambda step: step.data_tail_us),
     ("forward + backward", lambda step: step.forward_backward_us),
@@ -170,15 +170,15 @@ def compare_figure(
 
 
 def compare_values(name: str, before: Sequence[float], after: Sequence[float], reference_us: float) -> FigureDifference:
-    """Return medians and means of two lists of times with their noise, at least FLOOR of `reference_us`."""
+    """Return medians and means of two lists of times with their noise, at least NOISE_FLOOR of `reference_us`."""
     medians = [median(values) if values else None for values in (before, after)]
     means = [fmean(values) if values else None for values in (before, after)]
     if min(len(before), len(after)) < FEWEST_STEPS:
         return FigureDifference(name, medians[0], medians[1], means[0], means[1])
-    floor = FLOOR * reference_us
+    floor = NOISE_FLOOR * reference_us
     spread = math.hypot(half_spread(before), half_spread(after))
     error = math.sqrt(variance(before) / len(before) + variance(after) / len(after))
-    noise, mean_noise = max(floor, spread), max(floor, CERTAIN * error)
+    noise, mean_noise = max(floor, spread), max(floor, STANDARD_ERRORS * error)
     return FigureDifference(name, medians[0], medians[1], means[0], means[1], noise, mean_noise)
 
 
@@ -194,7 +194,7 @@ def compare_splits(before: Profile, after: Profile) -> tuple[FigureDifference, .
     if not all(splits):
         return ()
     reference = median(splits[0]["E2E"])
-    return tuple(compare_values(name, splits[0][name], splits[1][name], reference) for name in ("E2E", *PARTS))
+    return tuple(compare_values(name, splits[0][name], splits[1][name], reference) for name in ("E2E", *STEP_PARTS))
 
 
 # Operators and kernels

@@ -8,7 +8,7 @@ from pathlib import Path
 from viaduct.reporting import BarGroup, Callout, Page, Remark, Section, StackedBars, Table, Tile, Tone, write_page
 from viaduct.reporting import Facts as FactList
 
-from .compare import CERTAIN, FLOOR, FigureDifference, ProfileDifference
+from .compare import NOISE_FLOOR, STANDARD_ERRORS, FigureDifference, ProfileDifference
 from .compare_text import (
     format_bytes,
     format_change,
@@ -95,7 +95,7 @@ def list_steps(difference: ProfileDifference, names: tuple[str, str]) -> list[Se
         parts.append(Table(columns, rows, "Medians of the steps"))
     text = (
         "A difference of the medians counts where it exceeds the spread of the steps, one of the means where it "
-        f"exceeds {CERTAIN:g} standard errors; both must exceed {FLOOR:.0%} of the iteration."
+        f"exceeds {STANDARD_ERRORS:g} standard errors; both must exceed {NOISE_FLOOR:.0%} of the iteration."
     )
     return [Section("Where the time goes", text, parts)] if parts else []
 

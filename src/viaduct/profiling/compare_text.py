@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from .compare import FEWEST_STEPS, FLOOR, FigureDifference, OperatorDifference, ProfileDifference
+from .compare import FEWEST_STEPS, NOISE_FLOOR, FigureDifference, OperatorDifference, ProfileDifference
 from .measures import measure_throughput
 
 MOST_OPERATORS = 15
@@ -151,8 +151,8 @@ def list_remarks(difference: ProfileDifference) -> list[str]:
         remarks.append("At least one of them was measured while its profiler was on, which makes steps longer.")
     if difference.can_be_judged and not difference.is_identical:
         remarks.append(
-            f"The noise is that of the steps within each run, at least {FLOOR:.0%} of the iteration; how much two runs "
-            "of the same program differ was not measured."
+            f"The noise is that of the steps within each run, at least {NOISE_FLOOR:.0%} of the iteration; how much "
+            "two runs of the same program differ was not measured."
         )
     return remarks
 

@@ -5,8 +5,8 @@
     graphs, time_us = compilations.take_new() # since the last call
     compilations.list_reasons()               # "train.py:12 forward: tensor 'x' size mismatch at index 0 …"
 
-torch has no public interface for this. Where a release lacks a name, the figure stays zero; for the time `missing`
-says so.
+torch has no public interface for this. Where a release lacks one of the names used here, the figure stays zero; if that
+is the time, `missing` says so.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 
 from viaduct.profiling.clocks import read_host_us
 
+COMPILED_AGAIN = "compiled again: "
+"""Beginning of a profile's notes about why torch.compile compiled again; the advice `recompilation` shows them."""
 MAX_REASON_CHARS = 300
 MOST_REASONS = 5  # in a profile
 

@@ -5,8 +5,7 @@
 
 A column's name matches in any case, with any spaces and underscores; the unit in `Duration(us)` is not part of it.
 `notes` gets a sentence about damage: rows that are too short, such as a last line that is cut off, are left out; bytes
-that are no text are replaced. N/A and an empty cell are "" as text; they and texts that are no number are None as a
-number.
+that are no text are replaced. As a text, N/A and an empty cell are ""; as a number, they and other texts are None.
 """
 
 from __future__ import annotations

@@ -16,12 +16,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-OPERATOR, ANNOTATION, PYTHON, RUNTIME = "cpu_op", "user_annotation", "python_function", "cuda_runtime"
-RUNTIMES = (RUNTIME, "cuda_driver", "privateuse1_runtime", "privateuse1_driver")
+# Categories of events.
+OPERATOR, ANNOTATION, PYTHON = "cpu_op", "user_annotation", "python_function"
+RUNTIMES = ("cuda_runtime", "cuda_driver", "privateuse1_runtime", "privateuse1_driver")
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 ON_HOST = (PYTHON, ANNOTATION, OPERATOR, *RUNTIMES)  # of two events with the same times, the outer one first
 
-Span = tuple[float, float]
+# Beginnings of the names that torch gives to what the loader, an optimizer and the autograd engine do.
+LOADER, OPTIMIZER, ENGINE = "enumerate(DataLoader)", "Optimizer.", "autograd::engine::evaluate_function"
+Span = tuple[float, float]  # start and end
 
 
 @dataclass(eq=False, slots=True)

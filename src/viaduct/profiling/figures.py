@@ -1,7 +1,7 @@
 """Figures that advice rests on, computed from a profile, and the thresholds that several rules share.
 
     figures = Figures(profile, trials)
-    figures.share(figures.loader_wait_us)      0.61
+    figures.share(figures.loader_waits[0])      0.61
 
 A rule in profiling/advice reads these and the profile, nothing else. What None or 0 means is said with each figure.
 """
@@ -17,13 +17,15 @@ from math import prod
 from statistics import mean, median
 from typing import Protocol
 
+from viaduct.profiling.kinds import COMMUNICATION
 from viaduct.profiling.record import RECORDING, Collective, Kernel, Operator, Phase, Profile, Step
 
-WORTH = 0.05
+WORTHWHILE_SHARE = 0.05
 """Share of an iteration that advice must be able to win: two runs of the same program may differ by as much as 5 %."""
 
-IDLE = 0.10
-"""Share of an iteration in which a device may idle before that is reported: the limit of the Ascend advisor."""
+NOTABLE_SHARE = 0.10
+"""Share of an iteration from which idle time, and some other figures, are reported: the Ascend advisor's limit for idle
+time."""
 
 EVERY_STEP = 0.9
 """Calls per recorded step from which an operator counts as called in every step; every second step is below."""
@@ -61,9 +63,6 @@ class Product:
     inner: int
     columns: int
     dtype: str
-
-    def __str__(self) -> str:
-        return f"{self.rows} x {self.inner} with {self.inner} x {self.columns}"
 
 
 class Trials(Protocol):
@@ -137,11 +136,6 @@ class Figures:
         }
         return {rank: mean_without_largest(waits) for rank, waits in by_rank.items() if waits}
 
-    @cached_property
-    def loader_wait_us(self) -> float | None:
-        """Mean wait for the data of a step, of the rank that waits longest; None where no loader was seen."""
-        return max(self.loader_waits.values(), default=None)
-
     def name_rank(self, rank: int) -> str:
         """Return " on rank 3" where there are several ranks, else "", for a sentence."""
         return f" on rank {rank}" if len(self.profile.ranks) > 1 else ""
@@ -157,20 +151,21 @@ class Figures:
         return median(step.update_tail_us for step in self.steps) if self.steps else 0.0
 
     @cached_property
-    def rank(self) -> int:
+    def recorded_rank(self) -> int:
         """The first rank that has operators or kernels."""
         rows: list[Operator | Kernel] = [*self.profile.operators, *self.profile.kernels]
         return min((row.rank for row in rows), default=0)
 
     @cached_property
     def operators(self) -> list[Operator]:
-        """Operators of `rank`."""
-        return [operator for operator in self.profile.operators if operator.rank == self.rank]
+        """Operators of `recorded_rank`."""
+        return [operator for operator in self.profile.operators if operator.rank == self.recorded_rank]
 
     @cached_property
     def kernels(self) -> list[Kernel]:
-        """Kernels of `rank`, without communication."""
-        return [row for row in self.profile.kernels if row.rank == self.rank and row.kind != "communication"]
+        """Kernels of `recorded_rank`, without communication."""
+        kernels = [row for row in self.profile.kernels if row.rank == self.recorded_rank]
+        return [row for row in kernels if row.kind != COMMUNICATION]
 
     @property
     def on_accelerator(self) -> bool:
@@ -182,8 +177,8 @@ class Figures:
         return time_us / self.iteration_us if self.iteration_us else 0.0
 
     def is_worth(self, time_us: float) -> bool:
-        """Return True if a gain of this time is at least WORTH of the iteration."""
-        return self.share(time_us) >= WORTH
+        """Return True if a gain of this time is at least WORTHWHILE_SHARE of the iteration."""
+        return self.share(time_us) >= WORTHWHILE_SHARE
 
     @cached_property
     def communicating_steps(self) -> dict[int, list[Step]]:
@@ -238,7 +233,10 @@ class Figures:
 
     @cached_property
     def heavy_operators(self) -> list[Operator]:
-        """Convolutions and matrix products with counted arithmetic (of nested ones the innermost); without any, all."""
+        """Convolutions and matrix products.
+
+        Those whose arithmetic was counted, of nested ones the innermost; where none was counted, all.
+        """
         rows = [row for row in self.operators if (is_convolution(row) or is_product(row)) and row.cost_us > 0]
         return [row for row in rows if row.flops] or rows
 

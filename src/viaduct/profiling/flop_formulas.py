@@ -20,7 +20,7 @@ from typing import Any
 
 Shape = list[int]
 
-SIZES = {
+DTYPE_BYTES = {
     **{"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1},
     **{"uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "float8_e4m3fn": 1, "float8_e5m2": 1},
 }
@@ -33,11 +33,11 @@ class Call:
     name: str
     shapes: list[Any]
     dtypes: list[str]
-    values: list[str]  # "[1, 1]", "False": arguments that are no tensors
+    values: list[str]  # "[1, 1]", "False": arguments that are no tensors, "" for tensors
 
     def shape(self, number: int) -> Shape | None:
         """Return the shape of a tensor argument; None where there is none, and of lists of tensors."""
-        if number >= len(self.shapes) or number >= len(self.dtypes) or self.dtypes[number] not in SIZES:
+        if number >= len(self.shapes) or number >= len(self.dtypes) or self.dtypes[number] not in DTYPE_BYTES:
             return None
         shape = self.shapes[number]
         is_plain = isinstance(shape, list) and all(isinstance(side, int) for side in shape)
@@ -52,7 +52,7 @@ class Call:
 
     def width(self, number: int = 0) -> int | None:
         """Return the bytes of one value of a tensor argument."""
-        return SIZES.get(self.dtypes[number]) if number < len(self.dtypes) else None
+        return DTYPE_BYTES.get(self.dtypes[number]) if number < len(self.dtypes) else None
 
     def bytes_of(self, number: int) -> int:
         """Return the bytes of a tensor argument; 0 where there is none."""
@@ -67,7 +67,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Least work of an operator. Of nested operators of one `family` only the innermost counts (find_works)."""
+    """Least work of an operator.
+
+    Operators of one `family` call each other for the same work: of nested ones only the innermost counts
+    (operator_rows.find_works).
+    """
 
     flops: float | None = None
     bytes: float | None = None

@@ -29,9 +29,10 @@ from .record import SCHEMA, Profile
 from .trace import Event
 from .trace_file import read_events, write_trace
 
-PROFILE = "profile.json"
+PROFILE_FILE = "profile.json"
 MAX_PROFILE_BYTES = 1 << 30
-TABLES = {
+# The CSV files, and the functions that make their columns and rows.
+TABLE_FILES = {
     "step_trace.csv": tables.make_step_table,
     "operators.csv": tables.make_operator_table,
     "kernels.csv": tables.make_kernel_table,
@@ -46,11 +47,11 @@ def write_profile(profile: Profile, folder: Path, events: Sequence[Event] = ()) 
     trace, note = write_trace(profile, folder, events)
     if note:
         profile = replace(profile, facts=replace(profile.facts, notes=(*profile.facts.notes, note)))
-    for name, build_table in TABLES.items():
+    for name, build_table in TABLE_FILES.items():
         tables.write_csv(folder / name, *build_table(profile))
-    with replace_file(folder / PROFILE) as file:
+    with replace_file(folder / PROFILE_FILE) as file:
         file.write(encode_profile(profile))
-    return [folder / PROFILE, *(folder / name for name in TABLES), trace]
+    return [folder / PROFILE_FILE, *(folder / name for name in TABLE_FILES), trace]
 
 
 def encode_profile(profile: Profile) -> bytes:
@@ -61,12 +62,12 @@ def encode_profile(profile: Profile) -> bytes:
 
 def is_profile_folder(folder: Path) -> bool:
     """Return True for a folder with profile.json, which may be damaged."""
-    return (folder / PROFILE).is_file()
+    return (folder / PROFILE_FILE).is_file()
 
 
 def read_profile(folder: Path) -> Profile:
-    """Return the profile in a folder that `write_profile` wrote; BadData names the file and field otherwise."""
-    path = folder / PROFILE
+    """Return the profile in a folder that `write_profile` wrote; raise BadData, naming the field, for a damaged one."""
+    path = folder / PROFILE_FILE
     try:
         record = read_json(path)
         if "schema" not in record:
@@ -89,7 +90,7 @@ def read_json(path: Path) -> dict[str, Any]:
             raise BadData(f"{path} has {size:,} bytes; a profile has at most {MAX_PROFILE_BYTES:,}.")
         return parse_object(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        what = f"{str(path.parent)!r} is not a profile of viaduct: it has no {PROFILE}."
+        what = f"{str(path.parent)!r} is not a profile of viaduct: it has no {PROFILE_FILE}."
         raise BadData(
             what, "`viaduct profile run` writes one; `viaduct profile read` reads other tools' files."
         ) from None

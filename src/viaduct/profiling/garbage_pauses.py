@@ -13,9 +13,9 @@ from typing import Any
 
 from viaduct.profiling.clocks import read_host_us
 
-TABLE, COLUMN = "garbage collection", "pause_us"
-LONG_US = 1000.0
-"""Shortest pause that is kept: the limit of the Ascend advisor."""
+PAUSES_TABLE, PAUSE_COLUMN = "garbage collection", "pause_us"
+LONG_PAUSE_US = 1000.0
+"""Shortest pause that the table has: the limit of the Ascend advisor."""
 
 
 class GarbagePauses:
@@ -39,7 +39,7 @@ class GarbagePauses:
 
     def make_tables(self) -> dict[str, Any]:
         """Return the table of a profile; none without a long pause."""
-        return {TABLE: {"columns": ["generation", COLUMN], "rows": self.rows}} if self.rows else {}
+        return {PAUSES_TABLE: {"columns": ["generation", PAUSE_COLUMN], "rows": self.rows}} if self.rows else {}
 
     def _observe(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
@@ -47,5 +47,5 @@ class GarbagePauses:
         elif self._began_us is not None:
             pause = read_host_us() - self._began_us
             self._began_us = None
-            if pause >= LONG_US and self._is_timed():
+            if pause >= LONG_PAUSE_US and self._is_timed():
                 self.rows.append([info["generation"], pause])

@@ -14,7 +14,7 @@ from viaduct.profiling.collector import clear_constant_interruptions, convert_to
 from viaduct.profiling.json_fields import decode_record
 from viaduct.profiling.merge import start_at_zero
 from viaduct.profiling.record import Facts, Profile, Step
-from viaduct.profiling.script_job import ENDED, FINISHED, STEPS, ScriptJob
+from viaduct.profiling.script_job import ENDED_FILE, FINISHED_FILE, STEPS_FILE, ScriptJob
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class RankProfile:
     profile: Profile
     events: list[dict[str, Any]]
     taken: int  # steps, warm-up included
-    done: bool = False  # the script was ended because all steps were taken
+    done: bool = False  # all steps of the plan were taken
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def complete_facts(rank: RankProfile, left_out: Sequence[RankProfile], ranks: in
 
 def has_all_profiles(job: ScriptJob) -> bool:
     """Return True if every process that trains has written its whole profile."""
-    folders = [folder for folder in list_folders(job) if (folder / STEPS).exists()]
-    return bool(folders) and all((folder / FINISHED).exists() for folder in folders)
+    folders = [folder for folder in list_folders(job) if (folder / STEPS_FILE).exists()]
+    return bool(folders) and all((folder / FINISHED_FILE).exists() for folder in folders)
 
 
 def list_folders(job: ScriptJob) -> list[Path]:
@@ -76,17 +76,17 @@ def list_folders(job: ScriptJob) -> list[Path]:
 
 def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:
     """Return the profile that a process wrote, or its steps until it was killed; None where it wrote nothing."""
-    lines = list(read_lines(folder / STEPS))
+    lines = list(read_lines(folder / STEPS_FILE))
     taken = sum(line["kind"] == "step" for line in lines)
     rank = next((int(line["rank"]) for line in lines if line["kind"] == "facts"), 0)
-    if (folder / FINISHED).exists():
-        profile, events, done = pickle.loads((folder / FINISHED).read_bytes())  # written by our own process
+    if (folder / FINISHED_FILE).exists():
+        profile, events, done = pickle.loads((folder / FINISHED_FILE).read_bytes())  # written by our own process
         return RankProfile(rank, profile, events, taken, done)
     return RankProfile(rank, rebuild_profile(job, lines), [], taken) if lines else None
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a log; the last line may be cut off."""
+    """Yield the records of steps.jsonl (session.Session writes them) up to a line that is cut off."""
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             yield json.loads(line)
@@ -143,6 +143,6 @@ def match_end(ends: Sequence[ScriptEnd], rank: int | None, code: int) -> ScriptE
 
 def read_ends(job: ScriptJob) -> list[ScriptEnd]:
     """Return how the script ended in each process that ran it, the first end first."""
-    files = [folder / ENDED for folder in list_folders(job)]
+    files = [folder / ENDED_FILE for folder in list_folders(job)]
     ends = [ScriptEnd(**json.loads(file.read_text(encoding="utf-8"))) for file in files if file.exists()]
     return sorted(ends, key=lambda end: end.time_s)

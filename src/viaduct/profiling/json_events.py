@@ -29,8 +29,8 @@ GZIP = b"\x1f\x8b"
 LONGEST_EVENT = 8 << 20  # characters; a longer one is taken for damage
 LARGEST_HEADER = 4 << 20  # characters
 MOST_EVENTS = 4_000_000  # read from one file
-LIST = re.compile(r'"traceEvents"\s*:\s*\[')
-PADDING = re.compile(r"[\s,]*")
+LIST_START = re.compile(r'"traceEvents"\s*:\s*\[')
+PADDING = re.compile(r"[\s,]*")  # between two events
 
 
 class EventFile:
@@ -90,7 +90,7 @@ class EventFile:
         if reader.buffer[start] == "[":
             reader.position = start + 1
             return True
-        while (match := LIST.search(reader.buffer)) is None:
+        while (match := LIST_START.search(reader.buffer)) is None:
             if len(reader.buffer) > LARGEST_HEADER or not reader.read_more():
                 return False
         self.header = parse_header(reader.buffer[: match.start()])
@@ -99,7 +99,7 @@ class EventFile:
 
 
 class TextWindow:
-    """A moving part of a long text; `position` is the first character of `buffer` that is not parsed yet."""
+    """Part of a long text that moves on as it is parsed; `position` is the first character that is not parsed yet."""
 
     def __init__(self, text: Iterator[str]) -> None:
         self.text = text
@@ -170,7 +170,7 @@ def unpack(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def parse_header(text: str) -> dict[str, Any]:
-    """Return the JSON fields before the events, "{…, " without its end; {} where they are damaged."""
+    """Return the facts in the text before the events, such as '{"schemaVersion": 1, '; {} where it is damaged."""
     try:
         header = json.loads(text.rstrip().rstrip(",") + "}")
     except (ValueError, RecursionError):

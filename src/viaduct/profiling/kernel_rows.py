@@ -2,9 +2,9 @@
 
     kernels = list_kernels(Trace.read(…))
 
-On an accelerator these are kernels, copies and fills on the device. The CPU has none: there they are operators, with
-the time that is not spent in operators inside of them, that either call only HELPERS, or have a formula of their work,
-or are compiled code. Importing this module does not import torch.
+On an accelerator these are kernels, copies and fills on the device. The CPU has none: there an operator counts as a
+kernel if it calls only HELPERS, has a formula of its work (flop_formulas.py), or is compiled code; its time is that
+outside of the operators that it calls. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from viaduct.profiling import kinds
 from viaduct.profiling.events import ANNOTATION, OPERATOR, Event
-from viaduct.profiling.flop_formulas import NOTHING_KNOWN, SIZES, Work
+from viaduct.profiling.flop_formulas import DTYPE_BYTES, NOTHING_KNOWN, Work
 from viaduct.profiling.operator_rows import find_kernels, find_works, read_call, sum_known
 from viaduct.profiling.record import Kernel
 from viaduct.profiling.trace_context import Trace
@@ -111,7 +111,7 @@ def list_launches(trace: Trace) -> list[Launch]:
 
 def find_dtype(event: Event) -> str:
     """Return the dtype of the first floating-point input, else of the first tensor; "" where there is none."""
-    dtypes = [dtype for dtype in read_call(event).dtypes if dtype in SIZES]
+    dtypes = [dtype for dtype in read_call(event).dtypes if dtype in DTYPE_BYTES]
     return next((dtype for dtype in dtypes if "float" in dtype), dtypes[0] if dtypes else "")
 
 
@@ -122,13 +122,17 @@ def find_kind(trace: Trace, event: Event) -> str:
     inside_step = outer is not None and outer.name.startswith("Optimizer.")
     if context is not None and context.phase == "update" and inside_step:
         return kinds.OPTIMIZER
-    return kinds.describe_operator(event.name)
+    return kinds.classify_operator_in_detail(event.name)
 
 
 def find_kernel_kind(trace: Trace, kernel: Event, operator: Event | None) -> str:
-    """Return the kind of a kernel by its operator where that says something, else by its own name."""
+    """Return the kind of a kernel by its own name, or by its operator where that says more.
+
+    An operator says more if it is an optimizer's, or if the kernel's name shows only a product, an elementwise kernel
+    or nothing.
+    """
     by_operator = find_kind(trace, operator) if operator is not None else kinds.OTHER
-    by_name = kinds.describe_kernel(kernel.name)
+    by_name = kinds.classify_kernel_in_detail(kernel.name)
     if by_operator == kinds.OPTIMIZER or by_name in (kinds.PRODUCT, kinds.OTHER, kinds.ELEMENTWISE):
         return by_name if by_operator in (kinds.OTHER, kinds.COMPILED) else by_operator
     return by_name

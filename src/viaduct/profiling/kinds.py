@@ -1,10 +1,11 @@
 """What kind of work a kernel or an operator does, by its name.
 
     classify_kernel(name), classify_operator(name)     the kinds that `viaduct bench` divides a step into
-    describe_kernel(name), describe_operator(name)     the same, with "other kernels" divided further
+    classify_…_in_detail(name)                         the same, with "other kernels" divided further
 
-The name of a compiled kernel holds the names of the operators fused into it. The first match of KERNELS decides, so a
-batch norm with its ReLU and its sum counts as normalisation. Viaduct's own kernels are known by name and file.
+The name of a compiled kernel holds the names of the operators fused into it. The first match of KERNEL_PATTERNS
+decides, so a batch norm with its ReLU and its sum counts as normalisation. viaduct's own kernels are recognised by
+their names and files.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ COMMUNICATION, ATTENTION, ELEMENTWISE, REDUCTION = "communication", "attention",
 KINDS = (CONVOLUTION, NORMALISATION, PRODUCT, POOLING, OPTIMIZER, COPIES, COMPILED, OTHER)
 
 # The first pattern that is found in a name, in small letters, decides.
-KERNELS = (
+KERNEL_PATTERNS = (
     (COPIES, r"multi_tensor_apply.*copy"),
     (OPTIMIZER, r"multi_tensor_apply|fused_?sgd|fused_?adam|foreach"),
     (POOLING, r"pool"),
@@ -33,7 +34,7 @@ KERNELS = (
     (PRODUCT, r"gemm|gemv|nvjet|cublas|splitk|cutlass|tem_fused.*mm"),
     (COPIES, r"^memcpy|^memset|\bcopy_kernel|direct_copy|catarray|fused__to_copy_\d"),
 )
-OPERATORS = (
+OPERATOR_PATTERNS = (
     (OPTIMIZER, r"^optimizer\.|_fused_sgd|_fused_adam|foreach"),
     (POOLING, r"pool"),
     (NORMALISATION, r"batch_?norm|layer_norm|group_norm"),
@@ -42,8 +43,8 @@ OPERATORS = (
     (COMPILED, r"compiledfx|torch-compiled|compiledfunction"),
     (COPIES, r"::(copy_|_to_copy|clone|contiguous|cat|to)$"),
 )
-# OTHER divided further.
-FURTHER = (
+# Kinds within OTHER, and their patterns.
+DETAILED_KINDS = (
     (
         COMMUNICATION,
         "|".join(BACKENDS.values())
@@ -62,6 +63,7 @@ FURTHER = (
         r"zero|dropout|bernoulli|native_dropout|reciprocal|erf|sign|normal|uniform|random)(_backward|_)?$",
     ),
 )
+# Kinds of viaduct's own kernels: a pattern is looked for in the kernel's name, then in the name of its file.
 VIADUCT_FILES = (
     (POOLING, "pool|terms"),
     (NORMALISATION, "norm|moments"),
@@ -72,26 +74,24 @@ VIADUCT_FILES = (
 
 def classify_kernel(name: str) -> str:
     """Return the kind of a device kernel by the name that a profile gives it."""
-    return classify_viaduct_kernels().get(name) or find_first_match(KERNELS, name)
+    return classify_viaduct_kernels().get(name) or find_first_match(KERNEL_PATTERNS, name)
 
 
 def classify_operator(name: str) -> str:
     """Return the kind of a PyTorch operator, such as aten::addmm."""
-    return find_first_match(OPERATORS, name)
+    return find_first_match(OPERATOR_PATTERNS, name)
 
 
-def describe_kernel(name: str) -> str:
+def classify_kernel_in_detail(name: str) -> str:
     """Return the kind of a device's kernel, with "other kernels" divided further."""
-    return divide_other(classify_kernel(name), name)
+    kind = classify_kernel(name)
+    return find_first_match(DETAILED_KINDS, name) if kind == OTHER else kind
 
 
-def describe_operator(name: str) -> str:
+def classify_operator_in_detail(name: str) -> str:
     """Return the kind of an operator, with "other kernels" divided further."""
-    return divide_other(classify_operator(name), name)
-
-
-def divide_other(kind: str, name: str) -> str:
-    return find_first_match(FURTHER, name) if kind == OTHER else kind
+    kind = classify_operator(name)
+    return find_first_match(DETAILED_KINDS, name) if kind == OTHER else kind
 
 
 def find_first_match(table: tuple[tuple[str, str], ...], name: str) -> str:

@@ -41,18 +41,11 @@ class ScriptFiles:
 
     def resolve_name(self, file: str) -> str:
         """Look a file up under the user's folder and in the folders of `sys.path`."""
-        if self.folder is None or file.startswith("<"):
-            return ""
-        for root in (self.folder, *self.roots):
-            path = root / file
-            if path.is_file():
-                return self.shorten_path(path)
-        return ""
-
-    def shorten_path(self, path: Path) -> str:
-        """Return a path relative to the user's folder; "" outside of it and for installed packages."""
         folder = self.folder
-        if folder is None or not path.resolve().is_relative_to(folder):
+        if folder is None or file.startswith("<"):
+            return ""
+        path = next((root / file for root in (folder, *self.roots) if (root / file).is_file()), None)
+        if path is None or not path.resolve().is_relative_to(folder):
             return ""
         relative = path.resolve().relative_to(folder)
         return "" if any(name in INSTALLED for name in relative.parts) else str(relative)
@@ -61,7 +54,8 @@ class ScriptFiles:
 def locate_calls(events: Iterable[Event], files: ScriptFiles, lines: CallLines, base_ns: int = 0) -> dict[int, str]:
     """Return for each Python function, by id(event), the innermost line of the script that is running within it.
 
-    A function of a library has the line that called it; a function of the script is "FILE in FUNCTION()".
+    A function of a library has the script's line that called it; a function of the script is "FILE in FUNCTION()".
+    `base_ns` is the zero of the events' clock, as in `lines`.
     """
     locations: dict[int, str] = {}
     for event in events:

@@ -18,7 +18,7 @@ from typing import Literal
 from viaduct.profiling.advice import FEWEST_STEPS
 from viaduct.profiling.figures import exposed_us, show_time
 from viaduct.profiling.record import Advice, Ceilings, Facts, Kernel, Operator, Profile, Step
-from viaduct.profiling.roofline import place_under_roofline
+from viaduct.profiling.roofline import compute_roofline_share
 
 UNEVEN = 0.1
 """Difference of a phase's mean and median, as a share of the iteration, above which the phase is called uneven."""
@@ -164,26 +164,11 @@ def operators_of_first_rank(profile: Profile) -> list[Operator]:
     return sorted(operators, key=lambda operator: operator.cost_us, reverse=True)
 
 
-def roofline_share(
-    flops: float | None, bytes_: float | None, dtypes: str, time_us: float, ceilings: Ceilings | None
-) -> float | None:
-    """Return the time at the roofline divided by the time taken; None where that cannot be known.
-
-    The first of the `dtypes` that has a ceiling counts.
-    """
-    if ceilings is None:
-        return None
-    names = [name.strip().removeprefix("torch.") for name in dtypes.split(",")]
-    dtype = next((name for name in names if ceilings.flops.get(name, 0) > 0), "")
-    placement = place_under_roofline(flops, bytes_, time_us, dtype, ceilings)
-    return None if placement is None else placement.reached
-
-
 def find_roofline_share(row: Operator | Kernel, ceilings: Ceilings | None) -> float | None:
-    """Return how near an operator or a kernel comes to the roofline, as `roofline_share`."""
+    """Return how near an operator or a kernel comes to the roofline, as `compute_roofline_share`."""
     if isinstance(row, Operator):
-        return roofline_share(row.flops, row.bytes, row.dtypes, row.cost_us, ceilings)
-    return roofline_share(row.flops, row.bytes, row.dtype, row.time_us, ceilings)
+        return compute_roofline_share(row.flops, row.bytes, row.dtypes, row.cost_us, ceilings)
+    return compute_roofline_share(row.flops, row.bytes, row.dtype, row.time_us, ceilings)
 
 
 def judge(profile: Profile) -> Verdict:
@@ -251,5 +236,5 @@ def name_missing(profile: Profile) -> str:
         follow = f"{steps} of {len(profile.steps)} steps {'follows' if steps == 1 else 'follow'} another one directly"
         return f"Too few steps to judge: {follow}, {FEWEST_STEPS} are needed"
     if not profile.operators and not profile.kernels:
-        return "The four phases alone gave no advice; operators were not recorded, so nothing within them was judged"
+        return "The phases alone gave no advice; operators were not recorded, so nothing within them was judged"
     return ""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,9 @@ from viaduct.profiling.record import MemoryOwner, MemoryPoint, thin_points
 from viaduct.profiling.trace_context import Trace
 
 ALLOCATION = "[memory]"  # name of torch.profiler's events for allocations and releases
-HOST = 0  # "Device Type" of the CPU in a trace
-POINTS = 1000  # of the timeline
+HOST_DEVICE_TYPE = 0  # "Device Type" of the CPU in a trace
+POINTS = 1000  # most points of the timeline
+# Owners of memory, as the report names them.
 PARAMETERS, GRADIENTS, STATE, OTHERS = "parameters", "gradients", "optimizer state", "other tensors"
 BATCHES, UNIDENTIFIED = "batches", "allocated before recording, not identified"
 TEMPORARY = {"backward": "temporary tensors of the backward pass", "update": "temporary tensors of the update"}
@@ -80,11 +81,15 @@ def add_storage(storages: Storages, tensor: Any, device: str) -> None:
 
 
 def keep_alive_ones(before: dict[str, Storages], after: dict[str, Storages]) -> dict[str, Storages]:
-    """Return the storages of `before` that are also in `after`, as the profiler on a CPU does not see their release."""
+    """Return the storages of `before` that are also in `after`: on a CPU the profiler does not see their release."""
     alive = {address for storages in after.values() for address in storages}
+    return filter_storages(before, lambda address: address in alive)
+
+
+def filter_storages(by_kind: dict[str, Storages], is_kept: Callable[[int], bool]) -> dict[str, Storages]:
     return {
-        kind: {address: size for address, size in storages.items() if address in alive}
-        for kind, storages in before.items()
+        kind: {address: size for address, size in storages.items() if is_kept(address)}
+        for kind, storages in by_kind.items()
     }
 
 
@@ -109,7 +114,7 @@ def list_allocations(raw: Iterable[dict[str, Any]], device: str) -> list[dict[st
     by_card: dict[Any, list[dict[str, Any]]] = defaultdict(list)
     for event in raw:
         args = event.get("args") or {}
-        if event.get("name") == ALLOCATION and (args.get("Device Type") == HOST) == (device == "cpu"):
+        if event.get("name") == ALLOCATION and (args.get("Device Type") == HOST_DEVICE_TYPE) == (device == "cpu"):
             by_card[args.get("Device Id")].append(event)
     busiest = max(by_card.values(), key=len, default=[])
     return sorted(busiest, key=lambda event: float(event["ts"]))
@@ -127,7 +132,7 @@ def make_points(allocations: list[dict[str, Any]], trace: Trace, known: int, ran
         running += int(args.get("Bytes", 0))
         total, reserved = args.get("Total Allocated"), args.get("Total Reserved")
         allocated = running if trace.device == "cpu" or not isinstance(total, int) else total
-        if trace.holds(event["ts"]):
+        if trace.is_in_step(event["ts"]):
             points.append(MemoryPoint(event["ts"], allocated, reserved if trace.device != "cpu" else None, rank))
     return points
 
@@ -151,10 +156,7 @@ def drop_released(before: dict[str, Storages], allocations: list[dict[str, Any]]
     released = {
         event["args"].get("Addr") for event in allocations if event["args"]["Bytes"] < 0 and event["ts"] <= until
     }
-    return {
-        kind: {address: size for address, size in storages.items() if address not in released}
-        for kind, storages in before.items()
-    }
+    return filter_storages(before, lambda address: address not in released)
 
 
 def sum_owners(

@@ -18,7 +18,7 @@ from .record import Facts, Profile, Step
 SHARED = ("source", "kind", "device", "description", "batch", "precision", "mode", "workers")
 """Facts that should be the same on all ranks."""
 UNIX_FROM_US = 1e15
-"""Times above this count from 1970 (it is in 2001); smaller ones count from the start of the machine or of a trace."""
+"""Times above this, which is in 2001, count from 1970; smaller ones from the start of the machine or of a trace."""
 
 
 def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile:
@@ -29,13 +29,11 @@ def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> Profile
     check_ranks(profiles, names)
     moved = [shift_profile(profile, offset) for profile, offset in zip(profiles, find_offsets(profiles), strict=True)]
     first_sampled = next((profile for profile in moved if profile.samples), moved[0])
+    names = ("steps", "operators", "kernels", "memory", "memory_owners")
+    records: dict[str, Any] = {name: [row for profile in moved for row in getattr(profile, name)] for name in names}
     return Profile(
         facts=merge_facts(profiles),
-        steps=[step for profile in moved for step in profile.steps],
-        operators=[operator for profile in moved for operator in profile.operators],
-        kernels=[kernel for profile in moved for kernel in profile.kernels],
-        memory=[point for profile in moved for point in profile.memory],
-        memory_owners=[owner for profile in moved for owner in profile.memory_owners],
+        **records,
         samples=first_sampled.samples,
         ceilings=next((profile.ceilings for profile in moved if profile.ceilings), None),
         tables=merge_tables(moved),

@@ -4,8 +4,8 @@
     hooks.add_network(network)
     hooks.attach(); …; hooks.detach()
 
-An annotation is named MODULE + the module's name; `trace_context.py` reads it. A module that torch.compile compiled is
-annotated as a whole: hooks inside of it would be compiled, too.
+The name of an annotation is MODULE_ANNOTATION and the module's name; `trace_context.py` reads it. A module that
+torch.compile compiled is annotated as a whole: hooks inside of it would be compiled, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.profiler import record_function
 
-from viaduct.profiling.trace_context import MODULE
+from viaduct.profiling.trace_context import MODULE_ANNOTATION
 
 WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 """Classes of modules that wrap a network, and the attribute that holds the network."""
@@ -69,7 +69,7 @@ class ModuleHooks:
     def open_annotation(self, module: nn.Module, inputs: Any) -> None:
         if torch.compiler.is_compiling():
             return
-        annotation = record_function(MODULE + self.names[id(module)])
+        annotation = record_function(MODULE_ANNOTATION + self.names[id(module)])
         annotation.__enter__()  # type: ignore[no-untyped-call]
         self.open_annotations.append((id(module), annotation))
 
@@ -97,14 +97,10 @@ def list_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Mo
     if attribute == "module" and isinstance(inner := getattr(module, attribute, None), nn.Module):
         yield from list_modules(inner, name)
         return
-    if getattr(module, "_compiled_call_impl", None) is None:
+    is_compiled_in_place = getattr(module, "_compiled_call_impl", None) is not None  # by module.compile()
+    if not is_compiled_in_place:
         yield name or type(getattr(module, attribute or "", module)).__name__, module
-    if is_compiled(module):
+    if is_compiled_in_place or type(module).__name__ == "OptimizedModule":  # the latter is of torch.compile(module)
         return
     for child_name, child in module.named_children():
         yield from list_modules(child, f"{name}.{child_name}" if name else child_name)
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Return True for the result of torch.compile(module), and for a module after module.compile()."""
-    return type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None

@@ -33,7 +33,7 @@ class Memory(ctypes.Structure):
 
 
 class GpuReader:
-    """NVIDIA GPUs of this machine; where CUDA_VISIBLE_DEVICES names numbers, only these."""
+    """NVIDIA GPUs of this machine; where CUDA_VISIBLE_DEVICES is a list of numbers, only these."""
 
     subject = "NVIDIA GPUs"
 

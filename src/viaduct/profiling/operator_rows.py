@@ -19,14 +19,15 @@ from viaduct.profiling.flop_formulas import NOTHING_KNOWN, Call, Work, count_wor
 from viaduct.profiling.record import Operator, Phase
 from viaduct.profiling.trace_context import Context, Trace
 
-DTYPES = {
+# Names of types in a trace, and torch's names.
+TRACE_DTYPES = {
     **{"float": "float32", "double": "float64", "long int": "int64", "long": "int64", "int": "int32"},
     **{"short": "int16", "short int": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool"},
     **{"c10::BFloat16": "bfloat16", "c10::Half": "float16", "c10::complex<float>": "complex64"},
     **{"c10::complex<double>": "complex128", "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2"},
 }
 # Functions of the CUDA runtime in which the host waits for the device.
-WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
+WAITING_CALLS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 HOST_COPY = re.compile(r"<built-in method (cpu|numpy|tolist) of \w+ object")
 # Operators that read a value of a tensor, for which the host waits.
 VALUE_READS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::equal")
@@ -121,7 +122,9 @@ def read_call(event: Event) -> Call:
     args = event.args
     types = [str(name) for name in args.get("Input type") or args.get("Input Types") or []]
     shapes = list(args.get("Input Dims") or [])
-    return Call(event.name, shapes, [DTYPES.get(name, name) for name in types], list(args.get("Concrete Inputs") or []))
+    return Call(
+        event.name, shapes, [TRACE_DTYPES.get(name, name) for name in types], list(args.get("Concrete Inputs") or [])
+    )
 
 
 def describe_layout(event: Event) -> str:
@@ -172,7 +175,7 @@ def find_waits(trace: Trace) -> list[Event]:
     if not calls:
         reads = [event for event in trace.operators if event.name in VALUE_READS or is_host_copy(event)]
         return [event for event in reads if not trace.contexts[id(event)].on_host]
-    waits = [event for event in calls if event.name in WAITS and trace.holds(event.start)]
+    waits = [event for event in calls if event.name in WAITING_CALLS and trace.is_in_step(event.start)]
     return list(dict.fromkeys(event.find_around(OPERATOR) or event for event in waits))
 
 
@@ -194,6 +197,6 @@ def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:
         around = launch.find_around(OPERATOR) if launch is not None else None
         operator = around or by_id.get(event.args.get("External id"))
         began = launch.start if launch is not None else operator.start if operator is not None else event.start
-        if trace.holds(began):
+        if trace.is_in_step(began):
             kernels.append((event, operator))
     return kernels

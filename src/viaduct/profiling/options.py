@@ -3,8 +3,8 @@
     options = read_environment(os.environ)            None: PROFILING_MODE is not true
     window = parse_window("100-120", "--profile")     Window(100, 120)
 
-The JSON keys of PROFILING_OPTIONS are those that Ascend documents for training. Those in USED have a meaning here;
-those in UNUSED are for CANN's own profiler alone and give a note. Any other key is refused.
+The JSON keys of PROFILING_OPTIONS are those that Ascend documents for training. Those in USED_KEYS have a meaning here;
+those in UNUSED_KEYS are for CANN's own profiler alone and give a note. Any other key is refused.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 from viaduct.cards import NPU
 from viaduct.errors import BadValue
 
-MODE, OPTIONS = "PROFILING_MODE", "PROFILING_OPTIONS"
-COLLECTIVES = NPU.backend
+MODE_VARIABLE, OPTIONS_VARIABLE = "PROFILING_MODE", "PROFILING_OPTIONS"
+COLLECTIVES_KEY = NPU.backend
 """The key that switches collectives has the name of their library."""
-USED = ("output", "training_trace", "task_trace", COLLECTIVES, "fp_point", "bp_point", "storage_limit")
-UNUSED = (
+USED_KEYS = ("output", "training_trace", "task_trace", COLLECTIVES_KEY, "fp_point", "bp_point", "storage_limit")
+UNUSED_KEYS = (
     *("aicpu", "aic_metrics", "aiv_metrics", "l2", "runtime_api", "ge_api", "msproftx", "task_time", "host_sys"),
     *("host_sys_usage", "host_sys_pid", "llc_profiling", "instr_profiling_freq", "dvpp_freq", "sys_hardware_mem_freq"),
     *("sys_io_sampling_freq", "sys_interconnection_freq"),
@@ -33,7 +33,7 @@ AIC_METRICS = (
     *("PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "ResourceConflictRatio"),
     "L2Cache",
 )
-SWITCHES = ("training_trace", "task_trace", COLLECTIVES, "aicpu")
+SWITCHES = ("training_trace", "task_trace", COLLECTIVES_KEY, "aicpu")
 SMALLEST_LIMIT_MB = 200  # as CANN has it
 DEFAULT_SKIP, DEFAULT_STEPS = 10, 20
 """Steps that PROFILING_MODE lets pass before it profiles, and how many it then profiles."""
@@ -48,7 +48,7 @@ class ProfilingOptions:
 
     output: Path | None = None  # None: RUN/profile
     operators: bool = True  # task_trace
-    collectives: bool = True  # the switch COLLECTIVES
+    collectives: bool = True  # the switch COLLECTIVES_KEY
     fp_point: str = ""  # empty: found automatically
     bp_point: str = ""
     storage_limit: int | None = None  # bytes of trace.json
@@ -94,12 +94,15 @@ def choose_default_window(start: int, steps: int) -> Window:
 
 def read_environment(variables: Mapping[str, str]) -> ProfilingOptions | None:
     """Return the options in PROFILING_OPTIONS; None unless PROFILING_MODE is true."""
-    mode = variables.get(MODE, "").strip().lower()
+    mode = variables.get(MODE_VARIABLE, "").strip().lower()
     if mode in ("", "false"):
         return None
     if mode != "true":
-        raise BadValue(f"{MODE} is {variables[MODE]!r}; it is true or false.", f"Unset it, or {MODE}=true.")
-    return parse_options(variables.get(OPTIONS, ""))
+        raise BadValue(
+            f"{MODE_VARIABLE} is {variables[MODE_VARIABLE]!r}; it is true or false.",
+            f"Unset it, or {MODE_VARIABLE}=true.",
+        )
+    return parse_options(variables.get(OPTIONS_VARIABLE, ""))
 
 
 def parse_options(text: str) -> ProfilingOptions:
@@ -109,19 +112,19 @@ def parse_options(text: str) -> ProfilingOptions:
         check_key(key)
     for key in SWITCHES:
         if (value := values.get(key, "on")) not in ("on", "off"):
-            raise BadValue(f'{OPTIONS}: {key} is {json.dumps(value)}; it is "on" or "off".')
+            raise BadValue(f'{OPTIONS_VARIABLE}: {key} is {json.dumps(value)}; it is "on" or "off".')
     check_metrics(values.get("aic_metrics", AIC_METRICS[0]))
     texts = {key: check_text(key, values.get(key, "")) for key in ("output", "fp_point", "bp_point")}
     steps, operators = values.get("training_trace", "on") == "on", values.get("task_trace", "on") == "on"
     if not steps and not operators:
         raise BadValue(
-            f"{OPTIONS}: training_trace and task_trace are off: nothing is left to profile.",
-            f"Leave {MODE} unset where nothing is to be profiled.",
+            f"{OPTIONS_VARIABLE}: training_trace and task_trace are off: nothing is left to profile.",
+            f"Leave {MODE_VARIABLE} unset where nothing is to be profiled.",
         )
     return ProfilingOptions(
         output=Path(texts["output"]) if texts["output"] else None,
         operators=operators,
-        collectives=values.get(COLLECTIVES, "on") == "on",
+        collectives=values.get(COLLECTIVES_KEY, "on") == "on",
         fp_point=texts["fp_point"],
         bp_point=texts["bp_point"],
         storage_limit=parse_limit(values["storage_limit"]) if "storage_limit" in values else None,
@@ -136,10 +139,11 @@ def parse_json(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 10) : error.pos + 20]
         raise BadValue(
-            f"{OPTIONS} is no JSON: {error.msg} at character {error.pos + 1}, in {near!r}.", *list_hints(text, error)
+            f"{OPTIONS_VARIABLE} is no JSON: {error.msg} at character {error.pos + 1}, in {near!r}.",
+            *list_hints(text, error),
         ) from None
     if not isinstance(pairs, dict):
-        raise BadValue(f"{OPTIONS} is {text[:60]!r}, not a JSON object.", f"For example {EXAMPLE}")
+        raise BadValue(f"{OPTIONS_VARIABLE} is {text[:60]!r}, not a JSON object.", f"For example {EXAMPLE}")
     return pairs
 
 
@@ -147,14 +151,14 @@ def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in pairs:
         if key in values:
-            raise BadValue(f"{OPTIONS} has {key!r} twice.", "Keep one of them.")
+            raise BadValue(f"{OPTIONS_VARIABLE} has {key!r} twice.", "Keep one of them.")
         values[key] = value
     return values
 
 
 def list_hints(text: str, error: json.JSONDecodeError) -> list[str]:
     """Return hints about usual mistakes in a text that was copied from a document."""
-    hints = [f"For example {OPTIONS}='{EXAMPLE}'"]
+    hints = [f"For example {OPTIONS_VARIABLE}='{EXAMPLE}'"]
     if any(quote in text for quote in TYPOGRAPHIC):
         hints.insert(0, 'It has typographic quotes: replace them by plain ones, ".')
     elif text[error.pos : error.pos + 1] in ("\n", "\r", "\t"):
@@ -165,29 +169,29 @@ def list_hints(text: str, error: json.JSONDecodeError) -> list[str]:
 
 
 def check_key(key: str) -> None:
-    known = (*USED, *UNUSED)
+    known = (*USED_KEYS, *UNUSED_KEYS)
     if key in known:
         return
     squeezed = re.sub(r"\s+", "", key)
     if squeezed in known:
-        raise BadValue(f"{OPTIONS}: the key {key!r} has blanks inside.", f"Write it as {squeezed!r}.")
+        raise BadValue(f"{OPTIONS_VARIABLE}: the key {key!r} has blanks inside.", f"Write it as {squeezed!r}.")
     close = difflib.get_close_matches(squeezed.lower(), known, n=1, cutoff=0.5)
-    closest = f"Closest is {close[0]!r}." if close else f"There are: {', '.join(USED)}."
-    raise BadValue(f"{OPTIONS}: no key is called {key!r}.", closest)
+    closest = f"Closest is {close[0]!r}." if close else f"There are: {', '.join(USED_KEYS)}."
+    raise BadValue(f"{OPTIONS_VARIABLE}: no key is called {key!r}.", closest)
 
 
 def check_metrics(value: Any) -> None:
     if value not in AIC_METRICS:
         close = difflib.get_close_matches(str(value), AIC_METRICS, n=1, cutoff=0.5)
         closest = f"Closest is {close[0]!r}." if close else f"There are: {', '.join(AIC_METRICS)}."
-        raise BadValue(f"{OPTIONS}: aic_metrics is {json.dumps(value)}, which CANN does not have.", closest)
+        raise BadValue(f"{OPTIONS_VARIABLE}: aic_metrics is {json.dumps(value)}, which CANN does not have.", closest)
 
 
 def check_text(key: str, value: Any) -> str:
     if not isinstance(value, str) or "\0" in value:
-        raise BadValue(f"{OPTIONS}: {key} is {json.dumps(value)}; it must be a text.")
+        raise BadValue(f"{OPTIONS_VARIABLE}: {key} is {json.dumps(value)}; it must be a text.")
     if key == "output" and value and Path(value).exists() and not Path(value).is_dir():
-        raise BadValue(f"{OPTIONS}: output is {value!r}, which is a file.", "Name a folder.")
+        raise BadValue(f"{OPTIONS_VARIABLE}: output is {value!r}, which is a file.", "Name a folder.")
     return value
 
 
@@ -196,20 +200,23 @@ def parse_limit(value: Any) -> int:
     match = re.fullmatch(r"(\d{1,12})MB", value, re.ASCII) if isinstance(value, str) else None
     if match is None or int(match[1]) < SMALLEST_LIMIT_MB:
         raise BadValue(
-            f"{OPTIONS}: storage_limit is {json.dumps(value)}; "
+            f"{OPTIONS_VARIABLE}: storage_limit is {json.dumps(value)}; "
             f"it is a number of megabytes from {SMALLEST_LIMIT_MB} on.",
             'For example "storage_limit": "500MB"',
         )
     return int(match[1]) * 1_000_000
 
 
-def describe_unused(values: Mapping[str, Any], steps: bool) -> list[str]:
-    """Return notes about keys in UNUSED, and about `steps` (training_trace) that were switched off."""
-    unused = [key for key in values if key in UNUSED and values[key] != "off"]
+def describe_unused(values: Mapping[str, Any], has_step_trace: bool) -> list[str]:
+    """Return notes about keys in UNUSED_KEYS, and about a step trace (training_trace) that was switched off."""
+    unused = [key for key in values if key in UNUSED_KEYS and values[key] != "off"]
     notes = []
     if unused:
-        verb = "has" if len(unused) == 1 else "have"
-        notes.append(f"{OPTIONS}: {', '.join(unused)} {verb} no meaning here: CANN's own profiler of an NPU reads it.")
-    if not steps:
-        notes.append(f"{OPTIONS}: training_trace is off; the step trace is taken all the same: operators are by step.")
+        verb, pronoun = ("has", "it") if len(unused) == 1 else ("have", "them")
+        what = f"{', '.join(unused)} {verb} no meaning here"
+        notes.append(f"{OPTIONS_VARIABLE}: {what}: CANN's own profiler of an NPU reads {pronoun}.")
+    if not has_step_trace:
+        notes.append(
+            f"{OPTIONS_VARIABLE}: training_trace is off; the step trace is taken all the same: operators are by step."
+        )
     return notes

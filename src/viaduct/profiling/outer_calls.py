@@ -1,7 +1,7 @@
 """Report the calls of a script's networks: modules that are called from outside of any other module.
 
     with OuterCalls(on_call, on_return) as calls:
-        …                         # hooks on all modules (scripts/roots.py), while the script's networks become known
+        …                         # first there are hooks on all modules (scripts/roots.py), to find the networks
         calls.narrow()            # from here on only classes of networks that were called so far are observed
         …
 

@@ -16,25 +16,28 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.errors import BadRun, ViaductError
-from viaduct.profiling.folder import PROFILE, TABLES, merge_events, merge_ranks, write_profile
+from viaduct.profiling.folder import PROFILE_FILE, TABLE_FILES, merge_events, merge_ranks, write_profile
 from viaduct.profiling.record import Advice, Ceilings, Profile
+from viaduct.profiling.trace_file import PACKED_TRACE, PLAIN_TRACE
 
-REPORT = "report.html"
-TRACES = ("trace.json", "trace.json.gz")
-FILES = (PROFILE, *TABLES, *TRACES, REPORT)
-RANK = "rank_"  # beginning of the names of the ranks' folders
+REPORT_FILE = "report.html"
+PROFILE_FILES = (PROFILE_FILE, *TABLE_FILES, PLAIN_TRACE, PACKED_TRACE, REPORT_FILE)
+RANK_PREFIX = "rank_"  # beginning of the names of the ranks' folders
 
 RankFiles = tuple[int, Profile, Sequence[dict[str, Any]]]  # rank, its profile, its recorded events
 
 
 def check_folder(out: Path, force: bool) -> None:
-    """Make the folder; raise BadRun for a file or, without `force`, a folder with content, OSError if unwritable."""
+    """Make the folder and try to write there: raise BadRun, or OSError where that fails.
+
+    BadRun is for a file and, without `force`, for a folder that is not empty.
+    """
     if out.exists() and not out.is_dir():
         raise BadRun(f"--out {out} is a file, not a folder.", "Choose another place.")
     if out.is_dir() and any(out.iterdir()) and not force:
         raise BadRun(f"--out {out} is not empty.", "Choose another place, or replace the profile there with --force.")
     out.mkdir(parents=True, exist_ok=True)
-    trial = out / f".{PROFILE}.trial"
+    trial = out / f".{PROFILE_FILE}.trial"
     trial.touch()
     trial.unlink()
 
@@ -51,10 +54,10 @@ def check_page(out: Path, force: bool) -> None:
 
 def remove_profile(out: Path) -> None:
     """Remove the files of an earlier profile; others in the folder are left alone."""
-    for name in FILES:
+    for name in PROFILE_FILES:
         (out / name).unlink(missing_ok=True)
-    for folder in out.glob(f"{RANK}*"):
-        if folder.name.removeprefix(RANK).isdigit() and folder.is_dir():
+    for folder in out.glob(f"{RANK_PREFIX}*"):
+        if folder.name.removeprefix(RANK_PREFIX).isdigit() and folder.is_dir():
             remove_profile(folder)
             if not any(folder.iterdir()):
                 shutil.rmtree(folder)
@@ -67,7 +70,7 @@ def write_ranks(ranks: Sequence[RankFiles], out: Path) -> tuple[Profile, list[di
         return profile, list(events)
     folders = []
     for rank, profile, events in ranks:
-        folders.append(out / f"{RANK}{rank}")
+        folders.append(out / f"{RANK_PREFIX}{rank}")
         write_profile(profile, folders[-1], events)
     return merge_ranks(folders), merge_events(folders)
 
@@ -83,9 +86,9 @@ def complete_folder(
         profile = replace(profile, ceilings=measure_ceilings(profile, tell))
     profile = replace(profile, advice=find_advice(profile))
     files = write_profile(profile, out, events)
-    write_report(profile, out / REPORT)
-    ranks = sorted(path for path in out.glob(f"{RANK}*/") if (path / PROFILE).exists())
-    return profile, [*files, out / REPORT, *ranks]
+    write_report(profile, out / REPORT_FILE)
+    ranks = sorted(path for path in out.glob(f"{RANK_PREFIX}*/") if (path / PROFILE_FILE).exists())
+    return profile, [*files, out / REPORT_FILE, *ranks]
 
 
 def measure_ceilings(profile: Profile, tell: Callable[[str], None]) -> Ceilings | None:

@@ -124,7 +124,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel name, per recorded step as operators are. On the CPU: operators with the time that is their own."""
+    """One kernel name, per recorded step as operators are. On the CPU: an operator, with its own time."""
 
     name: str
     kind: str  # one of profiling/kinds.py: "convolution", "matrix product", "normalisation", "elementwise", …
@@ -198,7 +198,7 @@ class Facts:
     command: str = ""
     batch: int | None = None  # samples of one rank's step, where it is known
     precision: str = ""
-    mode: str = ""  # "eager", "graph", "sink 20"
+    mode: str = ""  # "eager", "graph", or "sink 20": the device takes 20 steps by itself from a captured graph
     warmup_steps: int = 0
     timed_steps: int = 0  # steps with the step trace alone: these give the times
     recorded_steps: int = 0  # steps under the operator profiler

@@ -65,7 +65,7 @@ class Recorded:
 
 
 class OperatorRecorder:
-    """Record steps; `stacks`: with the Python functions around operators, which only a script's folder makes useful."""
+    """Record steps; with `stacks` and a script's folder also the Python functions around operators."""
 
     def __init__(self, device: str, rank: int = 0, script_folder: Path | None = None, stacks: bool = True) -> None:
         self.device = device

@@ -110,18 +110,14 @@ def make_lead(profile: Profile) -> list[Part]:
         callout = make_callout(profile.advice[0], profile)
         follows = [Callout("muted", beyond)] if beyond else []
         return [*ended, callout, *follows]
-    remarks = [Remark("Judged", describe_basis(profile))] if verdict.tone == "good" else []
+    counts = {"operators": len(profile.operators), "kernels": len(profile.kernels)}
+    judged = [
+        count_steps(len(profile.regular_steps)),
+        *(f"{count:,} {name}" for name, count in counts.items() if count),
+    ]
+    basis = f"{', '.join(judged)}; no rule found a change that would win enough."
+    remarks = [Remark("Judged", basis)] if verdict.tone == "good" else []
     return [*ended, Callout(verdict.tone, verdict.headline, remarks)]
-
-
-def describe_basis(profile: Profile) -> str:
-    """Return what was examined, for a profile without advice."""
-    parts = [count_steps(len(profile.regular_steps))]
-    if profile.operators:
-        parts.append(f"{len(profile.operators):,} operators")
-    if profile.kernels:
-        parts.append(f"{len(profile.kernels):,} kernels")
-    return f"{', '.join(parts)}; no rule found a change that would win enough."
 
 
 def make_callout(advice: Advice, profile: Profile) -> Callout:
@@ -188,33 +184,24 @@ def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[
     parts: list[Part] = [draw_iterations(profile)]
     if len(ranks) == 1:
         parts.append(list_steps(ranks[0]))
-    return [Section("Iterations", " ".join(explain_iterations(profile, ranks)), parts)]
-
-
-def explain_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[str]:
-    """Say what the phases are, and what is not drawn."""
     only_lengths = "Only the length of each iteration is known, not its phases."
     first = "From the end of one step to the end of the next." if profile.facts.phases_measured else only_lengths
     left_out = describe_left_out(step for step in profile.steps if step.interrupted_by)
-    return [first, *left_out, *describe_uneven(ranks)]
+    return [Section("Iterations", " ".join([first, *left_out, *describe_uneven(ranks)]), parts)]
 
 
 def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
-    """Return the ranks side by side."""
+    """Return the ranks side by side, and how far they lie apart in each phase."""
     if len(ranks) < 2:
         return []
-    return [Section("Ranks", explain_ranks(ranks), [draw_ranks(ranks), list_ranks(ranks)])]
-
-
-def explain_ranks(ranks: Sequence[RankFigures]) -> str:
-    """Say how far the ranks lie apart in each phase."""
     spreads = []
     for index, name in enumerate(PHASE_NAMES):
         means = sorted((figures.phases[index].mean_us, figures.rank) for figures in ranks if figures.phases)
         if means:
             (least, fastest), (most, slowest) = means[0], means[-1]
             spreads.append(f"{name} {write_ms(least)} ms (rank {fastest}) to {write_ms(most)} ms (rank {slowest})")
-    return f"Means from the shortest to the longest: {'; '.join(spreads)}." if spreads else ""
+    text = f"Means from the shortest to the longest: {'; '.join(spreads)}." if spreads else ""
+    return [Section("Ranks", text, [draw_ranks(ranks), list_ranks(ranks)])]
 
 
 def describe_modules(profile: Profile) -> list[Section]:

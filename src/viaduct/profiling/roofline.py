@@ -1,7 +1,7 @@
 """Ceilings of a device, and how near an operator comes to them.
 
     ceilings = load_ceilings("cpu", ["float32"])          # measured, then read from the user's cache folder
-    place_under_roofline(flops=2e9, bytes=3e7, time_us=900.0, dtype="float32", ceilings=ceilings)
+    compute_roofline_share(flops=2e9, bytes=3e7, dtypes="float32", time_us=900.0, ceilings=ceilings)
 
 The ceilings are the rates of a large copy and of a large matrix product in each dtype (devices/ceilings.py). They hold
 for one device, torch and number of threads, and are never used for another. On a machine that is busy with other work
@@ -19,40 +19,35 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from viaduct.profiling.record import Ceilings
 
 SCHEMA = 1
 MEASUREMENTS = 3  # before a cached figure is final
-MEASURED = ("float32", "bfloat16", "float16", "float64")
+DTYPES_WITH_CEILING = ("float32", "bfloat16", "float16", "float64")
 """Dtypes with a ceiling of their own; others have none."""
 
 Key = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Position of an operator under the roofline."""
+def compute_roofline_share(
+    flops: float | None, bytes: float | None, dtypes: str, time_us: float, ceilings: Ceilings | None
+) -> float | None:
+    """Return the least time that the operations or the bytes need on this device, divided by the time taken.
 
-    attainable_us: float  # the least time that its operations or its bytes need on this device
-    reached: float  # attainable_us / time taken; more than 1 where caches save memory traffic
-    bound: Literal["compute", "memory"]  # which of the two ceilings is the nearer
-    intensity: float | None  # operations per byte
-
-
-def place_under_roofline(
-    flops: float | None, bytes: float | None, time_us: float, dtype: str, ceilings: Ceilings
-) -> Placement | None:
-    """Return how near an operator comes to the device's ceilings; None if work, time or ceiling is not known."""
-    peak = ceilings.flops.get(dtype)
-    if flops is None or bytes is None or time_us <= 0 or ceilings.bandwidth <= 0 or (flops > 0 and not peak):
+    None if work, time or ceiling is not known; more than 1 where caches save memory traffic. Of `dtypes`
+    ("int64, float32") the first that has a ceiling counts.
+    """
+    if ceilings is None or flops is None or bytes is None or time_us <= 0 or ceilings.bandwidth <= 0:
         return None
-    computing = flops / peak * 1e6 if peak else 0.0
-    moving = bytes / ceilings.bandwidth * 1e6
-    attainable = max(computing, moving)
-    bound: Literal["compute", "memory"] = "compute" if computing > moving else "memory"
-    return Placement(attainable, attainable / time_us, bound, flops / bytes if bytes else None)
+    names = [name.strip().removeprefix("torch.") for name in dtypes.split(",")]
+    peak = next((ceilings.flops[name] for name in names if ceilings.flops.get(name, 0) > 0), 0.0)
+    if flops > 0 and not peak:
+        return None
+    computing_us = flops / peak * 1e6 if peak else 0.0
+    moving_us = bytes / ceilings.bandwidth * 1e6
+    return max(computing_us, moving_us) / time_us
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ def load_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = cache / "viaduct" / f"ceilings-{digest}.json"
     known = read_cache(path, key) or CachedCeilings(0.0, {}, {})
-    wanted = [dtype for dtype in MEASURED if dtype in dtypes]
+    wanted = [dtype for dtype in DTYPES_WITH_CEILING if dtype in dtypes]
     to_measure = [dtype for dtype in wanted if known.counts.get(dtype, 0) < MEASUREMENTS]
     if to_measure or not known.bandwidth:
         new = measure_ceilings(device, to_measure)

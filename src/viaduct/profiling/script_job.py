@@ -15,12 +15,12 @@ from pathlib import Path
 
 from viaduct.profiling.collector import Plan
 
-VARIABLE = "VIADUCT_PROFILE_JOB"
+JOB_VARIABLE = "VIADUCT_PROFILE_JOB"
 """Environment variable with the path of job.json."""
-PYTHON = "VIADUCT_PROFILE_PYTHON"
+PYTHON_VARIABLE = "VIADUCT_PROFILE_PYTHON"
 """Environment variable with the Python whose processes take part; scripts/hook/sitecustomize.py reads it."""
-FILE = "job.json"
-STEPS, FINISHED, ENDED = "steps.jsonl", "finished", "ended.json"
+JOB_FILE = "job.json"
+STEPS_FILE, FINISHED_FILE, ENDED_FILE = "steps.jsonl", "finished", "ended.json"
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class ScriptJob:
         return Plan(self.skip, self.timed, self.recorded)
 
     def save(self) -> Path:
-        path = Path(self.record) / FILE
+        path = Path(self.record) / JOB_FILE
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
         return path
 
 
 def load_job() -> ScriptJob | None:
     """Return the job that this process takes part in; None where there is none."""
-    path = os.environ.get(VARIABLE)
+    path = os.environ.get(JOB_VARIABLE)
     if not path:
         return None
     fields = json.loads(Path(path).read_text(encoding="utf-8"))

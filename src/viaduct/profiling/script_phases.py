@@ -36,7 +36,7 @@ EVALUATION, CHECKPOINT, SKIPPED = "evaluation", "checkpoint", "skipped update"
 
 
 class ScriptPhases(Watcher):
-    """Marks the phases while it is entered.
+    """Marks the phases of a script's steps while it is entered.
 
     A training pass is a call of a network that a backward pass may follow. `on_facts` is called after the first one,
     `on_done` when the collector has taken all steps of its plan.

@@ -22,14 +22,14 @@ from typing import Any
 
 import viaduct
 from viaduct.profiling.gather import RankProfile, ScriptEnd, find_first_end, gather_ranks, has_all_profiles
-from viaduct.profiling.script_job import PYTHON, VARIABLE, ScriptJob
+from viaduct.profiling.script_job import JOB_VARIABLE, PYTHON_VARIABLE, ScriptJob
 from viaduct.signals import forward_signals, name_signal
 
 HOOK = Path(__file__).parents[1] / "scripts" / "hook"
 ROOT = Path(viaduct.__file__).parents[1]
 # `-c` and `-m` both put the current folder first in sys.path. Here that entry is replaced by the folder of the viaduct
 # that this process runs, and removed once viaduct is imported.
-CODE = (
+CHILD_CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.profiling.child import main; sys.exit(main())"
 )
@@ -52,7 +52,7 @@ class ScriptRun:
 def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, tell: Callable[[str], None]) -> ScriptRun:
     """Run the script to its end, or until it has taken its steps."""
     path = job.save()
-    command = [sys.executable, "-c", CODE.format(root=str(ROOT))]
+    command = [sys.executable, "-c", CHILD_CODE.format(root=str(ROOT))]
     variables = build_environment(path)
     if ranks > 1:
         failures, interrupted = run_ranks(job, command, variables, ranks, tell)
@@ -73,15 +73,15 @@ def build_environment(job: Path) -> dict[str, str]:
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch's profiler warns of memory that was allocated before it began
         **users,
         "PYTHONPATH": os.pathsep.join([str(HOOK), *paths]),
-        VARIABLE: str(job),
-        PYTHON: sys.executable,
+        JOB_VARIABLE: str(job),
+        PYTHON_VARIABLE: sys.executable,
     }
 
 
 def run_alone(
     job: ScriptJob, command: list[str], variables: dict[str, str], stdout: int | None
 ) -> tuple[dict[int | None, int], int]:
-    """Run the script in one process; return its exit code, and a signal to viaduct or 0."""
+    """Run the script in one process; return its exit code under None, and a signal that viaduct got or 0."""
     process = subprocess.Popen(command, env=variables, stdout=stdout, start_new_session=True)
     with forward_signals(process.pid) as signals:
         try:
@@ -107,9 +107,9 @@ def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[i
 def run_ranks(
     job: ScriptJob, command: list[str], variables: dict[str, str], ranks: int, tell: Callable[[str], None]
 ) -> tuple[dict[int | None, int], int]:
-    """Start the ranks as `viaduct launch` does; return exit codes of failed ranks, and a signal to viaduct or 0.
+    """Start the ranks as `viaduct launch` does; return exit codes of failed ranks, and a signal that viaduct got or 0.
 
-    The ranks are in the order of blame, the most likely cause first.
+    The rank that most likely caused the failure comes first.
     """
     from viaduct.cluster.launch import choose_loopback_variables, limit_threads, quiet_import
 

@@ -20,12 +20,12 @@ from viaduct.atomic_files import replace_file
 from viaduct.profiling.collector import Collector, Part, clear_constant_interruptions
 from viaduct.profiling.network_facts import NetworkFacts
 from viaduct.profiling.record import Facts, Step
-from viaduct.profiling.script_job import FINISHED, STEPS, ScriptJob
+from viaduct.profiling.script_job import FINISHED_FILE, STEPS_FILE, ScriptJob
 from viaduct.profiling.script_phases import ScriptPhases
 
 
 class Session:
-    """Collects while it is entered; `stop` is called after the last step of the plan; it raises, to end the script."""
+    """Collects while it is entered; after the last step of the plan it calls `stop`, which raises to end the script."""
 
     def __init__(self, job: ScriptJob, stop: Callable[[], None]) -> None:
         self.job, self._stop = job, stop
@@ -53,7 +53,7 @@ class Session:
             return
         self._is_finished = True
         profile = clear_constant_interruptions(self.collector.finish(self.describe()))
-        with replace_file(self.open_folder() / FINISHED, durable=False) as file:
+        with replace_file(self.open_folder() / FINISHED_FILE, durable=False) as file:
             pickle.dump((profile, self.collector.events, self.collector.done), file)
 
     def describe(self) -> Facts:
@@ -105,7 +105,7 @@ class Session:
     def _write(self, line: dict[str, Any]) -> None:
         """Append a record with one system call, so that it is in the file even if the process is killed right after."""
         if self._log is None:
-            self._log = os.open(self.open_folder() / STEPS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._log = os.open(self.open_folder() / STEPS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.write(self._log, json.dumps(line).encode() + b"\n")
 
 

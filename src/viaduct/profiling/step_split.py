@@ -13,9 +13,9 @@ from typing import Any
 from .events import Span, join_spans, remove_spans, sum_spans
 from .record import Collective, Profile, Step
 
-TABLE = "step_trace_time"
-COMPUTING, UNCOVERED, FREE = "computing", "communication(not overlapped)", "free"
-PARTS = (COMPUTING, UNCOVERED, FREE)
+STEP_TRACE_TABLE = "step_trace_time"  # name of the table in a profile
+COMPUTING, EXPOSED, FREE = "computing", "communication(not overlapped)", "free"  # its columns, after the step's number
+STEP_PARTS = (COMPUTING, EXPOSED, FREE)
 
 
 def split_steps(steps: Sequence[Step], computing: Iterable[Span], collectives: Iterable[Collective]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def split_steps(steps: Sequence[Step], computing: Iterable[Span], collectives: I
             continue
         inside = [sum_spans(cut_spans(spans, step.previous_end_us, step.end_us)) for spans in (busy, exposed)]
         rows.append([step.number, *inside, max(step.iteration_us - sum(inside), 0.0)])
-    return {"columns": ["step", *PARTS], "rows": rows}
+    return {"columns": ["step", *STEP_PARTS], "rows": rows}
 
 
 def cut_spans(spans: Sequence[Span], start: float, end: float) -> list[Span]:
@@ -40,13 +40,13 @@ def cut_spans(spans: Sequence[Span], start: float, end: float) -> list[Span]:
 
 def read_split(profile: Profile) -> dict[str, list[float]]:
     """Return the parts of each step and their sum, "E2E", from the profile's table; {} where it has none."""
-    table = profile.tables.get(TABLE)
-    if not table or not set(PARTS) <= set(table["columns"]):
+    table = profile.tables.get(STEP_TRACE_TABLE)
+    if not table or not set(STEP_PARTS) <= set(table["columns"]):
         return {}
-    positions = [table["columns"].index(name) for name in PARTS]
+    positions = [table["columns"].index(name) for name in STEP_PARTS]
     rows = [[row[position] for position in positions] for row in table["rows"]]
     known = [row for row in rows if all(isinstance(value, int | float) for value in row)]
     if not known:
         return {}
-    split = {name: [float(row[number]) for row in known] for number, name in enumerate(PARTS)}
+    split = {name: [float(row[number]) for row in known] for number, name in enumerate(STEP_PARTS)}
     return {"E2E": [float(sum(row)) for row in known], **split}

@@ -38,7 +38,7 @@ LONGEST_PROSE = 110
 MOST_OPERATORS = 8
 DEVICES = {"cpu": "CPU", "cuda": "CUDA", "npu": "NPU", "mlu": "MLU"}
 BARS = ("░", "█", "▒")
-"""Data tail, forward + backward, update tail in the bar of a rank."""
+"""Shades of a rank's bar: data tail (end of the step before to forward pass), forward + backward, update tail."""
 
 
 def write_summary(profile: Profile, width: int = 100) -> str:

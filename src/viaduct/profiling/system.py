@@ -126,7 +126,7 @@ class Rates:
 
 
 class CoreReader:
-    """Load of each core in percent."""
+    """Load of each core in percent. Like the readers below it names its `subject` for `SystemSampler.missing`."""
 
     subject = "load of the cores"
 

@@ -51,13 +51,11 @@ def make_step_table(profile: Profile) -> tuple[list[str], list[Row]]:
 
 
 def make_operator_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    """Return the columns and rows of operators.csv, the most expensive first."""
-    return make_record_table(Operator, sorted(profile.operators, key=lambda operator: operator.cost_us, reverse=True))
+    return make_record_table(Operator, sorted(profile.operators, key=lambda operator: -operator.cost_us))
 
 
 def make_kernel_table(profile: Profile) -> tuple[list[str], list[Row]]:
-    """Return the columns and rows of kernels.csv, the most expensive first."""
-    return make_record_table(Kernel, sorted(profile.kernels, key=lambda kernel: kernel.time_us, reverse=True))
+    return make_record_table(Kernel, sorted(profile.kernels, key=lambda kernel: -kernel.time_us))
 
 
 def make_record_table(kind: Any, records: Sequence[Any]) -> tuple[list[str], list[Row]]:

@@ -20,7 +20,7 @@ from .record import Profile, Step
 Event = dict[str, Any]
 STEP_THREAD, REDUCE_THREAD = 0, 1
 FLOWS = ("s", "t", "f")
-DRAWN = "viaduct"  # in otherData: the processes that are drawn from the profile, not recorded
+DRAWN_PIDS = "viaduct"  # key in otherData: the processes that are drawn from the profile, not recorded
 
 
 def build_trace(profile: Profile, events: Iterable[Event] = ()) -> dict[str, Any]:
@@ -28,7 +28,8 @@ def build_trace(profile: Profile, events: Iterable[Event] = ()) -> dict[str, Any
     drawable = [event | {"tid": event.get("tid", 0)} for event in events if is_drawable(event)]
     unpaired = {*find_unpaired_slices(drawable), *find_unpaired_flows(drawable)}
     recorded = [event for number, event in enumerate(drawable) if number not in unpaired]
-    pids = yield_unused_pids({event["pid"] for event in recorded})
+    taken = {str(event["pid"]) for event in recorded}
+    pids = (number for number in itertools.count(1) if str(number) not in taken)  # that no recorded event has
     drawn = [*draw_steps(profile, pids), *draw_memory(profile, pids), *draw_system(profile, pids)]
     timed = [*drawn, *recorded]
     named = {event["pid"] for event in recorded if event["ph"] == "M" and event.get("name") == "process_name"}
@@ -40,13 +41,8 @@ def build_trace(profile: Profile, events: Iterable[Event] = ()) -> dict[str, Any
     return {
         "traceEvents": [*timed, *names],
         "displayTimeUnit": "ms",
-        "otherData": {DRAWN: sorted({event["pid"] for event in drawn}), "source": profile.facts.source},
+        "otherData": {DRAWN_PIDS: sorted({event["pid"] for event in drawn}), "source": profile.facts.source},
     }
-
-
-def yield_unused_pids(taken: set[Any]) -> Iterator[int]:
-    """Yield process numbers that no recorded event has."""
-    return (number for number in itertools.count(1) if number not in taken and str(number) not in taken)
 
 
 def name_process(pid: int, name: str, order: int) -> list[Event]:

@@ -17,11 +17,22 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from viaduct.profiling.events import ANNOTATION, ON_DEVICE, OPERATOR, PYTHON, Event, Span, nest_events, sum_inside
+from viaduct.profiling.events import (
+    ANNOTATION,
+    ENGINE,
+    LOADER,
+    ON_DEVICE,
+    OPERATOR,
+    OPTIMIZER,
+    PYTHON,
+    Event,
+    Span,
+    nest_events,
+    sum_inside,
+)
 from viaduct.profiling.record import Phase
 
-MODULE = "viaduct.module:"  # annotations around the forward pass of a module
-ENGINE = "autograd::engine::evaluate_function"
+MODULE_ANNOTATION = "viaduct.module:"  # annotations around the forward pass of a module
 LOADER_FILES = "torch/utils/data"
 FOLLOWING: dict[Phase, Phase] = {"forward": "forward", "backward": "update"}
 """Phase of an operator that nothing marks, after an operator of this phase: a loss, gradient clipping."""
@@ -45,9 +56,9 @@ class Trace:
     @cached_property
     def operators(self) -> list[Event]:
         """Operators that began within a recorded step, in order of time."""
-        return [event for event in self.events if event.category == OPERATOR and self.holds(event.start)]
+        return [event for event in self.events if event.category == OPERATOR and self.is_in_step(event.start)]
 
-    def holds(self, moment: float) -> bool:
+    def is_in_step(self, moment: float) -> bool:
         """Return True for a moment within a recorded step; steps that were left out are gaps between the windows."""
         number = bisect_right(self.windows, moment, key=lambda window: window[0]) - 1
         return number >= 0 and moment < self.windows[number][1]
@@ -65,8 +76,8 @@ class Trace:
     def find_typical(self, times: Iterable[tuple[float, float]]) -> float:
         """Return the sum of times in a typical step, given (moment, time) of each event.
 
-        That is the median over the steps, so that one step on a busy machine has no effect; the mean where a step has
-        no such event.
+        That is the median over the steps, so that one step on a busy machine has no effect; the mean where some step
+        has no such event.
         """
         starts = [start for start, _ in self.windows]
         sums = [0.0] * len(starts)
@@ -143,11 +154,11 @@ def mark_events(trace: Trace) -> dict[int, Mark]:
 
 def mark_annotation(mark: Mark, event: Event) -> None:
     """Set module or phase by the name of an annotation; the events inside of it inherit them."""
-    if event.name.startswith(MODULE):
-        mark.module = event.name.removeprefix(MODULE)
-    elif event.name.startswith("Optimizer."):
+    if event.name.startswith(MODULE_ANNOTATION):
+        mark.module = event.name.removeprefix(MODULE_ANNOTATION)
+    elif event.name.startswith(OPTIMIZER):
         mark.phase, mark.on_host = "update", True
-    elif event.name.startswith("enumerate(DataLoader)"):
+    elif event.name.startswith(LOADER):
         mark.phase, mark.on_host = "data", True
 
 

@@ -17,9 +17,9 @@ from viaduct.errors import BadData
 from viaduct.run_files import finite_or_null
 
 from .record import Profile
-from .trace import DRAWN, Event, build_trace
+from .trace import DRAWN_PIDS, Event, build_trace
 
-PLAIN, PACKED = "trace.json", "trace.json.gz"
+PLAIN_TRACE, PACKED_TRACE = "trace.json", "trace.json.gz"
 PACK_FROM_BYTES = 20_000_000
 WARN_FROM_BYTES = 200_000_000
 
@@ -28,7 +28,9 @@ def write_trace(profile: Profile, folder: Path, events: Sequence[Event] = ()) ->
     """Write the trace and return its path, and a sentence where it is too large for some viewers."""
     trace = build_trace(profile, events)
     is_large = exceeds(trace, PACK_FROM_BYTES)
-    path, stale = (folder / PACKED, folder / PLAIN) if is_large else (folder / PLAIN, folder / PACKED)
+    path, stale = folder / PLAIN_TRACE, folder / PACKED_TRACE
+    if is_large:
+        path, stale = stale, path
     size = 0  # of the unpacked text
     with replace_file(path, durable=False) as file:
         output = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=5, mtime=0) if is_large else file
@@ -75,13 +77,13 @@ def encode_event(event: Event) -> bytes:
 
 def read_events(folder: Path) -> list[Event]:
     """Return the recorded events of a trace that `write_trace` wrote, without what was drawn from the profile."""
-    path = next((folder / name for name in (PACKED, PLAIN) if (folder / name).is_file()), None)
+    path = next((folder / name for name in (PACKED_TRACE, PLAIN_TRACE) if (folder / name).is_file()), None)
     if path is None:
         return []
     try:
         content = path.read_bytes()
-        trace = json.loads(gzip.decompress(content) if path.name == PACKED else content)
-        drawn = set(trace["otherData"][DRAWN])
+        trace = json.loads(gzip.decompress(content) if path.name == PACKED_TRACE else content)
+        drawn = set(trace["otherData"][DRAWN_PIDS])
         return [event for event in trace["traceEvents"] if event["pid"] not in drawn]
     except (ValueError, KeyError, TypeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadData(f"{path} is damaged: {type(error).__name__}, {error}.", "Profile that rank once more.") from None

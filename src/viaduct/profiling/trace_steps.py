@@ -1,7 +1,7 @@
 """Steps of a trace that torch.profiler or torch_npu's profiler wrote.
 
     result = find_steps(raw_events, launches)
-    result.steps, result.windows, result.sentences
+    result.steps, result.windows, result.phases_found_by
 
 Steps and phases are found from events that torch records by itself: ProfilerStep#n, enumerate(DataLoader)#…,
 Optimizer.step#…, evaluations of the autograd engine, and flows from forward to backward operators. Where kernels are
@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from .events import Span, join_spans, remove_spans, sum_spans
+from .events import ENGINE, LOADER, OPTIMIZER, Span, join_spans, remove_spans, sum_spans
 from .record import Collective, Step
 
 STEP = re.compile(r"ProfilerStep#(\d+)")
-LOADER, OPTIMIZER, ENGINE = "enumerate(DataLoader)", "Optimizer.step#", "autograd::engine::evaluate_function"
+OPTIMIZER_STEP = f"{OPTIMIZER}step#"
 # Operators that copy, create or collate tensors, as loading a batch does: they do not begin the forward pass.
 COPIES = re.compile(
     r"aten::(to|_to_copy|copy_|empty\w*|pin_memory|_pin_memory|is_pinned|detach\w*|zero_|zeros\w*|set_|resize_|record_stream"
@@ -53,14 +53,14 @@ class FoundSteps:
     steps: list[Step] = field(default_factory=list)
     windows: list[Span] = field(default_factory=list)  # of each step on the host
     main_thread: Any = None  # process and thread of the steps' annotations; None without these
-    sentences: list[str] = field(default_factory=list)  # for Facts.phases_found_by
+    phases_found_by: list[str] = field(default_factory=list)  # for Facts.phases_found_by
     notes: list[str] = field(default_factory=list)
     phases_measured: bool = True
 
 
 @dataclass
 class HostMarks:
-    """Marks of the host, each in order of time."""
+    """Events of the host that mark steps and their phases, each kind in order of time."""
 
     steps: list[RawEvent] = field(default_factory=list)
     loaders: list[Span] = field(default_factory=list)
@@ -86,11 +86,11 @@ def collect_marks(events: Iterable[RawEvent]) -> HostMarks:
             marks.steps.append(event)
         elif name.startswith(LOADER):
             marks.loaders.append(span)
-        elif name.startswith(OPTIMIZER):
+        elif name.startswith(OPTIMIZER_STEP):
             marks.optimizers.append(span)
         elif name.startswith(ENGINE):
             marks.engine.append(span)
-        elif category == "cpu_op" and not name.startswith("Optimizer."):
+        elif category == "cpu_op" and not name.startswith(OPTIMIZER):
             marks.operators.append((*span, name))
     for spans in (marks.loaders, marks.optimizers, marks.engine, marks.flows, marks.operators):
         spans.sort()
@@ -120,14 +120,14 @@ def find_steps(events: Iterable[RawEvent], launches: Sequence[Launch] = (), rank
 def find_windows(marks: HostMarks, result: FoundSteps) -> list[Window]:
     """Return the steps by ProfilerStep#n, else by the ends of the optimizer's steps."""
     if marks.steps:
-        result.sentences.append("Steps are the annotations ProfilerStep#n of the profiler's schedule.")
+        result.phases_found_by.append("Steps are the annotations ProfilerStep#n of the profiler's schedule.")
         numbers = [int(str(event["name"]).partition("#")[2]) for event in marks.steps]
         return [
             Window(number, event["ts"], event["ts"] + event["dur"], n > 0 and numbers[n - 1] == number - 1)
             for n, (number, event) in enumerate(zip(numbers, marks.steps, strict=True))
         ]
     if len(marks.optimizers) > 1:
-        result.sentences.append("There is no ProfilerStep#n: a step ends with each Optimizer.step.")
+        result.phases_found_by.append("There is no ProfilerStep#n: a step ends with each Optimizer.step.")
         ends = [end for _, end in marks.optimizers]
         first = min([start for start, *_ in marks.operators] + [marks.optimizers[0][0]])
         return [Window(n, start, end, n > 0) for n, (start, end) in enumerate(zip([first, *ends], ends, strict=False))]
@@ -222,11 +222,11 @@ def measure_loader(marks: HostMarks, window: Window, previous: float | None, for
 
 
 def describe_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> None:
-    """Add sentences about how the time points were found."""
+    """Add sentences about how the time points were found to `result.phases_found_by`."""
     if not result.steps:
         return
     if not result.phases_measured:
-        result.sentences.append(
+        result.phases_found_by.append(
             "The start of the forward pass or the end of the backward pass is not in the trace: "
             "the whole step stands as forward + backward."
         )
@@ -235,12 +235,12 @@ def describe_points(result: FoundSteps, marks: HostMarks, on_device: bool) -> No
     last = "the last evaluation of the autograd engine" if marks.engine else "the start of Optimizer.step"
     ending = "the end of Optimizer.step" if marks.optimizers else "the end of ProfilerStep#n"
     where = "kernels launched from there on" if on_device else "times of the host"
-    result.sentences += [
+    result.phases_found_by += [
         f"Forward start: {first}. Backward end: {last}. End of a step: {ending}.",
         f"The points are {where}; the profiler was on, so that steps take longer than without.",
     ]
     if not marks.loaders:
-        result.sentences.append("The trace has no DataLoader: the wait for data is not known.")
+        result.phases_found_by.append("The trace has no DataLoader: the wait for data is not known.")
 
 
 # Collectives

@@ -19,7 +19,7 @@ import torch
 from torch.nn import functional
 
 from viaduct import devices
-from viaduct.devices.timing import Clock, take_turns
+from viaduct.devices.timing import Clock, repeat, take_turns
 from viaduct.profiling.figures import Convolution, Product
 
 WINDOWS = 7
@@ -95,16 +95,6 @@ class DeviceTrials:
             torch.set_num_threads(before)
 
 
-def repeat(work: Work) -> Callable[[int], None]:
-    """Return a function that does the work `count` times."""
-
-    def repeat_work(count: int) -> None:
-        for _ in range(count):
-            work()
-
-    return repeat_work
-
-
 def make_convolution(
     convolution: Convolution, device: str, dtype: str, layout: torch.memory_format = torch.contiguous_format
 ) -> Work:
@@ -135,7 +125,7 @@ def make_product(product: Product, device: str, dtype: str) -> Work:
 
 
 def make_update(kind: str, sizes: Sequence[int], device: str, **options: Any) -> Work:
-    """Return one update of the optimizer that torch.optim calls `kind`."""
+    """Return one update of torch.optim's optimizer of this class, such as "SGD"."""
     parameters = [torch.nn.Parameter(make_tensor((size,), device)) for size in sizes]
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)

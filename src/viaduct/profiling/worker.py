@@ -27,7 +27,10 @@ CHILD = "viaduct.profiling.child"
 
 
 def join() -> None:
-    """Profile this process from its import of torch on, if it belongs to a profiled script and is not child.py."""
+    """Profile this process from its import of torch on, if it belongs to a profiled script.
+
+    The script's first process, which runs child.py, starts its session itself.
+    """
     from viaduct.profiling.script_job import load_job
 
     job = load_job()
@@ -82,7 +85,7 @@ def start_session(job: ScriptJob) -> None:
 
 
 def finish_at_exit(session: Session) -> None:
-    """Write the profile at the end of the process; those of multiprocessing run finalizers, not atexit functions."""
+    """Write the profile at the end of the process; a process of multiprocessing runs its finalizers, not atexit's."""
     atexit.register(session.finish)
     util.Finalize(None, session.finish, exitpriority=100)
 

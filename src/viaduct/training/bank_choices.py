@@ -81,7 +81,7 @@ def explain_no_choices(stored: Stored, location: Location) -> str:
     if stored.entries:
         count = len(stored.entries)
         return f"none of its {count} entries for this device is known to gain in this step (`viaduct tune show`)"
-    others = location.bank.read_others(stored.fingerprint)
+    others = location.bank.list_other_fingerprints(stored.fingerprint)
     if not others:
         return "it is empty (`viaduct tune run` fills it)"
     differences = "; ".join(", ".join(stored.fingerprint.list_differences(other)) for other in others[:3])

@@ -27,7 +27,7 @@ from viaduct.profiling.collector import Collector, Plan
 from viaduct.profiling.folder import is_profile_folder, merge_events, merge_ranks, read_profile, write_profile
 from viaduct.profiling.kinds import OPTIMIZER
 from viaduct.profiling.options import ProfilingOptions, Window, choose_default_window
-from viaduct.profiling.outputs import RANK, REPORT, remove_profile
+from viaduct.profiling.outputs import RANK_PREFIX, REPORT_FILE, remove_profile
 from viaduct.profiling.record import Facts, Profile
 from viaduct.profiling.trace_file import read_events
 from viaduct.recipes import Recipe
@@ -185,14 +185,14 @@ class Profiling(Callback):
         self.written = True
         self.marks.points.detach()
         has_ranks = training.group.ranks > 1
-        folder = self.folder / f"{RANK}{training.group.rank}" if has_ranks else self.folder
+        folder = self.folder / f"{RANK_PREFIX}{training.group.rank}" if has_ranks else self.folder
         with self.note_errors("The profile could not be written"):
             self.write_rank(training, folder, ended)
         if has_ranks and not alone:
             training.group.gather(str(folder))  # wait until every rank has written its folder
             if training.group.is_first:
                 with self.note_errors("The ranks' profiles could not be merged"):
-                    paths = (self.folder / f"{RANK}{rank}" for rank in range(training.group.ranks))
+                    paths = (self.folder / f"{RANK_PREFIX}{rank}" for rank in range(training.group.ranks))
                     folders = [path for path in paths if is_profile_folder(path)]
                     write_profile(merge_ranks(folders), self.folder, merge_events(folders))
 
@@ -254,7 +254,7 @@ class Profiling(Callback):
         if not self.written:
             steps = f"--profile {self.request.window}" if self.request.window else "PROFILING_MODE"
             return [*notes, f"{steps}: nothing was profiled, since this process took none of these steps."]
-        page = self.folder / REPORT if self.published else self.folder
+        page = self.folder / REPORT_FILE if self.published else self.folder
         steps = "step" if self.window is not None and len(self.window) == 1 else "steps"
         return [*notes, f"Profile of {steps} {self.window}: {page}"]
 
@@ -278,7 +278,7 @@ def publish_profile(folder: Path) -> Profile:
     profile = read_profile(folder)
     profile = replace(profile, advice=advise(profile))
     write_profile(profile, folder, read_events(folder))
-    write_report(profile, folder / REPORT)
+    write_report(profile, folder / REPORT_FILE)
     return profile
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from viaduct.data.balance import class_quotas
 from viaduct.data.synthetic import SyntheticSet
-from viaduct.profiling.outputs import REPORT
+from viaduct.profiling.outputs import REPORT_FILE
 from viaduct.recipes import Loaded, Top1
 from viaduct.recipes._fields import to_record
 from viaduct.reporting import (
@@ -171,9 +171,9 @@ def build_profile_link(training: Training) -> Section | None:
     default = training.run.path / PROFILE_FOLDER
     profilings = [callback for callback in training.callbacks if isinstance(callback, Profiling)]
     folder = next((profiling.folder for profiling in profilings if profiling.published), default)
-    if not (folder / REPORT).is_file():
+    if not (folder / REPORT_FILE).is_file():
         return None
-    links = [Link("its report", f"{PROFILE_FOLDER}/{REPORT}")] if folder == default else []
+    links = [Link("its report", f"{PROFILE_FOLDER}/{REPORT_FILE}")] if folder == default else []
     headline = f"Some steps of this run were profiled: {folder}"
     return Section("Profile", "", [Callout("new", headline, links=links)])
 

@@ -28,15 +28,14 @@ from viaduct.signals import collect_signals
 from viaduct.training.profiled import BATCH_FIELD, Order
 from viaduct.training.session import check_path
 from viaduct.training.tuning_worker import MIN_VERDICT_TURNS, make_threads_space
-from viaduct.tuning.applying import THREADS
 from viaduct.tuning.bank import Bank, Choice, DamagedBank, Stored, Verdict
 from viaduct.tuning.decision import MOST_OTHER_LOAD
 from viaduct.tuning.fingerprint import Fingerprint, read_fingerprint
-from viaduct.tuning.location import BUILT_IN, Location, prepare_writing, remove_empty_bank_on_failure
+from viaduct.tuning.location import BUILT_IN_BANK, Location, prepare_writing, remove_empty_bank_on_failure
 from viaduct.tuning.operators import list_kinds
 from viaduct.tuning.result_file import write_result_file
 from viaduct.tuning.search import MODES, make_searcher
-from viaduct.tuning.signature import Signature, decode_signature
+from viaduct.tuning.signature import THREADS, Signature, decode_signature
 from viaduct.tuning.tuner import Operator, Outcome, Tuner, collect_choices, divide_budget
 from viaduct.tuning.workers import Interrupted, Worker, WorkerFailed
 
@@ -150,14 +149,14 @@ def check_bank(bank: Bank, fingerprint: Fingerprint, report_line: Callable[[str]
         renamed = bank.set_aside(error.path)
         report_line(f"{error.path} is damaged ({error.why}): set aside as {renamed.name}, a new file is begun.")
         return
-    if not stored.entries and (others := bank.read_others(fingerprint)):
+    if not stored.entries and (others := bank.list_other_fingerprints(fingerprint)):
         differences = "; ".join(", ".join(fingerprint.list_differences(other)) for other in others[:3])
         report_line(f"{bank.path} has entries of other devices or versions only, which are not used ({differences}).")
 
 
 def read_built_in(fingerprint: Fingerprint) -> Stored:
     """Return the shipped entries for this device and software; raise DamagedBank if that file is damaged."""
-    return Bank(BUILT_IN).read(fingerprint)
+    return Bank(BUILT_IN_BANK).read(fingerprint)
 
 
 class Session:

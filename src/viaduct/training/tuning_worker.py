@@ -29,11 +29,11 @@ from viaduct.training.networks import describe_model
 from viaduct.training.profiled import Order, prepare_recipe
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import explain_limits, load_images
-from viaduct.tuning.applying import THREADS, Call, apply_choices, observe_calls
+from viaduct.tuning.applying import Call, apply_choices, observe_calls
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.measuring import take_turns_until_significant
 from viaduct.tuning.operators import Work, kernel, list_kinds, optimizer
-from viaduct.tuning.signature import Signature
+from viaduct.tuning.signature import THREADS, Signature
 from viaduct.tuning.worker import Answer, OperatorRequests, serve
 
 WARM_UP_STEPS, TIMED_STEPS = 2, 5

@@ -8,7 +8,7 @@
     measuring.py       checks of values; times taken in turns until the ranking is significant
     worker.py          the process that measures; workers.py starts, limits and restarts it
     journal.py         measurements of an unfinished search
-    decision.py        what happens to an operator's entry in the bank: hit, append, update, reserved
+    decision.py        what a search does to an operator's entry in the bank: append, update or leave it
     result_file.py     tune_result_pid….json
     tuner.py           the search of one operator within its share of the budget
 

@@ -1,4 +1,6 @@
-"""Apply a bank's choices to a network and its optimizer; parameters, buffers and state_dict do not change.
+"""Apply a tuning bank's choices, the fastest variants measured, to a network and its optimizer.
+
+Parameters, buffers and state_dict do not change.
 
     calls = observe_calls(network, lambda: network(images))        # which operators a forward pass calls
     applied = apply_choices(calls, optimizer, choices)
@@ -23,8 +25,7 @@ from viaduct.tuning.operators import conv2d, kernel, linear, optimizer
 from viaduct.tuning.signature import Signature
 
 MODULE_KINDS = {nn.Conv2d: conv2d, nn.Linear: linear}
-THREADS = "threads"
-MAX_THREADS = 4096
+MAX_THREADS = 4096  # a larger number in a bank's file is ignored
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,13 @@ class TunedForward:
 
 def make_fast_key(x: Tensor) -> tuple[Any, ...]:
     """Return a key that distinguishes the calls of one module; it is much cheaper than a signature."""
-    kind = x.device.type
-    autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-    return x.shape, x.stride(), x.dtype, x.requires_grad, autocast, kind
+    device_type = x.device.type
+    autocast = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
+    return x.shape, x.stride(), x.dtype, x.requires_grad, autocast, device_type
 
 
 def observe_calls(network: nn.Module, run: Callable[[], object]) -> list[Call]:
-    """Return the calls of tunable modules during `run`, with gradients enabled and one tensor as the only argument.
+    """Return the calls of tunable modules during `run` that had gradients enabled and one tensor as the only argument.
 
     Modules whose forward pass is replaced already are left out.
     """
@@ -92,19 +93,19 @@ class Applied:
 
     forwards: list[TunedForward] = field(default_factory=list)
     optimizer: torch.optim.Optimizer | None = None
-    update: Choice | None = None  # the optimizer's implementation
-    kernels: dict[Key, Choice] = field(default_factory=dict)
+    optimizer_choice: Choice | None = None
+    kernels: dict[Key, Choice] = field(default_factory=dict)  # launch parameters of viaduct's own kernels
     threads: int | None = None
     threads_before: int = 0
     choices: dict[str, Choice] = field(default_factory=dict)  # all of them, by key of the operator's signature
-    modules: int = 0
+    module_count: int = 0
 
     def switch(self, on: bool) -> None:
         """Use the choices, or the defaults."""
         for forward in self.forwards:
             forward.is_on = on
-        if self.optimizer is not None and self.update is not None:
-            optimizer.set_implementation(self.optimizer, self.update if on else optimizer.DEFAULT)
+        if self.optimizer is not None and self.optimizer_choice is not None:
+            optimizer.set_implementation(self.optimizer, self.optimizer_choice if on else optimizer.DEFAULT)
         if self.kernels:
             set_choices(self.kernels) if on else clear_choices()
         if self.threads is not None:
@@ -120,9 +121,9 @@ class Applied:
 
     def describe(self) -> str:
         """Return what was applied: `3 choices: 12 modules, optimizer foreach, 1 thread`."""
-        parts = [f"{self.modules} module{'s' * (self.modules != 1)}"] if self.modules else []
-        if self.update is not None:
-            parts.append(f"optimizer {self.update['implementation']}")
+        parts = [f"{self.module_count} module{'s' * (self.module_count != 1)}"] if self.module_count else []
+        if self.optimizer_choice is not None:
+            parts.append(f"optimizer {self.optimizer_choice['implementation']}")
         if self.kernels:
             parts.append(f"{len(self.kernels)} kernel launches")
         if self.threads is not None:
@@ -139,8 +140,8 @@ def apply_choices(
 ) -> Applied:
     """Apply the choices, by signature keys, that fit the calls and the optimizer; the others are ignored.
 
-    `threads_key` is the key of the choice of a thread count. `with_kernels`: the network runs on viaduct's own kernels,
-    which read their launch parameters from a table.
+    `threads_key` is the signature key of the number of threads. Give `with_kernels` for a network that runs on kernels
+    of viaduct, which read their launch parameters from a table.
     """
     applied = Applied()
     forwards: dict[nn.Module, TunedForward] = {}
@@ -149,8 +150,8 @@ def apply_choices(
         if choice is None:
             continue
         kind = MODULE_KINDS[type(call.module)]
-        device = call.fast_key[-1]  # the kind of the input's device
-        if dict(choice) == kind.DEFAULT or kind.make_space(call.signature, device, True).explain_invalid(choice):
+        space = kind.make_space(call.signature, device=call.fast_key[-1], with_compiler=True)
+        if dict(choice) == kind.DEFAULT or space.explain_invalid(choice):
             continue  # the default, or a variant that cannot run here: no compiler, or of another version
         forward = forwards.get(call.module)
         if forward is None:
@@ -159,8 +160,8 @@ def apply_choices(
         forward.variants[call.fast_key] = kind.make_forward(choice)
         applied.choices[call.signature.key] = choice
     applied.forwards = list(forwards.values())
-    applied.modules = len(forwards)
-    apply_update(applied, own_optimizer, choices)
+    applied.module_count = len(forwards)
+    add_optimizer_choice(applied, own_optimizer, choices)
     if with_kernels:
         applied.kernels = kernel.select_choices(choices)
         applied.choices |= {key: choice for key, choice in choices.items() if kernel.read_key(key) is not None}
@@ -172,12 +173,14 @@ def apply_choices(
     return applied
 
 
-def apply_update(applied: Applied, own_optimizer: torch.optim.Optimizer | None, choices: Mapping[str, Choice]) -> None:
+def add_optimizer_choice(
+    applied: Applied, own_optimizer: torch.optim.Optimizer | None, choices: Mapping[str, Choice]
+) -> None:
     """Add the choice for the optimizer to what is applied, if there is one that differs from the default."""
     signature = optimizer.describe(own_optimizer) if own_optimizer is not None else None
     if signature is None or signature.key not in choices:
         return
     choice = choices[signature.key]
     if dict(choice) != optimizer.DEFAULT and not optimizer.make_space(signature, "").explain_invalid(choice):
-        applied.optimizer, applied.update = own_optimizer, choice
+        applied.optimizer, applied.optimizer_choice = own_optimizer, choice
         applied.choices[signature.key] = choice

@@ -1,4 +1,4 @@
-"""The bank: a folder with one readable JSON file for each device and software version.
+"""The tuning bank: a folder with one readable JSON file of fastest variants for each device and software version.
 
     bank = Bank(Path("mybank"))
     bank.update(fingerprint, lambda stored: stored.with_entry(entry))
@@ -64,6 +64,7 @@ class Entry:
     spread: float
     """Distance between the quartiles of the chosen variant's times, as a share of their median."""
     mode: str = ""
+    """Search mode, one of tuning.search.MODES."""
     seed: int = 0
     measurements: int = 0
     date: str = ""
@@ -139,7 +140,7 @@ class Stored:
         return replace(self, entries=entries, verdicts=verdicts).uninstall_unmeasured()
 
     def uninstall_unmeasured(self) -> Stored:
-        """Return the same, where an entry stays installed only if a verdict of a gain has its choice.
+        """Return the contents with an entry installed only if a verdict that is a gain has its choice.
 
         A merge keeps one verdict of a step and may keep the choices of several; a file may have been edited.
         """
@@ -206,7 +207,7 @@ class Bank:
             raise DamagedBank(file, f"its name is that of this device, its contents are not ({differences})")
         return stored
 
-    def read_others(self, fingerprint: Fingerprint) -> list[Fingerprint]:
+    def list_other_fingerprints(self, fingerprint: Fingerprint) -> list[Fingerprint]:
         """Return the other devices and versions that the bank has files for; unreadable files are skipped."""
         others = []
         for file in self.list_files():
@@ -285,7 +286,7 @@ def decode_entry(key: str, record: Any) -> Entry:
         raise ValueError(f"entry {key!r:.60} holds another operator's signature")
     failed = record.get("failed", [])
     if not isinstance(failed, list) or not all(isinstance(row, dict) for row in failed):
-        raise ValueError(f"failed of {key!r:.60} is no list of objects")
+        raise ValueError(f"`failed` of {key!r:.60} is no list of objects")
     choice = decode_choice(record.get("choice"), key)
     known = IMPLEMENTATIONS.get(signature.kind, ())
     if known and choice.get("implementation", known[0]) not in known:
@@ -299,8 +300,8 @@ def decode_entry(key: str, record: Any) -> Entry:
         best_us=decode_number(record, "best_us", key),
         spread=decode_number(record, "spread", key),
         mode=str(record.get("mode", "")),
-        seed=int(decode_number({"seed": record.get("seed", 0)}, "seed", key)),
-        measurements=int(decode_number({"measurements": record.get("measurements", 0)}, "measurements", key)),
+        seed=int(decode_number(record, "seed", key, default=0)),
+        measurements=int(decode_number(record, "measurements", key, default=0)),
         date=str(record.get("date", "")),
         installed=record.get("installed") is True,
         note=str(record.get("note", "")),
@@ -331,8 +332,9 @@ def decode_choice(value: Any, key: str) -> Choice:
     return value
 
 
-def decode_number(record: dict[str, Any], name: str, key: str) -> float:
-    value = record.get(name)
+def decode_number(record: dict[str, Any], name: str, key: str, default: float | None = None) -> float:
+    """Return a number of the operator or step `key`; without a `default` a missing one is an error."""
+    value = record.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
         raise ValueError(f"{name} of {key!r:.60} is {value!r:.60}")
     return value

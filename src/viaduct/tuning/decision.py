@@ -1,5 +1,7 @@
 """Decision for one operator, as Ascend's auto-tune makes it: what is written to the bank, and the status.
 
+REPEAT_TUNE is the environment variable that asks for another search of operators that the bank knows.
+
 the bank has an entry, REPEAT_TUNE is off    not searched                                       hit, reserved
 the bank has an entry, REPEAT_TUNE is on     a larger gain was found: replace the entry         hit, update
                                              otherwise: keep it                                 hit, reserved

@@ -1,4 +1,4 @@
-"""Fingerprint of device and software: entries of a bank are used only where they were measured under an equal one."""
+"""Fingerprint of device and software: a tuning bank's entries are used only under the one they were measured under."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import re
 import zlib
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from importlib import metadata
 from typing import Any
+
+from viaduct.devices.hardware import package_version
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Facts beside the operator that decide which of its variants is fastest; "" or 0 where one does not apply."""
+    """Facts besides the operator that decide which of its variants is fastest; "" or 0 where one does not apply."""
 
     device: str  # cpu, cuda …
     name: str
@@ -81,12 +82,5 @@ def read_fingerprint(device: str) -> Fingerprint:
         threads=threads,
         driver=versions.get("driver", ""),
         torch=versions.get("torch", torch.__version__),
-        triton="" if device == "cpu" else find_version("triton"),
+        triton="" if device == "cpu" else package_version("triton") or "",
     )
-
-
-def find_version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""

@@ -1,7 +1,7 @@
-"""Measurements of an unfinished search, one line of a file each, so that kill -9 loses none.
+"""Measurements of an unfinished search, each a line of a file, so that kill -9 loses none.
 
-A searcher that is told the same times asks for the same configurations. So a search that was interrupted begins again,
-and takes times from the journal instead of measuring them.
+A searcher (tuning/search) that is given the same times asks for the same configurations. So a search that was
+interrupted begins again, and takes times from the journal instead of measuring them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class Journal:
         return cls(folder / f"{signature.kind}_{zlib.crc32(signature.key.encode()):08x}.jsonl", signature.key)
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return the measurements by `encode_point`; a line that a killed process left unfinished is skipped."""
+        """Return the measurements, by `encode_point` of the configuration; lines that are no JSON are skipped.
+
+        A process that was killed while it wrote leaves such a line.
+        """
         measurements = {}
         try:
             lines = self.path.read_text(errors="replace").splitlines()

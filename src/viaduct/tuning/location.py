@@ -1,4 +1,4 @@
-"""Location of the bank: --bank, else TUNE_BANK_PATH, else the user's default folder.
+"""Location of the tuning bank (a folder of measured fastest variants): --bank, else TUNE_BANK_PATH, else the default.
 
 In addition a bank is shipped with viaduct; it is read and never written.
 """
@@ -14,11 +14,11 @@ from typing import Literal
 
 from viaduct.tuning.bank import BadBank, Bank
 
-VARIABLE = "TUNE_BANK_PATH"
-REPEAT = "REPEAT_TUNE"
-NONE = Path("none")
+BANK_VARIABLE = "TUNE_BANK_PATH"
+REPEAT_VARIABLE = "REPEAT_TUNE"
+NO_BANK = Path("none")
 """`--bank none`: no bank is used."""
-BUILT_IN = Path(__file__).parent / "built_in"
+BUILT_IN_BANK = Path(__file__).parent / "built_in"
 Origin = Literal["--bank", "TUNE_BANK_PATH", "default"]  # the setting that names the bank
 
 
@@ -47,7 +47,7 @@ def locate_bank(flag_path: Path | None, environment: Mapping[str, str] = os.envi
     """Return the location of the bank; raise BadBank if TUNE_BANK_PATH is no folder that can be used."""
     if flag_path is not None:
         return Location(Bank(flag_path), "--bank")
-    if variable := environment.get(VARIABLE, ""):
+    if variable := environment.get(BANK_VARIABLE, ""):
         path = Path(variable)
         check_shared_folder(path)
         return Location(Bank(path), "TUNE_BANK_PATH")
@@ -56,18 +56,20 @@ def locate_bank(flag_path: Path | None, environment: Mapping[str, str] = os.envi
 
 def check_shared_folder(path: Path) -> None:
     """Raise BadBank for a TUNE_BANK_PATH that is no folder or cannot be read, written and entered."""
-    hint = f"Make the folder, or unset {VARIABLE}."
+    hint = f"Make the folder, or unset {BANK_VARIABLE}."
     try:
         exists, is_folder = path.exists(), path.is_dir()
     except (OSError, ValueError) as error:
-        raise BadBank(f"{VARIABLE}={str(path)[:200]!r} cannot be looked at: {error}.", hint) from None
+        raise BadBank(f"{BANK_VARIABLE}={str(path)[:200]!r} cannot be looked at: {error}.", hint) from None
     if not exists:
-        raise BadBank(f"{VARIABLE}={str(path)!r} does not exist.", hint)
+        raise BadBank(f"{BANK_VARIABLE}={str(path)!r} does not exist.", hint)
     if not is_folder:
-        raise BadBank(f"{VARIABLE}={str(path)!r} is not a folder.", hint)
+        raise BadBank(f"{BANK_VARIABLE}={str(path)!r} is not a folder.", hint)
     rights = {"read": os.R_OK, "written": os.W_OK, "entered": os.X_OK}
     if lacking := [name for name, right in rights.items() if not os.access(path, right)]:
-        raise BadBank(f"{VARIABLE}={str(path)!r} may not be {' or '.join(lacking)}.", "Change its rights, or unset it.")
+        raise BadBank(
+            f"{BANK_VARIABLE}={str(path)!r} may not be {' or '.join(lacking)}.", "Change its rights, or unset it."
+        )
 
 
 def prepare_writing(location: Location, flag: str = "--bank") -> None:
@@ -102,9 +104,11 @@ def remove_empty_bank_on_failure(location: Location) -> Iterator[None]:
 
 def is_repeat_wanted(environment: Mapping[str, str] = os.environ) -> bool:
     """Return True for REPEAT_TUNE=True: operators with an entry in the bank are searched again."""
-    text = environment.get(REPEAT, "").strip().lower()
+    text = environment.get(REPEAT_VARIABLE, "").strip().lower()
     if text in ("", "false", "0"):
         return False
     if text in ("true", "1"):
         return True
-    raise BadBank(f"{REPEAT}={environment[REPEAT]!r} is neither True nor False.", "Set it to True, or unset it.")
+    raise BadBank(
+        f"{REPEAT_VARIABLE}={environment[REPEAT_VARIABLE]!r} is neither True nor False.", "Set it to True, or unset it."
+    )

@@ -33,11 +33,12 @@ MARGIN = 0.03
 SIGNIFICANT = 0.05
 """Level of the sign test."""
 FEWEST_TURNS, MOST_TURNS = 5, 25
-TURNS_BEFORE_TIMEOUT, WARM_UPS = 3, 2
+TURNS_BEFORE_TIMEOUT = 3  # turns of a race that is ended by its time limit
+WARM_UPS = 2  # runs of each variant before the first turn
 CONFIRMING_TURNS = 11
 """Fewest turns in which a winner is measured again against the default."""
 ERROR_FACTOR = 4.0
-"""Error of a variant that is allowed, as a multiple of the default's; both are measured against float64."""
+"""Largest allowed error of a variant, as a multiple of the default's; both are measured against float64."""
 SMALLEST_ERROR = 8 * 2.0**-24
 """Relative error that is always allowed: eight roundings of float32."""
 CACHE_FILES = "/sys/devices/system/cpu/cpu0/cache/index*/size"
@@ -69,10 +70,10 @@ class Race:
 
 
 def is_significant(times: list[float], others: list[float]) -> bool:
-    """Return True if `times` are smaller in so many turns that a sign test has a probability below SIGNIFICANT.
+    """Return True if `times` are smaller in so many turns that chance would give so many with less than SIGNIFICANT.
 
-    That is the probability of at least as many heads among fair coin flips. A race tests after every turn, so that
-    chance decides somewhat more often than that.
+    That probability is a sign test's: of at least as many heads among fair coin flips. A race tests after every turn,
+    so that chance decides somewhat more often than SIGNIFICANT.
     """
     wins = sum(mine < other for mine, other in zip(times, others, strict=True))
     turns = wins + sum(mine > other for mine, other in zip(times, others, strict=True))  # without ties
@@ -81,7 +82,7 @@ def is_significant(times: list[float], others: list[float]) -> bool:
 
 
 class Bench:
-    """Variants of operators on one device, prepared once and measured in turns."""
+    """Measures variants of operators on one device; what was prepared for the last operator is kept."""
 
     def __init__(self, device: str, kinds: Mapping[str, Any]) -> None:
         self.device = device

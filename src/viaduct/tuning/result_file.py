@@ -1,6 +1,6 @@
 """tune_result_pid<pid>_<YYYYmmdd>_<HHMMSSmmm>.json: what a tuning run did to each operator.
 
-Its fields are those of Ascend's auto-tune.
+Its keys and fields are those of Ascend's auto-tune; a key is a list of lists of names, written as text.
 """
 
 from __future__ import annotations

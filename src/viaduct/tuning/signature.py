@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 Value = int | str | bool
+THREADS = "threads"
+"""Kind of the number of threads, which is tuned with whole steps; operators/ has the kinds of operators."""
 MAX_SHOWN_CHARS = 90
 SHOWN_UNLESS = {"stride": "1x1", "dilation": "1x1", "groups": 1, "layout": "channels_last"}
 """Fields that tables show unless they have this usual value."""
@@ -17,7 +19,7 @@ class Signature:
     """A kind of operator and the fields that decide how long it takes."""
 
     kind: str
-    fields: tuple[tuple[str, Value], ...]
+    fields: tuple[tuple[str, Value], ...]  # a field `shown` is the readable short form
 
     @classmethod
     def of(cls, kind: str, **fields: Value) -> Signature:

@@ -1,4 +1,4 @@
-"""Tables of a bank and of a tuning run, and the same as records for --json."""
+"""Tables of a tuning bank and of a tuning run, and the same as records for --json."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Report(Protocol):
     outcomes: list[Outcome]
     step_us: float
     verdict: Verdict | None
-    lines: list[str]
+    lines: list[str]  # sentences above the conclusions
     result_file: Path | None
     measurements: int
-    replayed: int
-    other_load: float
+    replayed: int  # measurements taken over from an interrupted search
+    other_load: float  # share of the processors that other programs used
     seconds: float
     fingerprint: Fingerprint
-    signal: int
+    signal: int  # that interrupted the run; 0 without one
 
     @property
     def bank_path(self) -> Path: ...

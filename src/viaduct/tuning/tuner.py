@@ -1,5 +1,7 @@
-"""The search of one operator: ask a searcher for a point, measure it in the worker, tell the time; confirm the fastest
-point against the default; store the result.
+"""The search of one operator for its fastest variant.
+
+A searcher names a point, the worker measures it, the searcher gets the time, and so on. The fastest point is measured
+again against the default, and the result is stored in the bank.
 
 Each measurement of a search is in the journal before the next one begins, so that a search may be killed at any moment.
 The confirmation of a winner is not in the journal; it is made again.
@@ -20,7 +22,7 @@ from viaduct.tuning.fingerprint import Fingerprint
 from viaduct.tuning.journal import Journal, encode_point
 from viaduct.tuning.measuring import CONFIRMING_TURNS, FEWEST_TURNS, MARGIN, MOST_TURNS
 from viaduct.tuning.search import make_searcher
-from viaduct.tuning.signature import Signature
+from viaduct.tuning.signature import THREADS, Signature
 from viaduct.tuning.workers import Worker, WorkerFailed
 
 MEASUREMENT_LIMIT_S = 60.0
@@ -28,7 +30,7 @@ MEASUREMENT_LIMIT_S = 60.0
 COMPILING_LIMIT_S = 240.0
 """The same for a variant that is compiled first."""
 NEIGHBOURS = 4
-"""Most choices of similar operators that a search begins with."""
+"""Largest number of similar operators whose choices a search begins with."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Operator:
     @property
     def is_whole_step(self) -> bool:
         """True for the number of threads: it is measured with whole steps, on a quiet machine only."""
-        return self.signature.kind == "threads"
+        return self.signature.kind == THREADS
 
 
 @dataclass
@@ -121,7 +123,7 @@ class Tuner:
         hit = self.find_hit(signature)
         outcome = Outcome(operator, entry=hit, default_us=default_us)
         if hit is not None and not self.repeat:
-            outcome.status = decide(hit, None)[1]
+            _, outcome.status = decide(hit, result=None)
             return outcome
         outcome.search_result = self.search(operator, outcome, hit, time.monotonic() + seconds)
         stored, outcome.status = decide(hit, outcome.search_result)
@@ -139,9 +141,10 @@ class Tuner:
         were to be compared on a busy machine.
         """
         space, default = operator.space, operator.space.default
-        searcher = make_searcher(self.mode, space, self.seed, None, self.list_neighbours(operator.signature))
+        neighbours = self.list_neighbours(operator.signature)
+        searcher = make_searcher(self.mode, space, self.seed, neighbours=neighbours)
         searcher.tell(default, outcome.default_us)
-        best: tuple[Choice, float] = (default, 1.0)
+        best: tuple[Choice, float] = (default, 1.0)  # with its time as a share of the default's
         failed = {encode_point(point): (point, reason) for point, reason in (hit.failed if hit else ())}
         tried, is_complete = 0, False
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
@@ -152,7 +155,7 @@ class Tuner:
                 is_complete = True
                 break
             key = encode_point(point)
-            if key in failed and key not in known:  # it failed in an earlier search, as the bank has it
+            if key in failed and key not in known:  # by the bank's entry it failed in an earlier search
                 searcher.tell(point, None)
                 continue
             if key not in known and time.monotonic() > end:
@@ -224,10 +227,11 @@ class Tuner:
         most: int,
         confirming: bool = False,
     ) -> dict[str, Any]:
-        """Return the measurement of a point from the journal, or make it, with the keys of `OperatorRequests`.
+        """Return the measurement of a point from the journal, or make it.
 
-        A failed measurement has its reason under `failed`. `incumbent` is the best point so far. With `confirming` the
-        journal is neither read nor written.
+        Its keys are those of `worker.OperatorRequests.measure`, or `failed` alone with the reason. `incumbent` is the
+        best point so far, `fewest` and `most` are numbers of turns. With `confirming` the journal is neither read nor
+        written.
         """
         journal = Journal.of(self.bank, self.fingerprint, operator.signature)
         known = None if confirming else journal.read().get(encode_point(point))

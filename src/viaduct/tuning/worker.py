@@ -60,7 +60,8 @@ class OperatorRequests:
     def measure(self, request: dict[str, Any]) -> Answer:
         """Check a candidate's values, then race it against the default and the incumbent, the best point so far.
 
-        The race ends when it is known whether the candidate is faster than the incumbent.
+        The race ends when it is known whether the candidate is faster than the incumbent. A candidate with wrong values
+        is not timed: the answer has the key `wrong` alone.
         """
         from viaduct.tuning.signature import decode_signature
 

@@ -170,9 +170,9 @@ def name_run(recipe: str, model: str | None) -> str:
 def choose_bank(bank: Path | None) -> Location | None:
     """Return the bank given by --bank or TUNE_BANK_PATH, or the user's default bank if it exists; None: use no bank."""
     from viaduct.tuning.bank import BadBank
-    from viaduct.tuning.location import NONE, locate_bank
+    from viaduct.tuning.location import NO_BANK, locate_bank
 
-    if bank == NONE:
+    if bank == NO_BANK:
         return None
     location = locate_bank(bank)
     if location.origin == "default" and not location.path.is_dir():

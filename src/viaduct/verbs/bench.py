@@ -120,7 +120,7 @@ def measure(loaded: Loaded, options: dict[str, Any]) -> None:
 
     from viaduct import devices
     from viaduct.benching import peers
-    from viaduct.benching.measure import Lengths, fixed_length
+    from viaduct.benching.measure import Lengths, find_sink_length
     from viaduct.benching.measure import measure as measure_once
     from viaduct.benching.ours import Setting, fix_sink
     from viaduct.benching.record import make_record, write_record
@@ -136,7 +136,7 @@ def measure(loaded: Loaded, options: dict[str, Any]) -> None:
     recipe = fix_sink(shrink_batch_on_cpu(recipe, torch_device.type, options["batch"]), device)
     lengths = Lengths.of(
         torch_device.type,
-        fixed_length(recipe),
+        find_sink_length(recipe),
         options["steps"],
         options["windows"],
         options["warmup"],

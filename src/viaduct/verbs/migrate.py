@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from viaduct.cards.npu import RANK_SOURCE, RankSource
+from viaduct.cards.npu import DEFAULT_RANK_SOURCE, RankSource
 from viaduct.errors import BadValue
 from viaduct.verbs._grouped_help import GroupedCommand
 
@@ -109,8 +109,8 @@ def main(
         Literal["explicit", "star"], tf1_option("Names one by one, or npu_init's star import.")
     ] = "explicit",
     rank: Annotated[
-        RankSource, tf1_option(f"Where rank and size come from: {RANK_SOURCE}, or the environment.")
-    ] = RANK_SOURCE,
+        RankSource, tf1_option(f"Where rank and size come from: {DEFAULT_RANK_SOURCE}, or the environment.")
+    ] = DEFAULT_RANK_SOURCE,
     reduction: Annotated[
         Literal["average", "sum"], tf1_option("With --distributed: what becomes of the ranks' gradients.")
     ] = "average",

@@ -1,8 +1,8 @@
 """Advice from a profile: one file per rule; every module in this folder is loaded as a rule.
 
-A rule has `CERTAINTY`, from 0 to 1, which decides between equal gains, and `find(figures)`, which returns an `Advice`
-or None. An empty list of advice means that nothing stands out, or that there are too few steps to tell. Rules measure
-nothing except through `figures.trials`. What several rules need is in profiling/figures.py.
+A rule has `CERTAINTY`, from 0 to 1, by which advice of equal gain is ordered, and `find(figures)`, which returns an
+`Advice` or None. An empty list of advice means that nothing stands out, or that there are too few steps to tell. Rules
+measure nothing except through `figures.trials`. What several rules need is in profiling/figures.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FEWEST_STEPS = 3
 
 
 def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
-    """Return what to change, most valuable first; `trials` measures on this machine what figures cannot tell.
+    """Return what to change, most valuable first; `trials` measures on this machine what the profile does not have.
 
     `trials` is not used for a profile that another tool wrote, which may come from another machine.
     """

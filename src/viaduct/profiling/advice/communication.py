@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from viaduct.profiling.figures import IDLE, Figures, exposed_us, show_time
+from viaduct.profiling.figures import NOTABLE_SHARE, Figures, exposed_us, show_time
 from viaduct.profiling.record import Advice, Step
 
 CERTAINTY = 0.7
@@ -23,7 +23,7 @@ def find(figures: Figures) -> Advice | None:
     """Return advice where collectives are mostly exposed."""
     share, rank = min(((share, rank) for rank, share in figures.exposed_shares.items()), default=(0.0, 0))
     steps = figures.communicating_steps.get(rank, [])
-    if share < IDLE or not steps:
+    if share < NOTABLE_SHARE or not steps:
         return None
     total = median(sum(row.duration_us for row in step.collectives) for step in steps)
     exposed = median(exposed_us(step.collectives) for step in steps)
@@ -39,7 +39,7 @@ def find(figures: Figures) -> Advice | None:
             if gain is None
             else f"Communication is mostly not overlapped: {share:.0%} of each step waits for collectives"
         ),
-        action=suggest(late_share >= 0.5),
+        action=suggest(is_after_backward=late_share >= 0.5),
         evidence=(
             describe(figures, steps, total, exposed),
             f"{late_share:.0%} of the collectives begin after the backward pass"
@@ -68,7 +68,7 @@ def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
 
 
 def scale_to_timed(figures: Figures, step: Step) -> float:
-    """Return the factor from times of this, maybe recorded, step to times of a timed step; never more than 1."""
+    """Return the factor that scales times of a step, which may be a recorded one, to a timed step; at most 1."""
     return min(1.0, figures.iteration_us / step.iteration_us) if step.iteration_us > 0 else 1.0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from viaduct.profiling.figures import (
     LOW_PRECISION,
-    WORTH,
+    WORTHWHILE_SHARE,
     Figures,
     find_float_dtype,
     is_convolution,
@@ -34,7 +34,7 @@ def find(figures: Figures) -> Advice | None:
     low = [row for row in heavy if find_float_dtype(row) in LOW_PRECISION]
     # Operators are of recorded steps, which are longer than timed ones.
     time = min(sum(row.cost_us for row in island), figures.forward_backward_us)
-    if not is_low_precision(low, heavy) or figures.share(time) < WORTH:
+    if not is_low_precision(low, heavy) or figures.share(time) < WORTHWHILE_SHARE:
         return None
     dtype = find_float_dtype(max(low, key=lambda row: row.calls))
     ratio, basis = find_ratio(figures, island, dtype)

@@ -1,12 +1,12 @@
 """Python's garbage collector interrupts steps.
 
-garbage_pauses.py collects the long pauses of timed steps in a table of the profile.
+profiling/garbage_pauses.py collects the long pauses of timed steps in a table of the profile.
 """
 
 from __future__ import annotations
 
-from viaduct.profiling.figures import WORTH, Figures, show_time
-from viaduct.profiling.garbage_pauses import COLUMN, LONG_US, TABLE
+from viaduct.profiling.figures import WORTHWHILE_SHARE, Figures, show_time
+from viaduct.profiling.garbage_pauses import LONG_PAUSE_US, PAUSE_COLUMN, PAUSES_TABLE
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 1.0
@@ -14,16 +14,16 @@ CERTAINTY = 1.0
 
 def find(figures: Figures) -> Advice | None:
     """Return advice where long pauses take a part of the steps."""
-    pauses = figures.read_column(TABLE, COLUMN)
+    pauses = figures.read_column(PAUSES_TABLE, PAUSE_COLUMN)
     pause_us = sum(pauses) / len(figures.steps)
-    if figures.share(pause_us) < WORTH:
+    if figures.share(pause_us) < WORTHWHILE_SHARE:
         return None
     return Advice(
         name="garbage",
         title=f"Garbage collection takes {figures.share(pause_us):.0%} of the steps",
         action="Call gc.freeze() after the set-up, or gc.disable() and gc.collect() once an epoch.",
         evidence=(
-            f"{len(pauses)} pauses of {show_time(LONG_US)} or more in {len(figures.steps)} steps, the longest "
+            f"{len(pauses)} pauses of {show_time(LONG_PAUSE_US)} or more in {len(figures.steps)} steps, the longest "
             f"{show_time(max(pauses))}, {show_time(sum(pauses))} in all.",
         ),
         gain_us=pause_us,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from statistics import median
 
-from viaduct.profiling.figures import IDLE, Figures, show_time
+from viaduct.profiling.figures import NOTABLE_SHARE, Figures, show_time
 from viaduct.profiling.record import Advice
+from viaduct.profiling.step_split import FREE, STEP_TRACE_TABLE
 
 CERTAINTY = 0.7
 
@@ -22,11 +23,11 @@ def find(figures: Figures) -> Advice | None:
         return None
     launches = sum(kernel.calls for kernel in figures.kernels)
     step = figures.forward_backward_us + figures.update_tail_us
-    free = figures.read_column("step_trace_time", "free")
+    free = figures.read_column(STEP_TRACE_TABLE, FREE)
     idle = median(free) if free else step - figures.communication_us - sum(row.time_us for row in figures.kernels)
-    if figures.share(idle) < IDLE:
+    if figures.share(idle) < NOTABLE_SHARE:
         return None
-    in_sink = figures.facts.mode.startswith("sink")
+    in_sink = figures.facts.mode.startswith("sink")  # a recipe whose steps the device takes from a captured graph
     span = "from the start of the forward pass to the end of the step" if figures.facts.phases_measured else "of a step"
     return Advice(
         name="host_gaps",

@@ -7,7 +7,7 @@ with the most such time has no DataLoader, this rule is silent; `loader` may rep
 
 from __future__ import annotations
 
-from viaduct.profiling.figures import IDLE, Figures, show_time
+from viaduct.profiling.figures import NOTABLE_SHARE, Figures, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.6
@@ -17,7 +17,7 @@ def find(figures: Figures) -> Advice | None:
     """Return advice where the host spends much time between steps and not in the loader."""
     time, rank = figures.host_gap
     wait = figures.loader_waits.get(rank)
-    if wait is None or not figures.operators or figures.share(time) < IDLE:
+    if wait is None or not figures.operators or figures.share(time) < NOTABLE_SHARE:
         return None
     where = figures.name_rank(rank)
     return Advice(

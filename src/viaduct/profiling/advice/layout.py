@@ -9,7 +9,7 @@ dimensions, or kernels that transpose; the profile has their time.
 from __future__ import annotations
 
 from viaduct.profiling.figures import (
-    WORTH,
+    WORTHWHILE_SHARE,
     Figures,
     is_convolution,
     list_locations,
@@ -41,7 +41,7 @@ def find_faster_layout(figures: Figures) -> Advice | None:
     """Return advice where the longest contiguous convolutions are faster in channels_last, by measurement."""
     convolutions = [row for row in figures.operators if is_convolution(row) and row.layout == "contiguous"]
     time = sum(row.cost_us for row in convolutions)
-    if figures.trials is None or figures.share(time) < WORTH:
+    if figures.trials is None or figures.share(time) < WORTHWHILE_SHARE:
         return None
     gain, evidence, measured = 0.0, [], 0.0
     for row in pick_forward(convolutions):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
-from viaduct.profiling.figures import IDLE, WORTH, Figures, list_locations, show_time
+from viaduct.profiling.figures import NOTABLE_SHARE, WORTHWHILE_SHARE, Figures, list_locations, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.8
@@ -57,12 +57,12 @@ class Loading:
 
     @property
     def is_sure(self) -> bool:
-        """True if more workers win at least WORTH of a step even where preparing a batch is work of the processor."""
-        return self.gain_if_busy_us >= WORTH * (self.compute_us + self.wait_us)
+        """True if the gain is worthwhile even where preparing a batch is work of the processor."""
+        return self.gain_if_busy_us >= WORTHWHILE_SHARE * (self.compute_us + self.wait_us)
 
     @property
     def gain_us(self) -> float:
-        """The gain that is certain; where it is below WORTH, the largest possible gain."""
+        """The gain that is certain; where it is below WORTHWHILE_SHARE, the largest possible gain."""
         return self.gain_if_busy_us if self.is_sure else self.gain_if_waiting_us
 
     @property
@@ -82,15 +82,15 @@ def find(figures: Figures) -> Advice | None:
 def find_wait(figures: Figures) -> Advice | None:
     """Return advice where steps wait in a loader."""
     wait, rank = find_longest_wait(figures)
-    if wait is None or wait <= WORTH * figures.mean_iteration_us:
+    if wait is None or wait <= WORTHWHILE_SHARE * figures.mean_iteration_us:
         return None
     loading = describe_loading(figures, wait, figures.mean_iteration_us)
     # Without a worker the whole wait is preparing; else a part of it is taking over a batch, which stays.
-    if loading.workers and wait - HANDOVER_US < IDLE * (loading.compute_us + wait):
+    if loading.workers and wait - HANDOVER_US < NOTABLE_SHARE * (loading.compute_us + wait):
         return None
     more = loading.workers_advised > loading.workers
     gain = loading.gain_us if more else wait - HANDOVER_US
-    enough = WORTH if loading.is_sure else IDLE  # an uncertain gain must be larger
+    enough = WORTHWHILE_SHARE if loading.is_sure else NOTABLE_SHARE  # an uncertain gain must be larger
     if gain < enough * figures.mean_iteration_us:
         return None
     where = figures.name_rank(rank)
@@ -115,7 +115,7 @@ def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
     if waits:
         rank = max(waits, key=lambda number: waits[number])
         return waits[rank], rank
-    # In msprof's files the data tail is "Data Aug Bound": the device waits for its next batch.
+    # msprof measures the time before the forward pass as "Data Aug Bound", in which the device waits for its batch.
     return (figures.data_tail_us if figures.facts.kind == "msprof" else None), 0
 
 
@@ -124,7 +124,12 @@ def find_unseen(figures: Figures) -> Advice | None:
     time, rank = figures.host_gap
     step = figures.iteration_us
     loading = replace(describe_loading(figures, time, step), workers=0)
-    if figures.loader_waits or not figures.operators or time < IDLE * step or loading.gain_us < WORTH * step:
+    if (
+        figures.loader_waits
+        or not figures.operators
+        or time < NOTABLE_SHARE * step
+        or loading.gain_us < WORTHWHILE_SHARE * step
+    ):
         return None
     where = figures.name_rank(rank)
     return Advice(

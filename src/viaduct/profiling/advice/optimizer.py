@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from viaduct.profiling.figures import WORTH, Figures, list_locations, parse_shapes, show_time
+from viaduct.profiling.figures import WORTHWHILE_SHARE, Figures, list_locations, parse_shapes, show_time
 from viaduct.profiling.kinds import OPTIMIZER
 from viaduct.profiling.record import Advice, Operator
 
@@ -24,7 +24,7 @@ def find(figures: Figures) -> Advice | None:
     update = [row for row in figures.operators if row.phase == "update"]
     kind, sizes = find_parameters(update)
     time = min(sum(row.time_us for row in figures.kernels if row.kind == OPTIMIZER), figures.update_tail_us)
-    if figures.trials is None or figures.share(time) < WORTH or not sizes:
+    if figures.trials is None or figures.share(time) < WORTHWHILE_SHARE or not sizes:
         return None
     times = figures.trials.time_updates(kind, sizes)
     gain = min(times[0] - times[1], time) if times else 0.0
@@ -46,7 +46,7 @@ def find(figures: Figures) -> Advice | None:
 
 
 def find_parameters(update: list[Operator]) -> tuple[str, list[int]]:
-    """Return the kind of the optimizer and the sizes of its parameters; an empty list where they are not known."""
+    """Return the name of the optimizer's class and the sizes of its parameters; "" and [] where they are not known."""
     for name, kind in MARKER_OPERATORS.items():
         rows = [(shapes[0], row.calls) for row in update if row.name == name and (shapes := parse_shapes(row.shapes))]
         if rows:

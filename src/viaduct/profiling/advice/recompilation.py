@@ -6,14 +6,13 @@ last, smaller batch is normal; several in regular steps are not.
 
 from __future__ import annotations
 
+from viaduct.profiling.compilations import COMPILED_AGAIN
 from viaduct.profiling.figures import Figures, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 1.0
 MIN_STEPS = 2
 """Steps that compiled: a single one may be the smaller batch at the end of an epoch."""
-REASON = "compiled again: "
-"""Beginning of the collector's notes about why torch.compile compiled again; in a merged profile after the rank."""
 
 
 def find(figures: Figures) -> Advice | None:
@@ -23,7 +22,7 @@ def find(figures: Figures) -> Advice | None:
     if len({(step.rank, step.number) for step in steps}) < MIN_STEPS or not figures.is_worth(time):
         return None
     graphs = sum(step.recompiled for step in steps)
-    reasons = [note for note in figures.facts.notes if REASON in note]
+    reasons = [note for note in figures.facts.notes if COMPILED_AGAIN in note]  # in a merged profile after the rank
     return Advice(
         name="recompilation",
         title=f"torch.compile compiled {graphs} graphs in {len(figures.steps)} steps: {show_time(time)} of each step",

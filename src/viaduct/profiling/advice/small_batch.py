@@ -57,7 +57,9 @@ def find(figures: Figures) -> Advice | None:
     if figures.on_accelerator or not figures.operators:
         return None
     parts = estimate_parts(figures)
-    fixed = parts.dispatch + (parts.weights + parts.update) * (batch is not None and batch <= FEW_SAMPLES)
+    fixed = parts.dispatch
+    if batch is not None and batch <= FEW_SAMPLES:
+        fixed += parts.weights + parts.update
     share = fixed / parts.total if parts.total else 0.0
     step = measure_computing(figures)
     if share < DOMINATES or step <= 0 or parts.total < EXPLAINED * step:

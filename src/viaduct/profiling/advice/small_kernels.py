@@ -6,13 +6,14 @@ neighbours saves at least that much for each kernel that disappears.
 
 from __future__ import annotations
 
+from viaduct.profiling import kinds
 from viaduct.profiling.figures import Figures, show_names, show_time
 from viaduct.profiling.record import Advice, Kernel
 
 CERTAINTY = 0.5
 SHORT_US = 10.0
 """Time below which starting a kernel (2 to 5 µs on measured devices) is a large part of its time."""
-FUSIBLE = ("elementwise", "copies", "optimizer", "other kernels", "normalisation", "reduction")
+FUSIBLE = (kinds.ELEMENTWISE, kinds.COPIES, kinds.OPTIMIZER, kinds.OTHER, kinds.NORMALISATION, kinds.REDUCTION)
 """Kinds of kernels that a compiler fuses with their neighbours; convolutions and products stay by themselves."""
 
 

@@ -2,8 +2,8 @@
 
 A rank's own time is its iteration without the exposed time of collectives. Ranks that differ by chance take turns in
 being the slowest; a straggler is slower in nearly every step. Where too few steps show their collectives, timed steps
-are compared by their data tails alone: ranks whose iterations last equally long wait for the one that begins its
-forward pass last.
+are compared by their data tails alone, the time from the end of a step to the next forward pass: ranks whose iterations
+last equally long wait for the one that begins its forward pass last.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ CERTAINTY = 0.8
 UNEVEN = 0.05
 """(max - min) / mean over ranks from which a rank counts as slow: the limit of Ascend's cluster analysis."""
 STEADY = 0.25
-"""Share of the median difference that four steps of five must reach: a rank that is slow by chance is not so steady."""
+"""Share of the median difference that about four of five steps must reach: a rank that is slow by chance is not so
+steady."""
 LARGE = 0.25
-"""Median of (max - min) / mean that chance hardly ever reaches: then n // 5 of n steps may be exceptions to STEADY,
-else (n - 1) // 5. Of five steps that is one, or none."""
+"""Median of (max - min) / mean that chance hardly ever reaches. From there on n // 5 of n steps may be exceptions to
+STEADY, below (n - 1) // 5: of five steps one, or none."""
 FEWEST_STEPS = 5
 TOGETHER = 0.05
 """Difference of the ranks' iterations, as a share, up to which one rank is taken to wait for the other."""
@@ -59,7 +60,7 @@ def find(figures: Figures) -> Advice | None:
         gain_us=gain,
         gain_basis=(
             "the time before the forward pass that it has more, without which no rank would wait"
-            if lies_in_data(rows, slow, fast)
+            if is_before_forward(rows, slow, fast)
             else "the work of the slowest rank, spread evenly over all"
         ),
     )
@@ -67,7 +68,7 @@ def find(figures: Figures) -> Advice | None:
 
 def estimate_gain(rows: list[dict[int, Step]], own: dict[int, float], slow: int, fast: int) -> float:
     """Return the gain in one of these steps: late data could come in time, work can only be spread over the ranks."""
-    if lies_in_data(rows, slow, fast):
+    if is_before_forward(rows, slow, fast):
         return min(own[slow] - own[fast], compare_data(rows, slow, fast))
     return own[slow] - mean(own.values())
 
@@ -119,14 +120,14 @@ def compare_data(rows: list[dict[int, Step]], slow: int, fast: int) -> float:
     return median((row[slow].data_tail_us or 0.0) - (row[fast].data_tail_us or 0.0) for row in rows)
 
 
-def lies_in_data(rows: list[dict[int, Step]], slow: int, fast: int) -> bool:
+def is_before_forward(rows: list[dict[int, Step]], slow: int, fast: int) -> bool:
     """Return True if most of the difference lies before the forward pass."""
     return compare_data(rows, slow, fast) > median(own_us(row[slow]) - own_us(row[fast]) for row in rows) / 2
 
 
 def name_phase(rows: list[dict[int, Step]], slow: int, fast: int) -> str:
     """Return whether the difference lies before the forward pass or in the computation."""
-    if lies_in_data(rows, slow, fast):
+    if is_before_forward(rows, slow, fast):
         data = show_time(compare_data(rows, slow, fast))
         return f"{data} of the difference lie before the forward pass: its data take longer."
     return "The difference lies in its computation, not in its data."

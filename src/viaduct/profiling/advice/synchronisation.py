@@ -64,8 +64,9 @@ def suggest(lines: list[Line]) -> str:
         "compute with tensors instead of branching on their values."
     )
     copies = "Copy batches from pinned memory: DataLoader(pin_memory=True) and batch.to(device, non_blocking=True)."
-    has_copies, has_values = any(line.is_copy for line in lines), not all(line.is_copy for line in lines)
-    return " ".join([values] * has_values + [copies] * has_copies)
+    if all(line.is_copy for line in lines):
+        return copies
+    return f"{values} {copies}" if any(line.is_copy for line in lines) else values
 
 
 def collect_lines(figures: Figures) -> list[Line]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from viaduct.profiling.figures import IDLE, Figures, show_time
+from viaduct.profiling.figures import NOTABLE_SHARE, Figures, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.6
@@ -23,7 +23,7 @@ def find(figures: Figures) -> Advice | None:
     others = [row for row in figures.kernels if row.kind != "normalisation"]
     activations = [row for row in others if _ACTIVATION.search(f"{row.name} {row.operator}".lower())]
     time = sum(row.time_us for row in activations)
-    if figures.share(norms) < IDLE or not figures.is_worth(time):
+    if figures.share(norms) < NOTABLE_SHARE or not figures.is_worth(time):
         return None
     is_recipe = figures.facts.kind == "recipe"
     return Advice(

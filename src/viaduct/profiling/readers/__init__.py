@@ -1,7 +1,7 @@
 """Readers of profiles that exist already: one file a layout; every module in this folder is loaded as a reader.
 
     LAYOUT           name of the layout in messages
-    AFTER            readers that are tried before this one
+    TRIED_AFTER            readers that are tried before this one
     recognise(path)  True if the path has this layout, by names of files (a single JSON file is also opened)
     read(path)       the Profile; damaged parts are left out, with a note
 
@@ -27,7 +27,7 @@ class Reader(Protocol):
     """A module of this folder."""
 
     LAYOUT: str
-    AFTER: tuple[str, ...]
+    TRIED_AFTER: tuple[str, ...]
 
     def recognise(self, path: Path) -> bool: ...
 
@@ -36,10 +36,10 @@ class Reader(Protocol):
 
 @cache
 def load_readers() -> tuple[Reader, ...]:
-    """Return the modules of this folder, each after those in its AFTER."""
+    """Return the modules of this folder, each after those in its TRIED_AFTER."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
     readers = {name: cast("Reader", importlib.import_module(f"{__name__}.{name}")) for name in sorted(names)}
-    order = TopologicalSorter({name: reader.AFTER for name, reader in readers.items()}).static_order()
+    order = TopologicalSorter({name: reader.TRIED_AFTER for name, reader in readers.items()}).static_order()
     return tuple(readers[name] for name in order)
 
 
@@ -51,17 +51,12 @@ def read_any(path: Path) -> Profile:
         if reader.recognise(path):
             return reader.read(path)
     looked_for = "; ".join(reader.LAYOUT for reader in load_readers())
-    raise BadData(
-        f"{str(path)!r} holds no profile that can be read.",
-        f"It holds: {list_contents(path)}.",
-        f"Known are: {looked_for}.",
-    )
+    contents = f"It holds: {list_contents(path)}." if path.is_dir() else "It is a file of another kind."
+    raise BadData(f"{str(path)!r} holds no profile that can be read.", contents, f"Known are: {looked_for}.")
 
 
 def list_contents(path: Path) -> str:
     """Return some names of a folder, for a message."""
-    if not path.is_dir():
-        return "it is a file of another kind"
     names = sorted(child.name + ("/" if child.is_dir() else "") for child in path.iterdir())
     shown = ", ".join(names[:MOST_SHOWN]) or "nothing"
     return shown if len(names) <= MOST_SHOWN else f"{shown} and {len(names) - MOST_SHOWN} more"

@@ -16,22 +16,22 @@ from statistics import median
 from typing import Any
 
 from viaduct.errors import BadData
-from viaduct.profiling.collectives import DEVICE_KERNELS, list_collectives
+from viaduct.profiling.collectives import COLLECTIVE_KERNEL_PREFIXES, list_collectives
 from viaduct.profiling.events import ON_DEVICE, ON_HOST, PYTHON, RUNTIMES, Span
 from viaduct.profiling.json_events import Event, EventFile
 from viaduct.profiling.kernel_rows import list_kernels
 from viaduct.profiling.merge import UNIX_FROM_US, merge_profiles, shift_profile
 from viaduct.profiling.operator_rows import list_operators
 from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step, thin_points
-from viaduct.profiling.step_split import TABLE, split_steps
-from viaduct.profiling.trace_context import MODULE, Trace
+from viaduct.profiling.step_split import STEP_TRACE_TABLE, split_steps
+from viaduct.profiling.trace_context import MODULE_ANNOTATION, Trace
 from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
 
 LAYOUT = "a trace of torch.profiler (*.pt.trace.json or .gz, also in a folder of several workers)"
-AFTER: tuple[str, ...] = ("viaduct_folder", "torch_npu", "msprof")
+TRIED_AFTER: tuple[str, ...] = ("viaduct_folder", "torch_npu", "msprof")
 TRACE_NAME = re.compile(r"(?P<worker>.+?)(\.\d+)?(\.pt)?\.trace\.json(\.gz)?")
 JSON_NAME = re.compile(r".+\.json(\.gz)?")
-NETWORK_MODULE = "nn.Module: "  # beginning of the Python events for modules
+NETWORK_MODULE = "nn.Module: "  # beginning of the names of Python events for calls of modules
 FUNCTION = re.compile(r"(?P<file>[^()<>]+\.py)\((?P<line>\d+)\): (?P<name>\S+)")
 # Packages whose files torch.profiler names relative to the folder of installed packages.
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "PIL", "typing_extensions", "triton", "tqdm")
@@ -100,14 +100,10 @@ def number_ranks(profiles: Sequence[Profile]) -> list[Profile]:
 
 
 def set_rank(profile: Profile, rank: int, note: str) -> Profile:
-    return replace(
-        profile,
-        facts=replace(profile.facts, notes=(*profile.facts.notes, note)),
-        steps=[replace(step, rank=rank) for step in profile.steps],
-        operators=[replace(operator, rank=rank) for operator in profile.operators],
-        kernels=[replace(kernel, rank=rank) for kernel in profile.kernels],
-        memory=[replace(point, rank=rank) for point in profile.memory],
-    )
+    facts = replace(profile.facts, notes=(*profile.facts.notes, note))
+    names = ("steps", "operators", "kernels", "memory")
+    records: dict[str, Any] = {name: [replace(row, rank=rank) for row in getattr(profile, name)] for name in names}
+    return replace(profile, facts=facts, **records)
 
 
 def read_worker(worker: Worker, path: Path) -> Profile:
@@ -146,7 +142,7 @@ def keep_event(event: Event) -> Event | None:
         return None
     if category == PYTHON:
         if name.startswith(NETWORK_MODULE) and "dur" in event:
-            return event | {"cat": "user_annotation", "name": MODULE + name.removeprefix(NETWORK_MODULE)}
+            return event | {"cat": "user_annotation", "name": MODULE_ANNOTATION + name.removeprefix(NETWORK_MODULE)}
         return event if BACKWARD_CALL.match(name) or find_location(name) else None
     if phase == "X" and "dur" in event and (category in ON_HOST or category in ON_DEVICE):
         return event
@@ -217,15 +213,17 @@ def build_profile(worker: Worker, cycle: Cycle, steps: list[Step], rank: int) ->
     if any(trace.lines.values()):
         worker.notes.append("Lines of operators are those at which their function begins: the trace has no others.")
     collectives = list_collectives(trace)
-    placed = add_collectives(steps, collectives, None)
-    tables = {TABLE: split_steps(placed, find_computing(cycle.events), collectives)} if cycle.device != "cpu" else {}
-    return Profile(facts, placed, list_operators(trace, rank), list_kernels(trace, rank), memory, tables=tables)
+    steps = add_collectives(steps, collectives, computing=None)  # their exposed times are known already
+    tables = {}
+    if cycle.device != "cpu":
+        tables[STEP_TRACE_TABLE] = split_steps(steps, find_computing(cycle.events), collectives)
+    return Profile(facts, steps, list_operators(trace, rank), list_kernels(trace, rank), memory, tables=tables)
 
 
 def find_computing(events: Iterable[Event]) -> list[Span]:
     """Return when kernels ran that are no collectives; copies count as free time."""
     kernels = [event for event in events if event.get("cat") == "kernel"]
-    computing = [event for event in kernels if not str(event["name"]).startswith(DEVICE_KERNELS)]
+    computing = [event for event in kernels if not str(event["name"]).startswith(COLLECTIVE_KERNEL_PREFIXES)]
     return [(event["ts"], event["ts"] + event["dur"]) for event in computing]
 
 
@@ -244,7 +242,7 @@ def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryP
     return thin_points(points.get(device) or [])
 
 
-def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step], measured: bool) -> Facts:
+def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step], phases_measured: bool) -> Facts:
     regular = [step.iteration_us for step in steps if step.previous_end_us is not None]
     return Facts(
         str(path),
@@ -254,9 +252,9 @@ def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step],
         ranks=read_distributed(cycle.header, "world_size", 1),
         recorded_steps=len(steps),
         recorded_step_us=median(regular) if regular else None,
-        phases_found_by=tuple(cycle.found_steps.sentences),
+        phases_found_by=tuple(cycle.found_steps.phases_found_by),
         notes=tuple(dict.fromkeys([*worker.notes, *cycle.found_steps.notes, *describe_missing(cycle)])),
-        phases_measured=measured,
+        phases_measured=phases_measured,
     )
 
 

@@ -35,18 +35,19 @@ from viaduct.profiling.csv_files import CsvRow, read_rows, read_table
 from viaduct.profiling.json_events import EventFile
 from viaduct.profiling.merge import merge_profiles, start_read_times_at_zero
 from viaduct.profiling.record import Collective, Facts, Profile, Sample, Step
-from viaduct.profiling.step_split import TABLE, split_steps
+from viaduct.profiling.step_split import STEP_TRACE_TABLE, split_steps
 from viaduct.profiling.trace_steps import add_collectives
 
 LAYOUT = (
     "output of msprof (PROF_*/mindstudio_profiler_output, or device_*/summary: step_trace_*.csv, op_summary_*.csv …)"
 )
-AFTER: tuple[str, ...] = ("viaduct_folder", "torch_npu")
+TRIED_AFTER: tuple[str, ...] = ("viaduct_folder", "torch_npu")
 OUTPUTS = ("mindstudio_profiler_output", "summary", "timeline")
-FILE = re.compile(r"(?P<kind>[a-z][a-z_0-9]*?)(_slice_\d+)?(_\d+)*\.(?P<ending>csv|json)")
+FILE_NAME = re.compile(r"(?P<kind>[a-z][a-z_0-9]*?)(_slice_\d+)?(_\d+)*\.(?P<ending>csv|json)")
 MAIN_KINDS = ("op_summary", "step_trace", "op_statistic")  # files by which the layout is recognised
 NO_TABLES = ("step_trace", "op_summary", "memory_record", "operator_memory", "task_time", "fusion_op")
-SAMPLED = ("nic", "roce")
+SAMPLED = ("nic", "roce")  # kinds of files with samples of the network
+# Names of the events that draw a step.
 SLICE = re.compile(r"(Iteration|FP_BP Time|Iteration Refresh) (\d+)")
 DEVICE_FOLDER = re.compile(r"device_(\d+)")
 DEVICE_LABEL = re.compile(r"NPU (\d+)")  # of a process in a timeline
@@ -74,7 +75,7 @@ def find_outputs(path: Path) -> dict[Path, Files]:
         has_files_itself = any(any(home.glob(f"{kind}_*.csv")) for kind in MAIN_KINDS)  # as after copying them away
         for folder in [home] if has_files_itself else folders:
             for file in list_newest(folder) if folder.name == OUTPUTS[0] else sorted(folder.glob("*.*")):
-                match = FILE.fullmatch(file.name)
+                match = FILE_NAME.fullmatch(file.name)
                 if match and file.is_file():
                     key = match["kind"] if match["ending"] == "csv" else f"{match['kind']}.json"
                     files[key].append(file)
@@ -150,7 +151,7 @@ class Source:
     path: Path
     files: Files
     notes: list[str] = field(default_factory=list)
-    sentences: list[str] = field(default_factory=list)
+    phases_found_by: list[str] = field(default_factory=list)
     phases_measured: bool = True
     file_devices: dict[Path, int] = field(default_factory=dict)
 
@@ -230,7 +231,7 @@ def read_steps(source: Source) -> dict[int, list[Step]]:
                 rows[device, row.text("Model ID")].append(row)
     steps = choose_model({key: list_steps(group, key[0], source) for key, group in rows.items()}, source)
     if steps:
-        source.sentences.append("FP start, BP end and iteration end are those of msprof's step_trace.")
+        source.phases_found_by.append("FP start, BP end and iteration end are those of msprof's step_trace.")
     else:
         steps = read_timeline(source)
     if not steps:
@@ -311,7 +312,7 @@ def read_timeline(source: Source) -> dict[int, list[Step]]:
             read_slices(file, source, slices)
         steps = choose_model({key: make_steps(group, key[0]) for key, group in slices.items()}, source)
         if steps:
-            source.sentences.append(f"The time points are those of the slices in {kind.replace('.', '_*.')}.")
+            source.phases_found_by.append(f"The time points are those of the slices in {kind.replace('.', '_*.')}.")
             return steps
     return {}
 
@@ -407,12 +408,14 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
         device="npu",
         timed_steps=len(steps),
         recorded_steps=count if tasks.rows else 0,
-        phases_found_by=(*source.sentences, *([phases] if steps else [])),
+        phases_found_by=(*source.phases_found_by, *([phases] if steps else [])),
         phases_measured=source.phases_measured,
     )
     tables, samples = read_tables(source, device, is_first), read_samples(source, device)
     if steps and tasks.computing:
-        tables[TABLE] = split_steps(steps, tasks.computing, [row for step in steps for row in step.collectives])
+        tables[STEP_TRACE_TABLE] = split_steps(
+            steps, tasks.computing, [row for step in steps for row in step.collectives]
+        )
     facts = replace(facts, notes=tuple(dict.fromkeys([*notes, *source.notes])))
     profile = Profile(facts, steps, tasks.list_nodes(count, device), kernels, memory, owners, samples, tables=tables)
     return start_read_times_at_zero(profile)

@@ -38,15 +38,15 @@ from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, f
 LAYOUT = (
     "output of torch_npu's profiler (*_ascend_pt/ASCEND_PROFILER_OUTPUT: step_trace_time.csv, kernel_details.csv …)"
 )
-AFTER: tuple[str, ...] = ("viaduct_folder",)
+TRIED_AFTER: tuple[str, ...] = ("viaduct_folder",)
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 FILES = ("step_trace_time.csv", "kernel_details.csv", "operator_details.csv", "op_statistic.csv", "trace_view.json")
 TABLES = ("step_trace_time", "op_statistic", "api_statistic", "npu_module_mem", "l2_cache", "data_preprocess")
 DEVICE_PROCESS = "Ascend Hardware"
-FRAME = re.compile(r"(?P<file>[^\s;()]+\.py)\((?P<line>\d+)\)")
+STACK_LINE = re.compile(r"(?P<file>[^\s;()]+\.py)\((?P<line>\d+)\)")
 LIBRARIES = ("site-packages", "dist-packages", "torch/", "torch_npu/", "<frozen")
 MAX_JSON_BYTES = 256 << 20
-HOST = ("cpu_op", "user_annotation", "fwdbwd")  # categories of the host's events in trace_view.json
+HOST_CATEGORIES = ("cpu_op", "user_annotation", "fwdbwd")  # categories of the host's events in trace_view.json
 
 
 def recognise(path: Path) -> bool:
@@ -106,7 +106,7 @@ class Source:
     folder: Path
     rank: int
     notes: list[str] = field(default_factory=list)
-    sentences: list[str] = field(default_factory=list)
+    phases_found_by: list[str] = field(default_factory=list)
     phases_measured: bool = True
     begins_known: bool = True  # False: steps have a length only, and are drawn one after the other from 0 on
 
@@ -171,7 +171,7 @@ def read_steps(source: Source) -> list[Step]:
     """Return the steps of the trace; else those of step_trace_time.csv, which knows no phases."""
     trace_steps = read_trace(source)
     if trace_steps.steps:
-        source.sentences += trace_steps.sentences
+        source.phases_found_by += trace_steps.phases_found_by
         source.notes += trace_steps.notes
         source.phases_measured = trace_steps.phases_measured
         return trace_steps.steps
@@ -179,7 +179,7 @@ def read_steps(source: Source) -> list[Step]:
     steps = list_timed_steps(read_rows(file, source.notes), source) if file else []
     if steps:
         source.phases_measured = source.begins_known = False
-        source.sentences += [
+        source.phases_found_by += [
             "The iteration is computing + communication that is not overlapped + free time of step_trace_time.csv.",
             "Start of the forward pass and end of the backward pass are not in these files: the whole iteration stands "
             "as forward + backward. The steps are drawn one after the other; when each began is not known.",
@@ -221,7 +221,9 @@ def read_trace(source: Source) -> FoundSteps:
     if file is None:
         return FoundSteps()
     trace = [event for event in EventFile(file, source.notes) if is_needed(event)]
-    return find_steps((event for event in trace if event.get("cat") in HOST), find_launches(trace), source.rank)
+    return find_steps(
+        (event for event in trace if event.get("cat") in HOST_CATEGORIES), find_launches(trace), source.rank
+    )
 
 
 def is_needed(event: Event) -> bool:
@@ -232,7 +234,7 @@ def is_needed(event: Event) -> bool:
     if phase in ("s", "f"):
         return category in ("fwdbwd", "async_npu")
     arguments = event.get("args")
-    return phase == "X" and (category in HOST or (isinstance(arguments, dict) and "Task Type" in arguments))
+    return phase == "X" and (category in HOST_CATEGORIES or (isinstance(arguments, dict) and "Task Type" in arguments))
 
 
 def find_launches(events: list[Event]) -> list[Launch]:
@@ -292,11 +294,11 @@ def read_operators(source: Source, steps: int) -> list[Operator]:
     operators = [
         Operator(
             name,
-            entry.calls / steps,
-            entry.time_us / steps,
-            entry.self_us / steps,
-            entry.device_us / steps,
-            find_phase(name),
+            calls=entry.calls / steps,
+            total_us=entry.time_us / steps,
+            self_us=entry.self_us / steps,
+            device_us=entry.device_us / steps,
+            phase=find_phase(name),
             shapes=clean_shapes(shapes),
             location=location,
             rank=source.rank,
@@ -308,7 +310,7 @@ def read_operators(source: Source, steps: int) -> list[Operator]:
 
 def find_location(stack: str) -> str:
     """Return the innermost line of a call stack that is not a library's, as train.py:41."""
-    for match in FRAME.finditer(stack):
+    for match in STACK_LINE.finditer(stack):
         if not any(library in match["file"] for library in LIBRARIES):
             return f"{Path(match['file']).name}:{match['line']}"
     return ""
@@ -376,7 +378,7 @@ def build_facts(source: Source, path: Path, steps: list[Step]) -> Facts:
         device="npu",
         recorded_steps=len(steps),
         recorded_step_us=median(regular) if regular else None,
-        phases_found_by=tuple(source.sentences),
+        phases_found_by=tuple(source.phases_found_by),
         phases_measured=source.phases_measured,
         versions=read_versions(source),
     )

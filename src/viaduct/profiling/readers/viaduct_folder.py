@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from viaduct.profiling.folder import PROFILE, is_profile_folder, merge_ranks, read_profile
-from viaduct.profiling.outputs import RANK
+from viaduct.profiling.folder import PROFILE_FILE, is_profile_folder, merge_ranks, read_profile
+from viaduct.profiling.outputs import RANK_PREFIX
 from viaduct.profiling.record import Profile
 
-LAYOUT = f"a profile of viaduct ({PROFILE}, or rank_0/{PROFILE} …)"
-AFTER: tuple[str, ...] = ()
+LAYOUT = f"a profile of viaduct ({PROFILE_FILE}, or rank_0/{PROFILE_FILE} …)"
+TRIED_AFTER: tuple[str, ...] = ()
 
 
 def recognise(path: Path) -> bool:
     """Return True for a profile folder, its profile.json, or a folder of ranks."""
-    return is_profile_folder(path) or (path.name == PROFILE and path.is_file()) or bool(find_ranks(path))
+    return is_profile_folder(path) or (path.name == PROFILE_FILE and path.is_file()) or bool(find_ranks(path))
 
 
 def find_ranks(path: Path) -> list[Path]:
     """Return the profile folders of ranks, in the order of the ranks."""
-    numbers = {folder: folder.name.removeprefix(RANK) for folder in path.glob(f"{RANK}*") if is_profile_folder(folder)}
+    numbers = {
+        folder: folder.name.removeprefix(RANK_PREFIX)
+        for folder in path.glob(f"{RANK_PREFIX}*")
+        if is_profile_folder(folder)
+    }
     return sorted((folder for folder in numbers if numbers[folder].isdecimal()), key=lambda path: int(numbers[path]))
 
 

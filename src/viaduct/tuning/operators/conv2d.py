@@ -6,21 +6,22 @@ converting it counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from viaduct.search_space import Parameter, Point, Space
+from viaduct.search_space import Parameter, Space
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
 from viaduct.tuning.operators.modules import (
     LAYOUTS,
     Forward,
+    allow_switch_for_plain_calls,
     can_compile,
     cast_for_compute,
+    choose_core,
     describe_operands,
     format_shape,
     make_module_work,
@@ -74,19 +75,13 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
             Parameter("forward_onednn", switch),
             Parameter("backward_onednn", switch),
         ],
-        rules=[forbid_switch_without_convolution],
+        rules=[allow_switch_for_plain_calls],
         default=DEFAULT,
         hints=[
             *([{**DEFAULT, "implementation": "matrix_product"}] if is_pointwise(signature) else []),
             *({**DEFAULT, "layout": name} for name in layouts[1:]),
         ],
     )
-
-
-def forbid_switch_without_convolution(point: Point) -> str | None:
-    if point["implementation"] != "convolution" and not (point["forward_onednn"] and point["backward_onednn"]):
-        return "oneDNN is switched for plain convolutions only"
-    return None
 
 
 def is_pointwise(signature: Signature) -> bool:
@@ -97,8 +92,8 @@ def is_pointwise(signature: Signature) -> bool:
 
 def make_forward(point: Choice) -> Forward:
     """Return the forward pass of a variant."""
-    layout = LAYOUTS.get(str(point["layout"]))  # None: that of the operands
-    core = choose_core(point)
+    layout = LAYOUTS.get(str(point["layout"]))  # None for "as_given", the layout of the operands
+    core = choose_core(point, call_convolution, {"matrix_product": multiply_pixels}, call_switched)
 
     def forward(module: Any, x: Tensor) -> Tensor:
         is_channels_last = "channels_last" in (find_layout(x), find_layout(module.weight))
@@ -111,27 +106,14 @@ def make_forward(point: Choice) -> Forward:
     return forward
 
 
-def choose_core(point: Choice) -> Callable[[Any, Tensor, Tensor, Tensor | None], Tensor]:
-    """Return the function that computes a variant, given module, input, weight and bias."""
-    if point["implementation"] == "matrix_product":
-        return multiply_pixels
-    if point["implementation"] == "compiled":
-        compiled: Callable[..., Tensor] = torch.compile(call_convolution, dynamic=False)
-        return compiled
-    if point["forward_onednn"] and point["backward_onednn"]:
-        return call_convolution
-    forward, backward = bool(point["forward_onednn"]), bool(point["backward_onednn"])
-
-    def call_switched(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        options = module.stride, module.padding, module.dilation, module.groups
-        y: Tensor = SwitchedConvolution.apply(x, weight, bias, options, forward, backward)  # type: ignore[no-untyped-call]
-        return y
-
-    return call_switched
-
-
 def call_convolution(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return functional.conv2d(x, weight, bias, module.stride, module.padding, module.dilation, module.groups)
+
+
+def call_switched(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None, forward: bool, backward: bool) -> Tensor:
+    options = module.stride, module.padding, module.dilation, module.groups
+    y: Tensor = SwitchedConvolution.apply(x, weight, bias, options, forward, backward)  # type: ignore[no-untyped-call]
+    return y
 
 
 def multiply_pixels(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from viaduct.search_space import Parameter, Point, Space
+from viaduct.search_space import Parameter, Space
 from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
 from viaduct.tuning.operators.modules import (
     Forward,
+    allow_switch_for_plain_calls,
     can_compile,
     cast_for_compute,
+    choose_core,
     describe_operands,
     format_shape,
     make_module_work,
@@ -38,7 +39,9 @@ def describe(module: nn.Module, x: Tensor) -> Signature | None:
 
 def make_space(signature: Signature, device: str, with_compiler: bool = False) -> Space:
     """Return the variants of a linear layer; oneDNN is switched on the CPU only, and not in float32."""
-    implementations = ["linear", "transposed"] + ["compiled"] * (with_compiler and can_compile(device))
+    implementations = ["linear", "transposed"]
+    if with_compiler and can_compile(device):
+        implementations.append("compiled")
     switch = (True, False) if device == "cpu" and signature["compute"] != "float32" else (True,)
     return Space(
         [
@@ -46,43 +49,19 @@ def make_space(signature: Signature, device: str, with_compiler: bool = False) -
             Parameter("forward_onednn", switch),
             Parameter("backward_onednn", switch),
         ],
-        rules=[forbid_switch_without_linear],
+        rules=[allow_switch_for_plain_calls],
         default=DEFAULT,
     )
 
 
-def forbid_switch_without_linear(point: Point) -> str | None:
-    if point["implementation"] != "linear" and not (point["forward_onednn"] and point["backward_onednn"]):
-        return "oneDNN is switched for plain linear layers only"
-    return None
-
-
 def make_forward(point: Choice) -> Forward:
     """Return the forward pass of a variant."""
-    core = choose_core(point)
+    core = choose_core(point, functional.linear, {"transposed": multiply_transposed}, SwitchedLinear.apply)
 
     def forward(module: Any, x: Tensor) -> Tensor:
         return core(*cast_for_compute(x, module.weight, module.bias))
 
     return forward
-
-
-def choose_core(point: Choice) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
-    """Return the function that computes a variant, given input, weight and bias."""
-    if point["implementation"] == "transposed":
-        return multiply_transposed
-    if point["implementation"] == "compiled":
-        compiled: Callable[..., Tensor] = torch.compile(functional.linear, dynamic=False)
-        return compiled
-    if point["forward_onednn"] and point["backward_onednn"]:
-        return functional.linear
-    forward, backward = bool(point["forward_onednn"]), bool(point["backward_onednn"])
-
-    def call_switched(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        y: Tensor = SwitchedLinear.apply(x, weight, bias, forward, backward)  # type: ignore[no-untyped-call]
-        return y
-
-    return call_switched
 
 
 def multiply_transposed(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from math import prod
@@ -13,16 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.search_space import Value
+from viaduct.search_space import Point, Value
+from viaduct.tuning.bank import Choice
 from viaduct.tuning.operators import Work
 from viaduct.tuning.signature import Signature
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 Forward = Callable[[Any, Tensor], Tensor]  # takes a module and its input
+Core = Callable[..., Tensor]  # takes the operands that have been cast; for a convolution the module comes first
 
 
 def describe_operands(module: nn.Conv2d | nn.Linear, x: Tensor) -> dict[str, Value]:
-    """Return the last fields of a signature: bias, types of the operands and of computing, and gradients needed."""
+    """Return the last fields of a signature: bias, dtypes of the operands and of the computation, needed gradients.
+
+    The gradients are "x" (of the input), "w" (of the weight), "xw" or "none".
+    """
     gradients = [name for name, tensor in (("x", x), ("w", module.weight)) if tensor.requires_grad]
     return {
         "bias": module.bias is not None,
@@ -49,6 +54,34 @@ def parse_shape(text: Any) -> list[int]:
 def can_compile(device: str) -> bool:
     """Return True on the CPU with a C++ compiler in PATH; on other devices single operators are not compiled."""
     return device == "cpu" and any(shutil.which(name) for name in ("g++", "c++", "clang++"))
+
+
+def allow_switch_for_plain_calls(point: Point) -> str | None:
+    """Return why a point is invalid: other implementations than PyTorch's own call do not switch oneDNN off."""
+    switches_off = not (point["forward_onednn"] and point["backward_onednn"])
+    if switches_off and point["implementation"] not in ("convolution", "linear"):
+        return "oneDNN is switched for plain convolutions and linear layers only"
+    return None
+
+
+def choose_core(
+    point: Choice,
+    plain: Callable[..., Tensor],
+    others: Mapping[str, Callable[..., Tensor]],
+    switched: Callable[..., Any],
+) -> Callable[..., Tensor]:
+    """Return the function that computes a variant from its operands.
+
+    `plain` is PyTorch's own call, `others` are further implementations by name. `switched` is the plain call with two
+    more arguments: whether oneDNN is on in the forward and in the backward pass.
+    """
+    if point["implementation"] == "compiled":
+        compiled: Core = torch.compile(plain, dynamic=False)
+        return compiled
+    if point["implementation"] in others:
+        return others[str(point["implementation"])]
+    forward, backward = bool(point["forward_onednn"]), bool(point["backward_onednn"])
+    return plain if forward and backward else lambda *operands: switched(*operands, forward, backward)
 
 
 def find_compute_dtype(x: Tensor) -> torch.dtype:

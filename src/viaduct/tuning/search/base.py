@@ -1,5 +1,6 @@
 """Base class of the search methods: `ask` returns a point to measure, each point once; `tell` takes its time.
 
+A point is a configuration, a value by parameter; its code has the positions of these values (viaduct/search_space.py).
 A searcher is deterministic: the same space, seed, budget and neighbours, and the same calls of `ask` and `tell`, give
 the same points. So an interrupted search resumes by replaying its journal. `tell` also accepts a point that was not
 asked for; `ask` does not return it later.
@@ -35,7 +36,7 @@ class Searcher(ABC):
         self.budget = min(space.size, budget_measurements or space.size)
         self.starts = list_starts(space, neighbours)
         self.times: dict[Code, float | None] = {}  # in microseconds; None: the point failed
-        self.asked: set[Code] = set()  # or told
+        self.asked: set[Code] = set()  # returned by `ask`, or given to `tell`
 
     def ask(self) -> Point | None:
         """Return the next point to measure; None if the budget is used up or no point remains."""
@@ -79,7 +80,7 @@ class Searcher(ABC):
         return unasked[int(self.random.integers(len(unasked)))] if unasked else None
 
     def find_start(self) -> Code | None:
-        """Return the next of the default, the hints and the neighbours; None after the last."""
+        """Return the first of the default, the hints and the neighbours that was not asked for; None without one."""
         return next((code for code in self.starts if code not in self.asked), None)
 
     def record_asked(self, code: Code) -> None:
@@ -95,7 +96,7 @@ class Searcher(ABC):
         """Learn from a new time; None: the point failed."""
 
     def on_asked(self, code: Code) -> None:  # noqa: B027
-        """Note that a point cannot be proposed any more."""
+        """Take note that a point may not be proposed any more."""
 
 
 def list_starts(space: Space, neighbours: Sequence[Point]) -> list[Code]:

@@ -26,7 +26,7 @@ EXPLORATION = 0.6  # weight of the prior in PUCT
 NOISE = 0.25  # share of random noise in the priors of the first decision
 EXPLORED = 0.1  # share of points drawn at random, in case the network is wrong
 STEPS = 6  # training steps on measured points after each measurement
-BATCH = 48
+BATCH = 48  # rows of a training step
 RECENT = 400  # last decisions that the policy is trained on
 
 

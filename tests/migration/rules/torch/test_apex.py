@@ -16,7 +16,7 @@ def test_a_module_of_ones_own_is_not_nvidias(to: str) -> None:
 
 def test_on_the_npu_amp_stays_and_combines_gradients() -> None:
     source = AMP + "model, optimizer = amp.initialize(model, optimizer, opt_level='O2')\n"
-    check_says("apex", source, "advice", "it stays")
+    check_says("apex", source, "advice", "apex stays")
     result = check_says("apex", source, "advice", "combine_grad=True")
     assert not [one for one in result.findings if one.status == "manual"]
     done = source.replace("'O2')", "'O2', combine_grad=True)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import COLLECTIVES, full_name
+from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, full_name
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -23,7 +23,7 @@ def needs_communication(options: Options) -> bool:
 
 def asks_for_ranks(site: Site) -> bool:
     """Return True if this file, or one that it imports, asks hccl for ranks, or will once it is migrated."""
-    here = any(name.startswith(COLLECTIVES) for name in site.work.index.calls)
+    here = any(name.startswith(COLLECTIVE_PREFIXES) for name in site.work.index.calls)
     return here or bool(site.work.project.reaches(site.work.path) & asking_files(site))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from viaduct.cards.tensorflow_api import HOME, OPERATORS, full_name
+from viaduct.cards.tensorflow_api import DEFINING_MODULE, HCCL_OPERATORS, full_name
 from viaduct.migration.lookups import FunctionNode, bindings_of, enclosing_class, plain_name
 from viaduct.migration.names import Bound
 from viaduct.migration.predicates import is_none
@@ -18,7 +18,7 @@ from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
 from viaduct.migration.values import kind_of_call
 
-OPTIMIZER_MODULE = HOME["NPUDistributedOptimizer"]
+OPTIMIZER_MODULE = DEFINING_MODULE["NPUDistributedOptimizer"]
 WRAPPERS = (
     *(f"{OPTIMIZER_MODULE}.{name}" for name in ("NPUDistributedOptimizer", "NPUOptimizer", "KerasDistributeOptimizer")),
     *(f"{OPTIMIZER_MODULE}.npu_distributed_optimizer_wrapper", full_name("npu_tf_optimizer")),
@@ -81,7 +81,9 @@ def is_summed(site: Site, call: ast.AST) -> bool:
     loop = site.source.parents.get(call)
     around = site.source.parents.get(loop) if isinstance(loop, ast.comprehension) else None
     nodes = ast.walk(around.elt) if isinstance(around, ast.ListComp) else ()
-    return any(isinstance(node, ast.Call) and site.qualified(node.func) == f"{OPERATORS}.allreduce" for node in nodes)
+    return any(
+        isinstance(node, ast.Call) and site.qualified(node.func) == f"{HCCL_OPERATORS}.allreduce" for node in nodes
+    )
 
 
 def is_known_optimizer(site: Site, node: ast.expr, depth: int = 0) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import RANKS, full_name
+from viaduct.cards.tensorflow_api import HCCL_API, full_name
 from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Site
 from viaduct.migration.rules import _entry
@@ -26,7 +26,7 @@ VENDOR_HELPERS = {quantity: name.replace("get_", "get_npu_") for quantity, name 
 # Quantity -> environment variable that holds it, and its value in a run of one process.
 ENVIRONMENT = {"size": ("RANK_SIZE", "1"), "rank": ("RANK_ID", "0"), "local_rank": ("DEVICE_ID", "0")}
 RANK_CALLS = {
-    *(f"{RANKS}.{name}" for name in HCCL_FUNCTIONS.values()),
+    *(f"{HCCL_API}.{name}" for name in HCCL_FUNCTIONS.values()),
     *(full_name(name) for name in VENDOR_HELPERS.values()),
 }
 

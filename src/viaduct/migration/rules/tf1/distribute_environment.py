@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import MIGRATED
+from viaduct.cards.tensorflow_api import VENDOR_MODULES
 from viaduct.migration.lookups import mark_once
 from viaduct.migration.rule import Rule, Site, answer_once
 
@@ -28,7 +28,9 @@ READING_FUNCTIONS = ("os.getenv", "os.environ.get")
 def read_as_number(site: Site) -> None:
     """Give a default to a variable that `int(…)` converts, directly or through a name."""
     is_int_call = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
-    requested = any(name.partition(".")[0] in MIGRATED for name in site.work.needed.values())  # by rules before this
+    requested = any(
+        name.partition(".")[0] in VENDOR_MODULES for name in site.work.needed.values()
+    )  # by rules before this
     if not is_int_call or not (requested or imports_adapter(site)):
         return
     value = site.values.origin(remove_strip(site.node.args[0]))
@@ -46,7 +48,7 @@ def imports_adapter(site: Site) -> bool:
     """Return True if the file imports npu_bridge, npu_device or hccl."""
     bound = site.work.names.scopes[site.source.tree].bound.values()
     modules = [what for values in bound for what in values if isinstance(what, str)]
-    return any(name.partition(".")[0] in MIGRATED for name in [*modules, *site.work.names.stars])
+    return any(name.partition(".")[0] in VENDOR_MODULES for name in [*modules, *site.work.names.stars])
 
 
 def set_default(site: Site, value: ast.AST) -> None:

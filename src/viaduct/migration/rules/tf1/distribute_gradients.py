@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.tensorflow_api import OPERATORS
+from viaduct.cards.tensorflow_api import HCCL_OPERATORS
 from viaduct.migration.lookups import bindings_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
@@ -41,7 +41,7 @@ NEW_KEYWORDS = {  # keyword of tf.gradients -> of compute_gradients
     "colocate_gradients_with_ops": "colocate_gradients_with_ops",
 }
 EXCHANGING_CALLS = (f"{optimizers.OPTIMIZER_MODULE}.npu_allreduce", f"{optimizers.OPTIMIZER_MODULE}.allreduce")
-GRADIENT_CALLS = ("tensorflow.gradients", f"{OPERATORS}.allreduce", *EXCHANGING_CALLS)
+GRADIENT_CALLS = ("tensorflow.gradients", f"{HCCL_OPERATORS}.allreduce", *EXCHANGING_CALLS)
 
 
 @rule.call("tensorflow.gradients")

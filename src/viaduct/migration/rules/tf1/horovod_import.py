@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import BRIDGE
+from viaduct.cards.tensorflow_api import NPU_BRIDGE
 from viaduct.migration.lookups import plain_name
 from viaduct.migration.module_flow import is_only_tested
 from viaduct.migration.rule import Rule, Site
@@ -60,9 +60,9 @@ def is_still_used(site: Site, aliases: list[ast.alias]) -> bool:
         where = ", ".join(horovod.find_escapes(site)[:5])
         site.unresolved(
             f"Horovod goes where it cannot be followed ({where}), so all of it stays in this program: write its "
-            f"counterpart in {BRIDGE} or {NPU.backend} by hand",
+            f"counterpart in {NPU_BRIDGE} or {NPU.backend} by hand",
             zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:"
-            f"请手工改为 {BRIDGE} 或 {NPU.backend} 的对应接口",
+            f"请手工改为 {NPU_BRIDGE} 或 {NPU.backend} 的对应接口",
         )
         return True
     names = [local_name(alias) for alias in aliases]

@@ -8,7 +8,7 @@ for Horovod by Python's import system (`find_spec`) fails on the accelerator's m
 from __future__ import annotations
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import BRIDGE
+from viaduct.cards.tensorflow_api import NPU_BRIDGE
 from viaduct.migration.lookups import literal_text, plain_name
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
@@ -78,8 +78,8 @@ def report_passed_module(site: Site) -> None:
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
         site.unresolved(
             f"hvd.{site.name}: Horovod comes as an argument here and cannot be followed; write its "
-            f"counterpart in {BRIDGE} or {NPU.backend} by hand",
-            zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 {BRIDGE} 或 {NPU.backend} 的对应接口",
+            f"counterpart in {NPU_BRIDGE} or {NPU.backend} by hand",
+            zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 {NPU_BRIDGE} 或 {NPU.backend} 的对应接口",
         )
 
 

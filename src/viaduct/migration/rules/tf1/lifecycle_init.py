@@ -35,7 +35,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.cards import NPU
-from viaduct.cards.tensorflow_api import BRIDGE, COLLECTIVES
+from viaduct.cards.tensorflow_api import COLLECTIVE_PREFIXES, NPU_BRIDGE
 from viaduct.migration.lookups import FunctionNode
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules import _entry
@@ -98,7 +98,7 @@ def may_ask_for_ranks(site: Site, node: ast.AST) -> bool:
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
     name = site.qualified(node) or ""
-    return name.startswith(COLLECTIVES) or bool(set(name.split(".")) & asking_modules(site))
+    return name.startswith(COLLECTIVE_PREFIXES) or bool(set(name.split(".")) & asking_modules(site))
 
 
 def asking_modules(site: Site) -> set[str]:
@@ -129,8 +129,8 @@ def insert_shutdown(site: Site, statement: ast.stmt, closing: list[str]) -> None
     """Insert the statements that end communication at the exits and the end of the block that starts it."""
     if site.source.function(statement) is None and _exits.leaves_early(site, site.source.tree.body):
         site.advice(
-            f"the end of this module is not reached; {BRIDGE} cleans up when the interpreter ends",
-            zh=f"本模块的末尾不会执行到;{BRIDGE} 会在解释器退出时清理资源",
+            f"the end of this module is not reached; {NPU_BRIDGE} cleans up when the interpreter ends",
+            zh=f"本模块的末尾不会执行到;{NPU_BRIDGE} 会在解释器退出时清理资源",
         )
         return
     block = site.source.block(statement)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.advice import COMPILING
+from viaduct.cards.advice import TORCH_COMPILE
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import cards
 
@@ -23,7 +23,7 @@ def report(site: Site) -> None:
         backend = site.argument("backend")
         if backend is not None and is_made_for_card(site, backend):
             return
-    english, chinese = zip(*(COMPILING[target.name] for target in cards(site.options)), strict=True)
+    english, chinese = zip(*(TORCH_COMPILE[target.name] for target in cards(site.options)), strict=True)
     site.advice(
         f"torch.compile: {'; '.join(english)}; without it the results are the same",
         zh=f"torch.compile:{';'.join(chinese)};不编译时结果相同",

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.torch_api import BOTH, SUBMODULES, counterpart
+from viaduct.cards.torch_api import NPU_AND_MLU_NAMES, SUBMODULES, counterpart
 from viaduct.migration.lookups import named_node
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._chains import rename_to
@@ -92,9 +92,9 @@ def replace_or_report(site: Site, node: ast.expr) -> None:
     first = name.partition(".")[0]
     if is_default_type(site, node):
         return
-    if first.endswith(("Tensor", "Storage")) and first in BOTH and is_compared(site, node):
+    if first.endswith(("Tensor", "Storage")) and first in NPU_AND_MLU_NAMES and is_compared(site, node):
         replace_by_helper(site, node, f"types.{name}")
-    elif first in BOTH:
+    elif first in NPU_AND_MLU_NAMES:
         replace_by_helper(site, node, HELPER_NAMES.get(first, first) + name[len(first) :])
     elif site.name not in CUDA_AMP_NAMES and name != "amp" and first not in REPORTED_ELSEWHERE:
         report_cuda_only(site, name)

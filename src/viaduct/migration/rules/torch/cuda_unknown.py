@@ -7,7 +7,7 @@ counterpart is known, the finding says what it is.
 from __future__ import annotations
 
 from viaduct.cards import NPU
-from viaduct.cards.torch_api import CUDA, ELSEWHERE, counterpart
+from viaduct.cards.torch_api import CUDA_ONLY_NAMES, REPORTED_BY_OTHER_RULES, counterpart
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
@@ -45,7 +45,7 @@ def report_unknown(site: Site) -> None:
             "2.5)",
             zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
         )
-    elif counterpart(name, card(site.options)) is None and name.partition(".")[0] not in ELSEWHERE:
+    elif counterpart(name, card(site.options)) is None and name.partition(".")[0] not in REPORTED_BY_OTHER_RULES:
         report_name(site, name)
 
 
@@ -56,7 +56,11 @@ def report_moved(site: Site) -> None:
     target = card(site.options)
     name = site.name[len(target.root) + 1 :]
     first = name.partition(".")[0]
-    if site.name.startswith(f"{target.root}.") and first in CUDA - ELSEWHERE and counterpart(name, target) is None:
+    if (
+        site.name.startswith(f"{target.root}.")
+        and first in CUDA_ONLY_NAMES - REPORTED_BY_OTHER_RULES
+        and counterpart(name, target) is None
+    ):
         report_name(site, name)
 
 

@@ -12,7 +12,13 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.cards.environment import NCCL, OTHERS, describe_nccl, describe_nccl_for_all, describe_other
+from viaduct.cards.environment import (
+    NCCL_VARIABLE,
+    OTHER_CUDA_VARIABLES,
+    describe_cuda_variable,
+    describe_nccl_variable,
+    describe_nccl_variable_for_all,
+)
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
@@ -21,17 +27,17 @@ from viaduct.migration.targets import card, cards
 rule = Rule(__name__, rules_md_rows="P20 6", kind="report", targets=("npu", "mlu", "any"))
 
 
-@rule.node(ast.Constant, words=("NCCL_", *OTHERS))
+@rule.node(ast.Constant, words=("NCCL_", *OTHER_CUDA_VARIABLES))
 def report_variable(site: Site) -> None:
     name = site.node.value
-    if not isinstance(name, str) or not (name in OTHERS or NCCL.fullmatch(name)):
+    if not isinstance(name, str) or not (name in OTHER_CUDA_VARIABLES or NCCL_VARIABLE.fullmatch(name)):
         return
     if not is_in_torch_program(site) or not variables.is_variable(site, site.node):
         return
-    if name in OTHERS:
+    if name in OTHER_CUDA_VARIABLES:
         for target in cards(site.options):
-            site.advice(*describe_other(name, target))
+            site.advice(*describe_cuda_variable(name, target))
     elif site.target.is_any:
-        site.advice(*describe_nccl_for_all(name))
+        site.advice(*describe_nccl_variable_for_all(name))
     else:
-        site.manual(*describe_nccl(name, card(site.options)))
+        site.manual(*describe_nccl_variable(name, card(site.options)))

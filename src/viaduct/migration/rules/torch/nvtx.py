@@ -8,7 +8,7 @@ needs manual review.
 from __future__ import annotations
 
 from viaduct.cards import MLU
-from viaduct.cards.torch_api import NVTX
+from viaduct.cards.torch_api import NVTX_FUNCTIONS
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.targets import card
 
@@ -30,7 +30,7 @@ def report(site: Site) -> None:
     """Report a range of NVTX with the card's counterpart."""
     target = card(site.options)
     last = site.name.rpartition(".")[2]
-    if site.name.startswith(MLU_MARKS) and last in NVTX:
+    if site.name.startswith(MLU_MARKS) and last in NVTX_FUNCTIONS:
         return
     site.manual(
         f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {target.root}.{target.marks}: "

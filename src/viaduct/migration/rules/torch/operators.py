@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.cards.operators import METHODS, OPERATORS, SOURCE, Limit
+from viaduct.cards.operators import OPERATORS, SOURCES, TENSOR_METHODS, OperatorLimit
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._places import is_in_dataset, place_of
 from viaduct.migration.targets import cards
@@ -33,7 +33,7 @@ def report_function(site: Site) -> None:
         report_limits(site, site.name[len("torch.") :])
 
 
-@rule.method(*METHODS)
+@rule.method(*TENSOR_METHODS)
 def report_method(site: Site) -> None:
     """Report a method that the vendor documents as missing or limited, unless another library's object has it."""
     name = site.qualified(site.node.func) or ""
@@ -54,7 +54,7 @@ def report_limits(site: Site, name: str) -> None:
     for target in cards(site.options):
         limit = OPERATORS[target.name].get(name)
         if limit is not None and applies(site, limit):
-            table, table_zh = SOURCE[target.name]
+            table, table_zh = SOURCES[target.name]
             site.manual(
                 f"{name} on the {target.title}: {limit.english} ({table}); check your release, or run it on the CPU",
                 zh=f"{target.title} 上的 {name}:{limit.chinese}({table_zh});请核对所用版本,或放在 CPU 上计算",
@@ -62,7 +62,7 @@ def report_limits(site: Site, name: str) -> None:
             )
 
 
-def applies(site: Site, limit: Limit) -> bool:
+def applies(site: Site, limit: OperatorLimit) -> bool:
     """Return True if a limit applies to the call.
 
     The limit of a keyword argument applies if that is given and is not False or None; that of `sorted` if it is False.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.cards.packages import Package, by_import, describe_package, find_imported, find_installed
+from viaduct.cards.packages import Package, describe_package, find_imported, find_installed, packages_by_import
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.lookups import imported_names, literal_text
 from viaduct.migration.rule import Rule, Site
@@ -21,7 +21,7 @@ rule = Rule(
 )
 
 WORDS = tuple(
-    sorted({name.partition(".")[0] for name in by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})
+    sorted({name.partition(".")[0] for name in packages_by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})
 )
 REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 
@@ -37,7 +37,7 @@ def report_import(site: Site) -> None:
         return
     for name in imported_names(site.node):
         package = find_imported(name)
-        if package is not None and not package.own and name.partition(".")[0] not in project.own_names:
+        if package is not None and not package.own_rules and name.partition(".")[0] not in project.own_names:
             report_package(site, package, name)
             return
 

@@ -1,6 +1,6 @@
 """Names of PyTorch whose every use is reported in the same words: one row a rule (`migration/notices.py`)."""
 
-from viaduct.cards.advice import CAPABILITY, SCRIPTING
+from viaduct.cards.advice import DEVICE_CAPABILITY, TORCHSCRIPT
 from viaduct.migration.notices import Notice, report_rule
 
 rules = (
@@ -17,7 +17,7 @@ rules = (
             tuple(f"torch.{module}.get_device_capability" for module in ("cuda", "npu", "mlu")),
             "{cards}: check the feature itself, for example is_bf16_supported()",
             "{cards}:请改为查询真正需要的能力,例如 is_bf16_supported()",
-            remarks=CAPABILITY,
+            remarks=DEVICE_CAPABILITY,
             uses=("call", "reference"),
         ),
         rules_md_rows="P3 6",
@@ -57,7 +57,7 @@ rules = (
             "{name}: {cards}; without it the results are the same",
             "{name}:{cards};不使用时结果相同",
             status="advice",
-            remarks=SCRIPTING,
+            remarks=TORCHSCRIPT,
             uses=("call", "reference"),
         ),
         rules_md_rows="P21 6",

@@ -23,7 +23,7 @@ from __future__ import annotations
 import ast
 import re
 
-from viaduct.cards.torch_api import BOTH
+from viaduct.cards.torch_api import NPU_AND_MLU_NAMES
 from viaduct.migration.lookups import literal_text
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._type_uses import CUDA_NAME, is_type_call
@@ -61,7 +61,7 @@ def take_from_helper(site: Site) -> None:
     """Replace the text in `x.type("torch.cuda.HalfTensor")` by the helper's type."""
     first = site.node.args[0] if site.node.args and site.target.is_any else None
     match = CUDA_NAME.fullmatch(literal_text(first))
-    if first is not None and match and match[1][1:] in BOTH and site.editable:
+    if first is not None and match and match[1][1:] in NPU_AND_MLU_NAMES and site.editable:
         site.edit.node(first, f"{helper(site)}{match[1]}")
         site.changed("the tensor type is that of the available card", zh="张量类型取决于现有的加速卡")
 

@@ -25,7 +25,7 @@ import ast
 import re
 
 from viaduct.cards import CARDS, NPU
-from viaduct.cards.environment import VISIBLE, can_be_kept, explain_refusal
+from viaduct.cards.environment import CUDA_VISIBLE_DEVICES, can_be_kept, explain_refused_devices
 from viaduct.migration.predicates import is_in_torch_program
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _variables as variables
@@ -36,24 +36,28 @@ rule = Rule(
 )
 
 RUNNERS = ("os.system", "os.popen", "subprocess.")
-ASSIGNMENT = re.compile(rf"\b{VISIBLE}=([\w,-]*)")
+ASSIGNMENT = re.compile(rf"\b{CUDA_VISIBLE_DEVICES}=([\w,-]*)")
 
 
-@rule.node(ast.Constant, words=(VISIBLE,))
+@rule.node(ast.Constant, words=(CUDA_VISIBLE_DEVICES,))
 def replace_variable(site: Site) -> None:
     """Rename the variable in Python code that reads or sets it; with `--to any` set those of all cards."""
-    if site.node.value != VISIBLE or not is_in_torch_program(site):
+    if site.node.value != CUDA_VISIBLE_DEVICES or not is_in_torch_program(site):
         return
     if site.target.is_any:
         replace_by_every_variable(site)
         return
-    if not variables.is_variable(site, site.node) or not site.editable or VISIBLE not in site.text(site.node):
+    if (
+        not variables.is_variable(site, site.node)
+        or not site.editable
+        or CUDA_VISIBLE_DEVICES not in site.text(site.node)
+    ):
         return
     value, target = variables.value_set(site, site.node), card(site.options)
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), target):
         report_list(site, str(value.value))
         return
-    site.edit.node(site.node, site.text(site.node).replace(VISIBLE, target.visible))
+    site.edit.node(site.node, site.text(site.node).replace(CUDA_VISIBLE_DEVICES, target.visible))
     report_renamed(site)
     if target is NPU and value is not None and not isinstance(value, ast.Constant):
         site.advice(
@@ -62,10 +66,10 @@ def replace_variable(site: Site) -> None:
         )
 
 
-@rule.node(ast.keyword, words=(VISIBLE,))
+@rule.node(ast.keyword, words=(CUDA_VISIBLE_DEVICES,))
 def replace_keyword(site: Site) -> None:
     """Rename the variable in `dict(os.environ, CUDA_VISIBLE_DEVICES="0")` and `os.environ.update(…)`."""
-    if site.node.arg != VISIBLE or site.target.is_any or not is_in_torch_program(site):
+    if site.node.arg != CUDA_VISIBLE_DEVICES or site.target.is_any or not is_in_torch_program(site):
         return
     call, value = site.source.parents[site.node], site.node.value
     sources = [call.func, *call.args] if isinstance(call, ast.Call) else []
@@ -75,11 +79,11 @@ def replace_keyword(site: Site) -> None:
         report_list(site, str(value.value))
         return
     start = site.source.span(site.node)[0]
-    site.edit.replace(start, start + len(VISIBLE), card(site.options).visible)
+    site.edit.replace(start, start + len(CUDA_VISIBLE_DEVICES), card(site.options).visible)
     report_renamed(site)
 
 
-@rule.node(ast.Constant, ast.JoinedStr, words=(VISIBLE,))
+@rule.node(ast.Constant, ast.JoinedStr, words=(CUDA_VISIBLE_DEVICES,))
 def replace_in_command(site: Site) -> None:
     """Rename the variable in `os.system("CUDA_VISIBLE_DEVICES=0 python train.py")`."""
     if site.target.is_any or not site.editable or not is_in_torch_program(site) or not is_command(site):
@@ -92,7 +96,7 @@ def replace_in_command(site: Site) -> None:
         if not is_composed and not can_be_kept(match[1], target):
             report_list(site, match[1])
         else:
-            site.edit.replace(match.start(), match.start() + len(VISIBLE), target.visible)
+            site.edit.replace(match.start(), match.start() + len(CUDA_VISIBLE_DEVICES), target.visible)
             report_renamed(site)
 
 
@@ -104,7 +108,9 @@ def replace_by_every_variable(site: Site) -> None:
     statement = site.source.parents.get(target) if target is not None else None
     if isinstance(statement, ast.Assign) and isinstance(target, ast.Subscript) and target in statement.targets:
         assign_every_variable(site, statement, target)
-    elif site.editable and "VISIBLE_DEVICES" not in site.text(site.source.statement(site.node)).replace(VISIBLE, ""):
+    elif site.editable and "VISIBLE_DEVICES" not in site.text(site.source.statement(site.node)).replace(
+        CUDA_VISIBLE_DEVICES, ""
+    ):
         names = ", ".join(card.visible for card in CARDS.values())
         site.advice(f"other cards have variables of their own: {names}", zh=f"其他加速卡使用各自的变量:{names}")
 
@@ -116,9 +122,9 @@ def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscri
         return
     value = statement.value
     if isinstance(value, ast.Constant) and not can_be_kept(str(value.value), NPU):
-        site.manual(*explain_refusal(str(value.value), NPU))
+        site.manual(*explain_refused_devices(str(value.value), NPU))
         return
-    names = [site.text(site.node).replace(VISIBLE, card.visible) for card in CARDS.values()]
+    names = [site.text(site.node).replace(CUDA_VISIBLE_DEVICES, card.visible) for card in CARDS.values()]
     others = [f"{site.text(target.value)}[{name}] = " for name in names]
     equals = next(site.source.tokens_from(site.source.span(target)[1]))
     site.edit.insert(equals.end, f" {''.join(others).rstrip()}")
@@ -131,7 +137,7 @@ def assign_every_variable(site: Site, statement: ast.Assign, target: ast.Subscri
 
 def is_command(site: Site) -> bool:
     """Return True for a text that a function for shell commands gets and that sets the variable, or may set it."""
-    if isinstance(site.node, ast.Constant) and f"{VISIBLE}=" not in str(site.node.value):
+    if isinstance(site.node, ast.Constant) and f"{CUDA_VISIBLE_DEVICES}=" not in str(site.node.value):
         return False
     calls = [parent for parent in site.source.ancestors(site.node) if isinstance(parent, ast.Call)]
     return any((site.qualified(call.func) or "").startswith(RUNNERS) for call in calls)
@@ -139,9 +145,9 @@ def is_command(site: Site) -> bool:
 
 def report_renamed(site: Site) -> None:
     new = card(site.options).visible
-    site.changed(f"{VISIBLE} becomes {new}", zh=f"{VISIBLE} 改为 {new}")
+    site.changed(f"{CUDA_VISIBLE_DEVICES} becomes {new}", zh=f"{CUDA_VISIBLE_DEVICES} 改为 {new}")
 
 
 def report_list(site: Site, value: str) -> None:
     """Report a list of devices that the card does not take."""
-    site.manual(*explain_refusal(value, card(site.options)), risk="high")
+    site.manual(*explain_refused_devices(value, card(site.options)), risk="high")
