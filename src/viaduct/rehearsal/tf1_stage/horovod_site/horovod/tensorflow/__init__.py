@@ -34,18 +34,40 @@ from .._ranks import (
     size,
 )
 from ._exchanges import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    allgather,
-    allreduce,
-    broadcast,
-    check_passes,
-    check_variables,
-    reduce_gradients,
+    Adasum as Adasum,
+)
+from ._exchanges import (
+    Average as Average,
+)
+from ._exchanges import (
+    Max as Max,
+)
+from ._exchanges import (
+    Min as Min,
+)
+from ._exchanges import (
+    Product as Product,
+)
+from ._exchanges import (
+    Sum as Sum,
+)
+from ._exchanges import (
+    allgather as allgather,
+)
+from ._exchanges import (
+    allreduce as allreduce,
+)
+from ._exchanges import (
+    broadcast as broadcast,
+)
+from ._exchanges import (
+    check_passes as check_passes,
+)
+from ._exchanges import (
+    check_variables as check_variables,
+)
+from ._exchanges import (
+    reduce_gradients as reduce_gradients,
 )
 from .compression import Compression as Compression
 
