@@ -20,6 +20,10 @@ def test_a_full_path_that_the_first_run_writes_to_is_noticed(tmp_path: Path) -> 
     assert find_written_since(before) == [str(written)]
 
 
+def test_a_full_path_with_an_equals_sign_in_it_is_a_path(tmp_path: Path) -> None:
+    assert set(find_newest([f"{tmp_path}/lr=0.1", "--rate=0.1"])) == {f"{tmp_path}/lr=0.1"}
+
+
 def test_a_file_that_changes_deep_below_a_path_is_noticed_and_of_many_only_some_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

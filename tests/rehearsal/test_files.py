@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,20 +26,33 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
 @pytest.mark.parametrize(
     "text",
-    ["data/x", "/", "/usr/lib/x", "/etc/passwd", "/no_such_folder_here/x", "/tmp", "/tmp/\0", "/tmp/" + "x" * 2000],
+    [
+        *("data/x", "/", "//", "/usr/lib/x", "//usr/lib/x", "///etc/passwd", "/etc/passwd", "/no_such_folder_here/x"),
+        *("//host/x", "//div[@class='x']", "/tmp", "//tmp", "/tmp/..", "/tmp/../etc/passwd", "/tmp/\0", "~\0/x"),
+        *("/tmp/" + "x" * 2000, "/tmp/\ud800", "~\ud800/x", "~no_such_user/x", "http://tmp/x", "s3://tmp/x"),
+        *("hdfs:///tmp/x", "file://host/tmp/x", "C:\\tmp\\x", "\\\\tmp\\x", "tmp:/tmp/x"),
+    ],
 )
 def test_what_is_no_path_of_the_users_is_not_covered(text: str) -> None:
-    assert not files.is_users_path(text)
+    assert files.expand_users_path(text) == ""
 
 
-def test_full_paths_in_a_script_and_links_beside_it_are_covered(tmp_path: Path) -> None:
-    tree = ast.parse("open('/data/a.txt')\nopen('b.txt')\nx = ['~/c', 3]\n")
-    assert list(files.find_path_constants(tree)) == ["/data/a.txt", os.path.expanduser("~/c")]
-    assert files.is_users_path(str(tmp_path / "a.txt"))
+def test_full_paths_are_covered_however_they_are_written(plan: Plan, tmp_path: Path) -> None:
+    for text in (f"{tmp_path}/a.txt", f"/{tmp_path}/a.txt", f"//{tmp_path}//x/../a.txt", f"file://{tmp_path}/a.txt"):
+        assert files.expand_users_path(text) == f"{tmp_path}/a.txt"
+    assert files.expand_users_path("~/a.txt") == f"{tmp_path}/home/a.txt"
+
+
+def test_full_paths_in_arguments_a_script_and_links_beside_it_are_covered(plan: Plan, tmp_path: Path) -> None:
+    Path(plan.script).write_text(
+        f"import torch\nopen('{tmp_path}/in_script')\nx = ['~/c', 3, '~\\0', '/tmp/\\ud800']\n"
+    )
     (tmp_path / "data").mkdir()
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "link").symlink_to(tmp_path / "data")
-    assert files.find_links(str(tmp_path / "folder")) == [str(tmp_path / "data")]
+    (Path(plan.origin) / "link").symlink_to(tmp_path / "data")
+    arguments = (f"--out={tmp_path}/option", f"{tmp_path}/lr=0.1/run", "--home=~/d", "relative=1")
+    paths = {*files.find_paths(replace(plan, arguments=arguments))}
+    assert {f"{tmp_path}/{name}" for name in ("in_script", "data", "option", "lr=0.1/run", "home/c", "home/d")} <= paths
+    assert all(os.path.isabs(path) for path in paths if path)
     assert files.find_links(str(tmp_path / "nothing")) == []
 
 

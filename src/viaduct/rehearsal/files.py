@@ -207,20 +207,45 @@ def make_layout(plan: Plan) -> Layout:
 def find_paths(plan: Plan) -> Iterator[str]:
     """Yield paths that the script may write to: its folders, and those in arguments, links and string constants."""
     yield from (plan.origin, plan.root, plan.project)
-    yield from filter(is_users_path, (argument.partition("=")[2] or argument for argument in plan.arguments))
+    texts = [*list_values(plan.arguments)]
     for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaces or plan.tree)):
-        yield from filter(is_users_path, find_links(folder))
+        texts += find_links(folder)
     for source in project.read_project(Path(plan.script)).sources:
-        yield from filter(is_users_path, find_path_constants(source.tree))
+        texts += find_path_constants(source.tree)
+    yield from filter(None, map(expand_users_path, texts))
 
 
-def is_users_path(text: str) -> bool:
-    """Return True for an absolute path at least two levels deep, whose top folder exists and is not in SYSTEM."""
-    if not text.startswith(("/", "~")) or len(text) > MAX_PATH_LENGTH or "\0" in text:
+def list_values(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield each argument, and what follows the first "=" in it: `--out=/data`, but also `/data/lr=0.1`."""
+    for argument in arguments:
+        yield argument
+        _, sign, value = argument.partition("=")
+        if sign:
+            yield value
+
+
+def expand_users_path(text: str) -> str:
+    """Return a text as an absolute path, if it is one of the user's; else "".
+
+    It has at least two levels, and its top folder exists and is not in SYSTEM_FOLDERS. Slashes at its beginning count as one,
+    as the kernel has it, `~` is the home folder, and `file:///data` is `/data`; no other address is a path.
+    """
+    path = text.removeprefix("file://")
+    if not path.startswith(("/", "~")) or len(path) > MAX_PATH_LENGTH or "\0" in path or not is_encodable(path):
+        return ""
+    path = os.path.expanduser(path)
+    path = "/" + os.path.normpath(path).lstrip("/") if path.startswith("/") else ""
+    top = "/".join(path.split("/")[:2])
+    return path if path.count("/") > 1 and top not in SYSTEM_FOLDERS and os.path.isdir(top) else ""
+
+
+def is_encodable(path: str) -> bool:
+    """Return False for a text with lone surrogates, which no path can hold."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
         return False
-    parts = os.path.normpath(os.path.expanduser(text)).split("/")
-    top = f"/{parts[1]}" if len(parts) > 1 else "/"
-    return len(parts) > 2 and top not in SYSTEM_FOLDERS and os.path.isdir(top)
+    return True
 
 
 def find_links(folder: str) -> list[str]:
@@ -232,8 +257,8 @@ def find_links(folder: str) -> list[str]:
         return []
 
 
-def find_path_constants(tree: ast.Module) -> Iterator[str]:
-    """Yield string constants of a script that begin like an absolute path."""
+def find_strings(tree: ast.Module) -> Iterator[str]:
+    """Yield the string constants of a script."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(("/", "~")):
-            yield os.path.expanduser(node.value)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
