@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +22,12 @@ from training.tiny_runs import RECIPE, After, normed, trained, training, weights
 from viaduct import devices
 from viaduct.errors import BadValue
 from viaduct.models.padding import SameConv2d
-from viaduct.recipes import Precision, Sgd, Thor
+from viaduct.recipes import Parallel, Precision, Sgd, Thor
 from viaduct.training import curvature
 from viaduct.training.checkpoint import Saved
+from viaduct.training.distributed import join_ranks
 from viaduct.training.optim import build_optimizer, l2_loss
+from viaduct.training.parallel import SingleRank
 from viaduct.training.rundir import RunDir
 from viaduct.training.thor import ThorOptimizer, damping_at
 
@@ -314,6 +317,53 @@ def test_parts_of_a_batch_do_not_change_the_size_of_the_factors(run: RunDir) -> 
     for name, inverses in found[0].items():
         for one, other in zip(inverses, found[1][name], strict=True):
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_the_weight_of_a_ranks_loss_does_not_change_the_size_of_the_factors(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank's loss weighs more where it has more images than others, and where gradients are summed."""
+    found = []
+    for weight in (1.0, 3.0):
+        monkeypatch.setattr(SingleRank, "loss_weight", weight)
+        state = training(replace(RECIPE, optimizer=Thor(0.01)), run)
+        state.advance(iter([next(iter(state.train_batches.epoch(0)))]))
+        found.append(state.optimizer.inverses)
+    for name, inverses in found[0].items():
+        for one, other in zip(inverses, found[1][name], strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def update_of_equal_images(reduce: Literal["mean", "sum"]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the update of one step on a global batch of equal images, and the inverses after it."""
+    part = Thor(RATE, momentum=0.0, weight_decay=0.0)
+    recipe = replace(RECIPE, optimizer=part, parallel=Parallel(reduce=reduce), steps=1)
+    with tempfile.TemporaryDirectory() as folder, join_ranks("cpu", 60.0) as group:
+        state = training(recipe, RunDir(Path(folder) / f"run{group.rank}"), group=group)
+        before = weights(state)
+        first = next(iter(state.train_batches.epoch(0)))
+        image, label = training(RECIPE, RunDir(Path(folder) / "image")).train_batches.epoch(0).__next__()[:2]
+        count = len(first.images)
+        same = first._replace(images=image[:1].expand(count, -1, -1, -1), labels=label[:1].expand(count))
+        state.advance(iter([same]))
+    inverses = {name: [inverse.clone() for inverse in pair] for name, pair in state.optimizer.inverses.items()}
+    return {name: after - before[name] for name, after in weights(state).items()}, inverses
+
+
+@pytest.mark.parametrize(("reduce", "factor"), [("mean", 1.0), ("sum", 2.0)])
+def test_two_ranks_take_the_step_of_one_and_summed_gradients_twice_of_it(
+    reduce: Literal["mean", "sum"], factor: float
+) -> None:
+    """All images are equal, so that each half of the batch has the curvature of the whole."""
+    (alone,) = together(1, update_of_equal_images, reduce)
+    assert alone.error is None, alone.output
+    update, inverses = alone.value
+    for rank in together(2, update_of_equal_images, reduce):
+        assert rank.error is None, rank.output
+        for name, change in rank.value[0].items():
+            torch.testing.assert_close(change, factor * update[name], rtol=1e-3, atol=1e-5)
+        for name, pair in rank.value[1].items():
+            torch.testing.assert_close(pair, inverses[name], rtol=1e-3, atol=1e-3)
 
 
 def test_a_graph_run_refreshes_uncompiled_and_takes_the_same_steps(

@@ -8,7 +8,7 @@ differ in their `Update`: where the loss scale, the learning rates and the decay
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -142,7 +142,7 @@ class TrainingStep:
             self.pulse.at("forward", step)
             self.marks.begin_forward()
             with self.computation.accumulate_part(last):
-                with self.support.observe_passes(self.computation, self.scale.value / parts) if last else nullcontext():
+                with self.observe_forward(parts) if last else nullcontext():
                     logits, *auxiliary = self.computation.compute_outputs(part)
                 loss = self.compute_loss(logits, auxiliary, labels)
                 self.emit("forward", labels, loss)
@@ -154,6 +154,10 @@ class TrainingStep:
             losses.append(loss.detach())
             hits.append(self.parallel.count_correct(logits.detach(), labels))
         return torch.stack(losses).mean(), torch.stack(hits).sum(0)
+
+    def observe_forward(self, parts: int) -> AbstractContextManager[None]:
+        """Let the optimizer observe a forward pass, and say by which factor its loss is multiplied afterwards."""
+        return self.support.observe_passes(self.computation, self.scale.value / parts * self.parallel.loss_weight)
 
     def compute_loss(self, logits: Tensor, auxiliary: list[Tensor], labels: Any) -> Tensor:
         """Return the weighted sum of the main loss and those of the auxiliary heads, without weight decay."""
