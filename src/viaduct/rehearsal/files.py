@@ -211,7 +211,7 @@ def find_paths(plan: Plan) -> Iterator[str]:
     for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaces or plan.tree)):
         texts += find_links(folder)
     for source in project.read_project(Path(plan.script)).sources:
-        texts += find_path_constants(source.tree)
+        texts += find_strings(source.tree)
     yield from filter(None, map(expand_users_path, texts))
 
 
@@ -227,7 +227,7 @@ def list_values(arguments: Iterable[str]) -> Iterator[str]:
 def expand_users_path(text: str) -> str:
     """Return a text as an absolute path, if it is one of the user's; else "".
 
-    It has at least two levels, and its top folder exists and is not in SYSTEM_FOLDERS. Slashes at its beginning count as one,
+    It has at least two levels, and its top folder exists and is not in SYSTEM_FOLDERS. Leading slashes count as one,
     as the kernel has it, `~` is the home folder, and `file:///data` is `/data`; no other address is a path.
     """
     path = text.removeprefix("file://")
