@@ -61,6 +61,23 @@ def test_channels_last_is_channels_last_again(shape: tuple[int, ...]) -> None:
     assert again.stride() == tensor.stride()
 
 
+@pytest.mark.parametrize(
+    "array",
+    [np.empty(0, np.int64), np.empty((0, 3)), np.arange(12).reshape(4, 3)[:1].T[0], np.arange(6).reshape(3, 2)[:, 0]],
+    ids=["no elements", "no rows", "one element of a column", "a column"],
+)
+def test_arrays_with_unusual_strides_come_back(array: np.ndarray) -> None:
+    received = back(array)
+    assert received.dtype == array.dtype
+    assert received.shape == array.shape
+    assert received.tolist() == array.tolist()
+
+
+def test_a_tensor_that_repeats_one_element_comes_back() -> None:
+    assert back(torch.tensor(3).expand(1)).tolist() == [3]
+    assert back(torch.tensor(3).expand(4)).tolist() == [3, 3, 3, 3]
+
+
 def test_arrays_and_records_come_back() -> None:
     counted = Counted(np.arange(3), np.arange(3), np.zeros(3, np.int64), math.nan, 2)
     again = back([counted])[0]

@@ -83,7 +83,9 @@ def add_tensor(tensor: Tensor, buffers: list[bytes]) -> list[Any]:
     strides, extents = tuple(tensor.stride()), tuple(tensor.shape)
     order = sorted(range(tensor.ndim), key=lambda axis: (-strides[axis], -extents[axis]))
     contiguous = tensor.detach().resolve_conj().resolve_neg().cpu().permute(order).contiguous()
-    buffers.append(contiguous.reshape(-1).view(torch.uint8).numpy().tobytes())
+    # as_strided, because reshape may keep stride 0 for a tensor of one element, and view demands stride 1.
+    elements = contiguous.as_strided((contiguous.numel(),), (1,))
+    buffers.append(elements.view(torch.uint8).numpy().tobytes())
     return [name, list(contiguous.shape), order]
 
 
