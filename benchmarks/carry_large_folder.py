@@ -1,11 +1,11 @@
-"""What data around a script costs `viaduct carry`: sparse files of 20 GiB, 50 GiB of checkpoints, 20,000 small files.
+"""Measure how much data around a script slows `viaduct carry` down.
 
     python benchmarks/carry_large_folder.py [--turns 3] [--out FILE]
 
-The same script is carried in a folder that holds nothing else, and in folders with data next to it. Turns alternate;
-seconds are medians of whole commands, `more` is what a folder takes longer than the empty one, and `more CPU` how much
-more processors work for it, which other work on the machine changes less. Sparse files take no room on the disk, and
-would take it if they were copied.
+The folders contain 20 GiB of sparse files, 50 GiB of checkpoints or 20,000 small files beside the same script, and
+are compared with a folder that contains the script only. Turns alternate; seconds are medians of whole commands.
+`more` is the additional time, `more CPU` the additional CPU time, which depends less on other work on the machine.
+Sparse files need disk space only if they are copied.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ FOLDERS: dict[str, Callable[[Path], None]] = {
 
 
 def carry(folder: Path) -> tuple[float, float]:
-    """Return the seconds that a command took, and those of the processors in it and in what it started."""
+    """Return wall-clock and CPU seconds of one `viaduct carry`, including its child processes."""
     command = [sys.executable, "-m", "viaduct", "carry", str(folder), "--entry", "train.py", "--steps", "3"]
     out = folder.with_name("carried")
-    before, worked = time.perf_counter(), children_seconds()
+    before, worked = time.perf_counter(), children_cpu_seconds()
     answer = subprocess.run([*command, "--out", str(out)], cwd=folder, capture_output=True, text=True)
-    seconds, work = time.perf_counter() - before, children_seconds() - worked
+    seconds, work = time.perf_counter() - before, children_cpu_seconds() - worked
     if answer.returncode != 0:
-        raise SystemExit(f"carry has ended with {answer.returncode}:\n{answer.stderr}{answer.stdout}")
+        raise SystemExit(f"carry ended with {answer.returncode}:\n{answer.stderr}{answer.stdout}")
     shutil.rmtree(out)
     return seconds, work
 
 
-def children_seconds() -> float:
+def children_cpu_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

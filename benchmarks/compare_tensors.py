@@ -1,11 +1,11 @@
-"""Seconds to compare 200 pairs of 4 MB float32 tensors: `viaduct compare` against msprobe's, whole commands.
+"""Compare 200 pairs of 4 MB float32 tensors with `viaduct compare` and with msprobe; measure whole commands.
 
     python benchmarks/compare_tensors.py [--peer-python VENV/bin/python] [--repeats 3] [--out FILE]
 
-Makes two dumps in msprobe's layout (a golden one, and one with an error of 1e-3 in every element), which both tools
-read, and runs both commands alternately; the table shows medians. Time counts from the start of the process to its
-end, memory is the largest sum over the processes of a command. Without --peer-python msprobe is installed into an
-environment of its own in a temporary folder, which needs a package registry.
+The script writes two dumps in msprobe's layout, which both tools read: a golden one, and one with an error of 1e-3 in
+every element. It runs the two commands alternately and prints medians. Time is that of the whole process; memory is
+the largest sum over the processes of a command. Without --peer-python it installs msprobe into a temporary
+environment, which needs a package registry.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Samples = dict[str, list[Sample]]
 
 
 def make_dumps(folder: Path, pairs: int) -> tuple[Path, Path]:
-    """Two dumps of `pairs` modules with one output each."""
+    """Write two dumps of `pairs` modules with one output each."""
     generator = np.random.default_rng(0)
     sides = folder / "npu", folder / "gpu"
     entries: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
@@ -63,14 +63,14 @@ def make_dumps(folder: Path, pairs: int) -> tuple[Path, Path]:
         noise = generator.standard_normal(SHAPE, dtype=np.float32)
         for side, values, written in zip(sides, (golden + np.float32(ERROR) * noise, golden), entries, strict=True):
             name = f"Module.layers.{number}.Conv2d.forward.0"
-            written[name] = entry(side / "step0" / "rank0" / "dump_tensor_data", f"{name}.output.0.pt", values)
+            written[name] = save_output(side / "step0" / "rank0" / "dump_tensor_data", f"{name}.output.0.pt", values)
     for side, written in zip(sides, entries, strict=True):
         write_documents(side / "step0" / "rank0", written)
     return sides
 
 
-def entry(folder: Path, name: str, values: np.ndarray) -> dict[str, Any]:
-    """What dump.json says of a module with one output."""
+def save_output(folder: Path, name: str, values: np.ndarray) -> dict[str, Any]:
+    """Save the output of a module, and return its entry in dump.json."""
     torch.save(torch.from_numpy(values), folder / name)
     wide = values.astype(np.float64)
     tensor = {
@@ -103,39 +103,39 @@ def install_peer(folder: Path) -> Path:
 
 
 def run_timed(command: list[str], allowed: tuple[int, ...]) -> Sample:
-    """Run a command to its end, watching the memory of all its processes."""
+    """Run a command and sample the memory of all its processes."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    begin, worked = time.perf_counter(), children_worked()
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=environment)
+    begin, worked = time.perf_counter(), children_cpu_seconds()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         largest = 0.0
         while process.poll() is None:
-            largest = max(largest, sum(map(private_memory, family(process.pid))))
+            largest = max(largest, sum(map(read_private_memory, list_family(process.pid))))
             time.sleep(0.05)
         seconds = time.perf_counter() - begin
-        said.seek(0)
+        output.seek(0)
         if process.returncode not in allowed:
-            sys.exit(f"{shlex.join(command)} ended with {process.returncode}:\n{said.read().decode()[-3000:]}")
-    return Sample(seconds, children_worked() - worked, largest)
+            sys.exit(f"{shlex.join(command)} ended with {process.returncode}:\n{output.read().decode()[-3000:]}")
+    return Sample(seconds, children_cpu_seconds() - worked, largest)
 
 
-def children_worked() -> float:
-    """CPU seconds of the processes that have ended, with their own children."""
+def children_cpu_seconds() -> float:
+    """Return CPU seconds of all child processes that have ended, with their children."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
-def family(pid: int) -> list[int]:
-    """A process and its descendants."""
+def list_family(pid: int) -> list[int]:
+    """Return the ids of a process and its descendants."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return [pid]
-    return [pid, *(member for child in children for member in family(int(child)))]
+    return [pid, *(member for child in children for member in list_family(int(child)))]
 
 
-def private_memory(pid: int) -> float:
-    """MiB that this process alone keeps; pages of mapped files are the system's cache and are not counted."""
+def read_private_memory(pid: int) -> float:
+    """Return the MiB of a process without pages of mapped files, which belong to the page cache."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -143,7 +143,7 @@ def private_memory(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
-def commands(peer: Path, sides: tuple[Path, Path], folder: Path, repeat: int) -> dict[str, list[str]]:
+def make_commands(peer: Path, sides: tuple[Path, Path], folder: Path, repeat: int) -> dict[str, list[str]]:
     left, right = (str(side / "step0" / "rank0" / "dump.json") for side in sides)
     ours, theirs = folder / f"viaduct{repeat}", folder / f"msprobe{repeat}"
     verb = [sys.executable, "-m", "viaduct", "compare", *map(str, sides), "--out", str(ours)]
@@ -151,8 +151,8 @@ def commands(peer: Path, sides: tuple[Path, Path], folder: Path, repeat: int) ->
     return {"viaduct compare": verb, "msprobe 26.2 compare": program}
 
 
-def check(folder: Path, pairs: int, repeat: int) -> None:
-    """Both tools must have compared every pair, or the times mean nothing."""
+def check_complete(folder: Path, pairs: int, repeat: int) -> None:
+    """Assert that both tools compared every pair."""
     ours = (folder / f"viaduct{repeat}" / "drift.csv").read_text().splitlines()
     theirs = next((folder / f"msprobe{repeat}").glob("compare_result_*.csv")).read_text().splitlines()
     assert len(ours) - 1 == len(theirs) - 1 == pairs, (len(ours), len(theirs))
@@ -165,18 +165,18 @@ def measure(peer: Path, pairs: int, repeats: int) -> Samples:
         folder = Path(name)
         sides = make_dumps(folder, pairs)
         for repeat in range(repeats):
-            for tool, command in commands(peer, sides, folder, repeat).items():
+            for tool, command in make_commands(peer, sides, folder, repeat).items():
                 sample = run_timed(command, allowed=(0, 1))
                 samples.setdefault(tool, []).append(sample)
                 text = f"{sample.seconds:7.2f} s {sample.cpu_seconds:7.2f} CPU s {sample.memory_mib:7.0f} MiB"
                 print(f"{tool:22s} {text}", file=sys.stderr)
-            check(folder, pairs, repeat)
+            check_complete(folder, pairs, repeat)
             for tool in ("viaduct", "msprobe"):
                 shutil.rmtree(folder / f"{tool}{repeat}")
     return samples
 
 
-def rows_of(samples: Samples) -> list[dict[str, str]]:
+def make_rows(samples: Samples) -> list[dict[str, str]]:
     rows = []
     for tool, taken in samples.items():
         seconds, worked = median(s.seconds for s in taken), median(s.cpu_seconds for s in taken)
@@ -204,7 +204,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         peer = options.peer_python or install_peer(Path(folder))
         samples = measure(peer.absolute(), options.pairs, options.repeats)
-    rows = rows_of(samples)
+    rows = make_rows(samples)
     for row in rows:
         print(" ".join(f"{value:>22s}" for value in row.values()))
     if options.out:

@@ -1,14 +1,15 @@
-"""A recipe's training step on the CPU: viaduct's against the plain PyTorch loop, on the same work in one run.
+"""Compare a recipe's training step on the CPU with a plain PyTorch loop on the same work in one run.
 
     python benchmarks/cpu_step.py                                             ResNet-50: batch 8, 224x224
     python benchmarks/cpu_step.py --recipe resnet56_cifar10 --batch 128
     python benchmarks/cpu_step.py --recipe amoebanet_d_cifar10 --batch 4 --graph
 
-The plain loop is eager and has the same network, precision and batch of noise, once in NCHW as people write it, once in
-channels_last; in both torch's own SGD. viaduct takes the steps that `viaduct train` would take. Each variant has a
-process of its own, because what viaduct tells the C library about memory holds for a whole process. They take turns in
-short windows; the table shows medians, and ratios are medians of the ratios within a turn. CPU time is that of all
-threads of a process. OMP_WAIT_POLICY=active is refused: a variant that waits would take cores from the others.
+The plain loop is eager, uses torch's SGD, and has the same network, precision and batch of noise. It is measured in
+NCHW, the default of PyTorch, and in channels_last. viaduct takes the steps that `viaduct train` would take. Each
+variant runs in a separate process, because viaduct's settings of the C allocator hold for a whole process. The
+processes take turns in short windows. The table shows medians, and the median of the ratios within a turn. CPU time
+is the sum over all threads of a process. OMP_WAIT_POLICY=active is refused, because waiting variants would then take
+cores from the others.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ from viaduct.training.precision import DTYPES
 
 COLUMNS = ["variant", "images/s", "ms/step", "spread", "times NCHW", "times channels_last", "CPU ms/step", "times CPU"]
 Run = Callable[[int], object]
-Turn = tuple[float, float]  # seconds a step: by the clock, and of the processor
+Turn = tuple[float, float]  # wall-clock and CPU seconds per step
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One side of the comparison; `loop` is nchw, channels_last, eager or graph."""
+    """Variant to measure; `loop` is nchw, channels_last, eager or graph."""
 
     precision: str
     loop: str
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         return self.loop in ("nchw", "channels_last")
 
     @property
     def title(self) -> str:
         spelled = {"nchw": "NCHW", "channels_last": "channels_last"}.get(self.loop, self.loop)
-        return f"{'plain PyTorch' if self.plain else 'viaduct'}, {self.precision}, {spelled}"
+        return f"{'plain PyTorch' if self.is_plain else 'viaduct'}, {self.precision}, {spelled}"
 
 
 def choose_recipe(options: argparse.Namespace) -> Recipe:
@@ -67,15 +68,15 @@ def choose_recipe(options: argparse.Namespace) -> Recipe:
     return replace(recipe, data=replace(recipe.data, **changes), kernels="off", sink=0)
 
 
-def ours(recipe: Recipe, variant: Variant) -> Run:
+def prepare_viaduct(recipe: Recipe, variant: Variant) -> Run:
     room, device = devices.pick("cpu")
     precision = replace(recipe.precision, compute=variant.precision)  # type: ignore[arg-type]
     recipe = replace(recipe, precision=precision, mode=variant.loop)  # type: ignore[arg-type]
     return Ours(Setting(recipe, SYNTHETIC, room, device, Path(tempfile.mkdtemp())))
 
 
-def plain(recipe: Recipe, variant: Variant) -> Run:
-    """What a tutorial shows; nothing of viaduct but the network."""
+def prepare_plain(recipe: Recipe, variant: Variant) -> Run:
+    """Return the training loop of a tutorial; only the network is viaduct's."""
     layout = torch.channels_last if variant.loop == "channels_last" else torch.contiguous_format
     network: Any = build_model(recipe).train()
     network = network.to(memory_format=layout)
@@ -85,26 +86,26 @@ def plain(recipe: Recipe, variant: Variant) -> Run:
     labels = torch.randint(0, recipe.data.classes, (batch,))
     compute = DTYPES[variant.precision]
 
-    def loss() -> Tensor:
+    def compute_loss() -> Tensor:
         with torch.autocast("cpu", compute, enabled=compute != torch.float32):
-            made = network(images)
-            heads = made if isinstance(made, tuple) else (made,)
+            output = network(images)
+            heads = output if isinstance(output, tuple) else (output,)
             return torch.stack([F.cross_entropy(logits, labels) for logits in heads]).sum()
 
     def run(steps: int) -> None:
         for _ in range(steps):
             optimizer.zero_grad()
-            loss().backward()  # type: ignore[no-untyped-call]
+            compute_loss().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
     return run
 
 
-def serve(options: argparse.Namespace, variant: Variant, pipe: Connection) -> None:
-    """In a process of its own: two steps to warm up, then one window whenever it is its turn."""
+def serve_variant(options: argparse.Namespace, variant: Variant, pipe: Connection) -> None:
+    """Run a variant in this process: two warm-up steps, then one window per request."""
     torch.manual_seed(0)
     recipe = choose_recipe(options)
-    run = plain(recipe, variant) if variant.plain else ours(recipe, variant)
+    run = prepare_plain(recipe, variant) if variant.is_plain else prepare_viaduct(recipe, variant)
     clock = Clock(devices.get("cpu"), "cpu")
     pipe.send(clock.wall_seconds(lambda: run(1)))
     run(1)
@@ -115,41 +116,43 @@ def serve(options: argparse.Namespace, variant: Variant, pipe: Connection) -> No
 
 
 class Worker:
-    """The process of a variant; the others sleep while it has its turn."""
+    """Process of a variant; the others sleep while it measures."""
 
     def __init__(self, options: argparse.Namespace, variant: Variant) -> None:
         context = get_context("spawn")
-        self.pipe, there = context.Pipe()
-        self.process: BaseProcess = context.Process(target=serve, args=(options, variant, there), daemon=True)
+        self.pipe, child_end = context.Pipe()
+        self.process: BaseProcess = context.Process(
+            target=serve_variant, args=(options, variant, child_end), daemon=True
+        )
         self.process.start()
-        there.close()  # so that a process that dies is noticed
+        child_end.close()  # so that a process that dies is noticed
         self.first_step: float = self.pipe.recv()
 
-    def turn(self) -> Turn:
+    def measure(self) -> Turn:
         self.pipe.send(True)
         clock, processor = self.pipe.recv()
         return clock, processor
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self.pipe.send(False)
         self.process.join()
 
 
 def measure(variants: list[Variant], options: argparse.Namespace) -> tuple[dict[Variant, list[Turn]], list[float]]:
-    """Each variant's turns, and the seconds of each one's first step."""
+    """Return each variant's turns, and the seconds of its first step."""
     workers = {variant: Worker(options, variant) for variant in variants}
     turns: dict[Variant, list[Turn]] = {variant: [] for variant in variants}
     for number in range(options.turns):
         first = number % len(variants)
         for variant in variants[first:] + variants[:first]:
-            turns[variant].append(workers[variant].turn())
+            turns[variant].append(workers[variant].measure())
     for worker in workers.values():
-        worker.end()
+        worker.stop()
     return turns, [worker.first_step for worker in workers.values()]
 
 
-def rows_of(turns: dict[Variant, list[Turn]], batch: int) -> list[dict[str, str]]:
-    """One row a variant; compared with the plain loops of the same precision."""
+def make_rows(turns: dict[Variant, list[Turn]], batch: int) -> list[dict[str, str]]:
+    """Return one row per variant, compared with the plain loops of the same precision."""
     rows = []
     for variant, own in turns.items():
         sample = Sample([clock for clock, _ in own])
@@ -160,18 +163,18 @@ def rows_of(turns: dict[Variant, list[Turn]], batch: int) -> list[dict[str, str]
             "spread": f"{100 * sample.spread:.0f} %",
             "CPU ms/step": f"{1000 * Sample([processor for _, processor in own]).median:,.0f}",
         }
-        for column, loop, place in (
+        for column, loop, index in (
             ("times NCHW", "nchw", 0),
             ("times channels_last", "channels_last", 0),
             ("times CPU", "nchw", 1),
         ):
             base = turns[Variant(variant.precision, loop)]
-            row[column] = f"{ratio([turn[place] for turn in base], [turn[place] for turn in own]):.2f}"
+            row[column] = f"{ratio([turn[index] for turn in base], [turn[index] for turn in own]):.2f}"
         rows.append({name: row[name] for name in COLUMNS})
     return rows
 
 
-def show(rows: list[dict[str, str]], first_steps: list[float]) -> None:
+def print_rows(rows: list[dict[str, str]], first_steps: list[float]) -> None:
     widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in COLUMNS}
     print("  ".join(name.rjust(width) for name, width in widths.items()))
     for row in rows:
@@ -200,9 +203,9 @@ def main() -> None:
     turns, first_steps = measure(variants, options)
     size = recipe.data.size
     title = f"A training step on the CPU: {options.recipe}, batch {options.batch}, {size}x{size}"
-    rows = rows_of(turns, options.batch)
+    rows = make_rows(turns, options.batch)
     print(f"{title}; {room.description()}")
-    show(rows, first_steps)
+    print_rows(rows, first_steps)
     if options.out:
         record = {
             "kind": "benchmark",

@@ -1,12 +1,12 @@
-"""Does the plain command run at full speed? `viaduct train RECIPE` with no flags against the same with tuned flags.
+"""Compare the speed of `viaduct train RECIPE` without flags with the same command with tuned flags.
 
     python benchmarks/default_command.py --device cuda
     python benchmarks/default_command.py --device cuda --recipe amoebanet_d_imagenet --batch 64 --rounds 2
 
-Trains on noise that lies ready on the device, and on JPEG records (your own with --data, else made up as
-benchmarks/feeding.py makes them). The plain and the tuned command take turns; a rate is that of the steps after the
-warm-up, by the clock, log line to log line. Prints every rate and the share of the tuned rate that the plain command
-reaches; what stands after -- are the tuned flags.
+Both train on noise that is already on the device, and on JPEG records (--data, else generated as in
+benchmarks/feeding.py). They take turns. A rate is computed from the times of the log lines after the warm-up. The
+script prints every rate, and which share of the tuned rate the plain command reaches. Arguments after -- are the
+tuned flags.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument(
         "--images", "--pictures", type=int, default=6000, help="how many images to make where there is no --data"
     )
-    parser.add_argument("--copies", type=int, default=6, help="under how many names each file of them stands")
+    parser.add_argument("--copies", type=int, default=6, help="number of names under which each file appears")
     parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
     parser.add_argument("tuned", nargs="*", default=shlex.split(TUNED), help=f"flags of viaduct train ({TUNED})")
     options = parser.parse_args()
@@ -74,7 +74,7 @@ def measure_all(options: argparse.Namespace) -> None:
 
 
 def take_turns(options: argparse.Namespace, data: str, folder: Path) -> tuple[list[float], list[float]]:
-    """Return the rates of the plain and of the tuned command, images/s, one of each a round."""
+    """Return the rates (images/s) of the plain and the tuned command, one of each per round."""
     work = ["--batch", str(options.batch), "--steps", str(options.steps)]
     rates: tuple[list[float], list[float]] = ([], [])
     folder.mkdir()

@@ -1,11 +1,11 @@
-"""What a dump costs: a ResNet-50 training step in fp32 with and without it, and the steps that are not dumped.
+"""Measure what a dump costs: ResNet-50 training steps in fp32 with a dump, beside one, and without.
 
     python benchmarks/dump_cost.py [--batch 8] [--size 224] [--turns 5] [--out FILE]
     python benchmarks/dump_cost.py --device cuda --batch 64
 
-Each turn trains the same network three steps without a dump and, with one for each variant, the step before the dumped
-one, the dumped one and the step after. Turns alternate; times are medians, ratios are to the step without a dump. The
-dumped step is complete on the disk when its time ends.
+Each turn trains the same network for three steps without a dump, and for each variant three steps of which the second
+is dumped. Turns alternate. Times are medians; ratios are relative to the step without a dump. The time of a dumped
+step ends when the dump is complete on the disk.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Bench:
         self.labels = torch.randint(0, 1001, (batch,), device=device)
 
     def turn(self, folder: Path, options: dict[str, Any] | None) -> list[float]:
-        """Seconds of three steps, of which with options the second is dumped."""
+        """Return the seconds of three steps; with options, the second one is dumped."""
         dump = Dump(self.model, folder, steps=DUMPED, **options) if options is not None else nullcontext()
         with dump:
             return [self.clock.wall_seconds(self.step) for _ in range(3)]
@@ -59,7 +59,7 @@ class Bench:
 
 
 def measure_dumps(bench: Bench, turns: int) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Seconds of each kind of step, and the megabytes that each dump left."""
+    """Return the seconds of each kind of step, and the megabytes of each dump."""
     samples: dict[str, list[float]] = {"no dump": []}
     sizes: dict[str, float] = {}
     bench.turn(Path(), None)

@@ -1,13 +1,13 @@
-"""Do records feed the device? `viaduct train` from JPEG records against the same on noise that lies ready there.
+"""Compare the training rate from JPEG records with the rate on noise that is already on the device.
 
     python benchmarks/feeding.py --device cuda
     python benchmarks/feeding.py --device cuda --data RECORDS -- --precision bf16 --mode graph --sink 20 --batch 256
 
-Without --data it makes images of ImageNet's sizes that cost what photographs cost to decode (fields of 1/f noise,
-things with sharp edges before them, film grain: 106 kB each on average) and builds records of them. The two trainings
-take turns; each is ended when its last step is logged. A rate is that of the steps after the warm-up, by the clock, log
-line to log line. Prints every rate, the loader's rate alone, and the share of the rate on noise that records reach;
-what stands after -- goes to `viaduct train`.
+Without --data the script generates images of ImageNet's sizes that are as expensive to decode as photographs (1/f
+noise, objects with sharp edges, film grain; 106 kB on average) and builds records from them. The two trainings take
+turns; each is ended when its last step is logged. A rate is computed from the times of the log lines after the
+warm-up. The script prints every rate, the rate of the loader alone, and which share of the rate on noise the records
+reach. Arguments after -- are passed to `viaduct train`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ FLAGS = "--precision bf16 --mode graph --sink 20 --batch 256 --steps 400"
 WARM_UP = 3  # log lines
 
 
-def field(rng: np.random.Generator, side: int, power: float) -> Plane:
-    """Noise with the spectrum of photographs, of mean 0 and deviation 1."""
+def make_noise_field(rng: np.random.Generator, side: int, power: float) -> Plane:
+    """Return noise with the spectrum of photographs, mean 0 and deviation 1."""
     frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None])
     frequency[0, 0] = 1
     spectrum = (rng.standard_normal(frequency.shape) + 1j * rng.standard_normal(frequency.shape)) / frequency**power
@@ -64,12 +64,12 @@ def field(rng: np.random.Generator, side: int, power: float) -> Plane:
 def draw_image(rng: np.random.Generator, fields: list[Plane]) -> bytes:
     height, width = (int(side - rng.integers(0, 9)) for side in SIZES[rng.integers(len(SIZES))])
 
-    def part() -> Plane:
+    def draw_part() -> Plane:
         plane = fields[rng.integers(len(fields))]
         y, x = rng.integers(plane.shape[0] - height), rng.integers(plane.shape[1] - width)
         return plane[y : y + height, x : x + width]
 
-    luma, red, blue = 118 + 42 * part(), 12 * part(), 12 * part()
+    luma, red, blue = 118 + 42 * draw_part(), 12 * draw_part(), 12 * draw_part()
     rows, columns = np.mgrid[:height, :width].astype(np.float32)
     for _ in range(int(rng.integers(3, 9))):
         angle, *radii = rng.uniform([0, 20, 20], [np.pi, 150, 150])
@@ -80,7 +80,7 @@ def draw_image(rng: np.random.Generator, fields: list[Plane]) -> bytes:
         luma = np.where(inside, luma * rng.uniform(0.3, 0.9) + rng.uniform(0, 90), luma)
         red, blue = (np.where(inside, plane + rng.uniform(-40, 40), plane) for plane in (red, blue))
     grain = rng.standard_normal((height, width)).astype(np.float32) * rng.gamma(3, 5)
-    luma = luma + rng.uniform(0, 14) * part() + grain
+    luma = luma + rng.uniform(0, 14) * draw_part() + grain
     pixels = np.stack([luma + red, luma - 0.3 * (red + blue), luma + blue], axis=2)
     image = np.ascontiguousarray(np.clip(pixels, 0, 255).astype(np.uint8))
     return bytes(simplejpeg.encode_jpeg(image, quality=int(rng.integers(88, 97)), colorsubsampling="420"))
@@ -88,7 +88,7 @@ def draw_image(rng: np.random.Generator, fields: list[Plane]) -> bytes:
 
 def make_some(folder: Path, first: int, last: int) -> None:
     rng = np.random.default_rng(first)
-    fields = [field(rng, 1024, power) for power in (1.1, 1.3, 1.5, 1.7)]
+    fields = [make_noise_field(rng, 1024, power) for power in (1.1, 1.3, 1.5, 1.7)]
     for number in range(first, last):
         class_folder = folder / f"class{number % CLASSES:02d}"
         class_folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def make_some(folder: Path, first: int, last: int) -> None:
 
 
 def make_records(folder: Path, count: int, copies: int) -> Path:
-    """Records of so many images; each file under several names, so that an epoch is long."""
+    """Make records of `count` images; each file has several names, so that an epoch is long."""
     processes = len(os.sched_getaffinity(0))
     edges = np.linspace(0, count, processes + 1).astype(int).tolist()
     with get_context("spawn").Pool(processes) as pool:
@@ -116,24 +116,24 @@ def make_records(folder: Path, count: int, copies: int) -> Path:
 def train(options: argparse.Namespace, data: str, run: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "viaduct", "train", options.recipe, "--data", data, "--device", options.device]
     command += ["--run", str(run), "--eval-every", "0", *options.flags]
-    with tempfile.TemporaryFile("w+") as output, running(command, output) as process:
-        while process.poll() is None and not logs_of(run)[1]:
+    with tempfile.TemporaryFile("w+") as output, start_command(command, output) as process:
+        while process.poll() is None and not read_logs(run)[1]:
             time.sleep(0.2)
-        logs, complete = logs_of(run)
+        logs, complete = read_logs(run)
         if not complete:
             output.seek(0)
             raise SystemExit(f"{shlex.join(command)}: {output.read().strip()[-2000:]}")
     if len(logs) < WARM_UP + 2:
         raise SystemExit(f"{len(logs)} log lines are too few: more --steps, or a smaller --sink or --log-every.")
     first, last = logs[WARM_UP - 1], logs[-1]
-    rate = (last["step"] - first["step"]) * recipe_of(run)["data"]["global_batch"] / (last["time"] - first["time"])
+    rate = (last["step"] - first["step"]) * read_recipe(run)["data"]["global_batch"] / (last["time"] - first["time"])
     print(f"{run.name}: {rate:,.0f} images/s", flush=True)
     return {"images_per_s": rate, "log_lines": [line["images_per_s"] for line in logs]}
 
 
 @contextmanager
-def running(command: list[str], output: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that does not outlive the block: it would evaluate, on noise 50,000 images."""
+def start_command(command: list[str], output: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a command, and kill it at the end of the block, before it evaluates."""
     with subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
             yield process
@@ -141,17 +141,17 @@ def running(command: list[str], output: IO[str]) -> Iterator[subprocess.Popen[by
             process.kill()
 
 
-def logs_of(run: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The log lines so far, and whether that of the last step is among them."""
+def read_logs(run: Path) -> tuple[list[dict[str, Any]], bool]:
+    """Return the log lines so far, and True if the last step is among them."""
     if not (run / "metrics.jsonl").is_file():
         return [], False
     written = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     lines = [json.loads(line) for line in written if line.endswith("\n")]
     logs = [line for line in lines if line["kind"] == "log"]
-    return logs, bool(logs) and logs[-1]["step"] >= recipe_of(run)["steps"]
+    return logs, bool(logs) and logs[-1]["step"] >= read_recipe(run)["steps"]
 
 
-def recipe_of(run: Path) -> dict[str, Any]:
+def read_recipe(run: Path) -> dict[str, Any]:
     recipe: dict[str, Any] = json.loads((run / "recipe.json").read_text())["recipe"]
     return recipe
 
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument(
         "--images", "--pictures", type=int, default=6000, help="how many to make where there is no --data"
     )
-    parser.add_argument("--copies", type=int, default=6, help="under how many names each file of them stands")
+    parser.add_argument("--copies", type=int, default=6, help="number of names under which each file appears")
     parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
     parser.add_argument("flags", nargs="*", default=shlex.split(FLAGS), help=f"of viaduct train ({FLAGS})")
     options = parser.parse_args()
@@ -201,10 +201,10 @@ def measure_all(options: argparse.Namespace) -> None:
     shares = [run["records"]["images_per_s"] / run["noise"]["images_per_s"] for run in runs]
     print(f"records reach {100 * median(shares):.1f} % of the rate on noise")
     if options.out:
-        options.out.write_text(json.dumps(record(options, alone, runs, shares), indent=1) + "\n")
+        options.out.write_text(json.dumps(make_record(options, alone, runs, shares), indent=1) + "\n")
 
 
-def record(
+def make_record(
     options: argparse.Namespace, alone: dict[str, Any], runs: list[dict[str, Any]], shares: list[float]
 ) -> dict[str, Any]:
     run = describe_run(devices.pick(options.device)[0])

@@ -1,18 +1,18 @@
-"""Is a training step of somebody else's network faster on viaduct's kernels? Against torch.compile, in one process.
+"""Compare a training step of a timm or torchvision network on viaduct's kernels with torch.compile, in one process.
 
     python benchmarks/fuse_step.py
     python benchmarks/fuse_step.py --model torchvision:resnet50,timm:resnext50_32x4d --batch 128 --out figures.json
 
-All variants train the same network from the same weights on the same noise, which lies on the card, in bf16 under
-autocast, channels_last, with fused SGD, and take turns in short windows:
+All variants train the same network from the same weights on the same noise, which is already on the card: bf16 under
+autocast, channels_last, fused SGD. They take turns in short windows:
 
     viaduct             viaduct.fuse(network), its step captured and replayed by viaduct.sink
-    sink alone          the network as written, its step captured and replayed by viaduct.sink
-    torch.compile       the network compiled whole, in a plain loop
+    sink alone          the unchanged network, its step captured and replayed by viaduct.sink
+    torch.compile       the network compiled as a whole, in a plain loop
     reduce-overhead     the same with torch's own CUDA graphs
 
-Printed are medians of milliseconds a step, and the median ratio of each other variant to viaduct's. Needs an NVIDIA
-card, Triton, and torchvision or timm; exits with 2 where one of them is missing.
+The script prints medians in milliseconds per step, and the median ratio of each other variant to viaduct's. It needs an
+NVIDIA card, Triton, and torchvision or timm; it exits with 2 if one of them is missing.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def repeat_step(step: Step, images: Tensor, labels: Tensor) -> Callable[[int], N
 
 
 def compare_losses(name: str, losses: dict[str, float]) -> None:
-    """Refuse to measure variants that do not train the same network."""
+    """Raise an error if the variants do not train the same network."""
     apart = max(losses.values()) - min(losses.values())
     if not apart < CLOSE:
         raise ViaductError(f"{name}: the first losses differ by {apart:.2g}: {losses}.")
@@ -143,7 +143,7 @@ def show(row: dict[str, Any], batch: int) -> None:
 
 
 def make_record(options: argparse.Namespace, rows: list[dict[str, Any]], run: dict[str, Any]) -> dict[str, Any]:
-    """Return what docs/results/ keeps of a measurement."""
+    """Return the record of a measurement for docs/results/."""
     table = []
     for row in rows:
         seconds = row["seconds"]

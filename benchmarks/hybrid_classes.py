@@ -1,12 +1,12 @@
-"""A classifier of 100,000 classes: whole on one rank, whole on each of two (data), shared out over two (hybrid).
+"""Compare layouts of a classifier of 100,000 classes: one rank, two ranks (data), sharded over two ranks (hybrid).
 
     python benchmarks/hybrid_classes.py
     python benchmarks/hybrid_classes.py --classes 200000 --features 1024 --steps 30
 
-Each layout trains the same recipe over gloo on the CPU, in processes of its own. Compared are the losses of all steps
-with those of one rank; measured are the bytes that each rank holds of the classifier's weights, gradients and momentum
-while it trains, and its peak resident memory until the last step. Times are among the samples only: ranks that share
-the cores of one machine say little about them.
+Each layout trains the same recipe over gloo on the CPU, in separate processes. The losses of all steps are compared
+with those of one rank. Measured are the bytes of the classifier's weights, gradients and momentum on each rank, and
+each rank's peak resident memory until the last step. Times are recorded in the samples only, because the ranks share
+the cores of one machine.
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ SECONDS = 900.0
 MIB = 2**20
 
 
-def network(classes: int, features: int) -> nn.Module:
-    """A small backbone before a large classifier."""
+def build_network(classes: int, features: int) -> nn.Module:
+    """Build a small backbone with a large classifier."""
     layers = [nn.Conv2d(3, 32, 3, 2, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
     layers += [nn.Conv2d(32, features, 3, 2, bias=False), nn.BatchNorm2d(features), nn.ReLU()]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(features, classes))
 
 
-def images(count: int, classes: int, seed: int) -> Split:
-    """Labels from all over the classes, and images that tell them: noise around a colour of each."""
-    chance = np.random.default_rng(seed)
-    labels = np.linspace(0, classes - 1, 512).astype(np.int64)[chance.integers(0, 512, count)]
+def make_split(count: int, classes: int, seed: int) -> Split:
+    """Make images of classes across the whole range; each class is a colour with noise."""
+    generator = np.random.default_rng(seed)
+    labels = np.linspace(0, classes - 1, 512).astype(np.int64)[generator.integers(0, 512, count)]
     colours = np.stack([labels * 7 % 176, labels * 13 % 176, labels * 29 % 176], 1) + 40
-    noise = chance.integers(-20, 20, (count, 16, 16, 3))
+    noise = generator.integers(-20, 20, (count, 16, 16, 3))
     return Split((colours[:, None, None] + noise).astype(np.uint8), labels)
 
 
 def make_images(path: Path | None, classes: int) -> ImageSet:
-    return ImageSet(images(2048, classes, 1), images(64, classes, 2), ())
+    return ImageSet(make_split(2048, classes, 1), make_split(64, classes, 2), ())
 
 
-def recipe_of(mode: Any, options: argparse.Namespace, witness: Callback) -> Recipe:
+def make_recipe(mode: Any, options: argparse.Namespace, witness: Callback) -> Recipe:
     return Recipe(
-        model=partial(network, features=options.features),
+        model=partial(build_network, features=options.features),
         data=Arrays(options.batch, 16, options.classes, make=partial(make_images, classes=options.classes)),
         optimizer=Sgd(lr=options.rate, momentum=0.9, weight_decay=1e-4),
         precision=Precision("fp32"),
@@ -88,7 +88,7 @@ def recipe_of(mode: Any, options: argparse.Namespace, witness: Callback) -> Reci
 
 
 class Witness(Callback):
-    """Each rank tells what it holds of the classifier."""
+    """Record how much of the classifier each rank holds."""
 
     every_rank = True
 
@@ -99,10 +99,10 @@ class Witness(Callback):
 
     def start(self, training: Training) -> None:
         self.head = next(module for module in training.model.modules() if isinstance(module, nn.Linear))
-        self.head.weight.register_post_accumulate_grad_hook(self.note)
+        self.head.weight.register_post_accumulate_grad_hook(self.record_gradient)
         self.times.append(time.monotonic())
 
-    def note(self, weight: torch.Tensor) -> None:
+    def record_gradient(self, weight: torch.Tensor) -> None:
         assert weight.grad is not None
         self.gradients = weight.grad.nbytes
 
@@ -117,15 +117,15 @@ class Witness(Callback):
             (self.folder / f"rank{training.group.rank}.json").write_text(json.dumps(record))
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
-def be_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options: argparse.Namespace) -> None:
+def run_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
-    for stream in (1, 2):  # runs speak of themselves
+    for stream in (1, 2):  # the output of the run
         os.dup2(os.open(folder / f"output{rank}.txt", os.O_WRONLY | os.O_CREAT), stream)
     if ranks > 1:
         environment = {
@@ -136,7 +136,7 @@ def be_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options: 
             "MASTER_PORT": port,
         }
         os.environ.update({name: str(value) for name, value in environment.items()} | {"MASTER_ADDR": "127.0.0.1"})
-    recipe = recipe_of(mode, options, Witness(folder))
+    recipe = make_recipe(mode, options, Witness(folder))
     run = RunDir(folder / "run")
     run_training(Request(Loaded("recipe", recipe, "A recipe.", None), run, None, "cpu", "never", "hybrid_classes"))
 
@@ -144,9 +144,9 @@ def be_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options: 
 def measure(ranks: int, mode: str, options: argparse.Namespace) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as name:
-        folder, port = Path(name), free_port()
+        folder, port = Path(name), find_free_port()
         arguments = [(rank, ranks, mode, port, folder, options) for rank in range(ranks)]
-        workers = [context.Process(target=be_rank, args=given) for given in arguments]
+        workers = [context.Process(target=run_rank, args=given) for given in arguments]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -163,7 +163,7 @@ def measure(ranks: int, mode: str, options: argparse.Namespace) -> dict[str, Any
         }
 
 
-def row_of(name: str, found: dict[str, Any], first: dict[str, Any]) -> dict[str, str]:
+def make_row(name: str, found: dict[str, Any], first: dict[str, Any]) -> dict[str, str]:
     difference = max(
         abs(loss - expected) / expected for loss, expected in zip(found["losses"], first["losses"], strict=True)
     )
@@ -190,7 +190,7 @@ def main() -> None:
     rows = []
     for name, (ranks, mode) in LAYOUTS.items():
         found[name] = measure(ranks, mode, options)
-        rows.append(row_of(name, found[name], next(iter(found.values()))))
+        rows.append(make_row(name, found[name], next(iter(found.values()))))
         print("  ".join(f"{column}: {value}" for column, value in rows[-1].items()), flush=True)
     if options.out:
         room, _ = devices.pick("cpu")

@@ -1,13 +1,13 @@
-"""How fast is inference? The engine of `viaduct serve` against the network as written, torch.compile and ONNX Runtime.
+"""Compare the inference engine of `viaduct serve` with the unchanged network, torch.compile and ONNX Runtime.
 
     python benchmarks/inference.py --device cuda --batch 1,8,64,256
     PYTHONPATH=.venv/onnx python benchmarks/inference.py --device cpu --network resnet18_v1 --batch 1,8,16
 
-All run the same network with the same weights on the same inputs, which lie ready on the device, in the same
-precision, and take turns in short windows. torch.compile runs in its default mode and with CUDA graphs
-(mode="reduce-overhead"); ONNX Runtime runs the network as torch.onnx exports it, where the extra `onnx` is installed
-and it has a provider for the device. Prints milliseconds and images/s for each, and how many times faster the
-engine is than the best of the others.
+All variants run the same network with the same weights, inputs and precision. The inputs are already on the device,
+and the variants take turns in short windows. torch.compile runs in its default mode and with CUDA graphs
+(mode="reduce-overhead"). ONNX Runtime runs the network as torch.onnx exports it, if the extra `onnx` is installed and
+a provider for the device exists. The script prints milliseconds and images/s, and how many times faster the engine is
+than the best of the others.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def measure_all(options: argparse.Namespace, batches: list[int]) -> None:
     room, device = devices.pick(options.device)
     precision = options.precision or ("fp32" if device.type == "cpu" else "bf16")
     torch.manual_seed(0)
-    network = settle(models.build(options.network, classes=1000), options.size)
+    network = calibrate_batch_norms(models.build(options.network, classes=1000), options.size)
     print(f"{options.network} at {options.size}, {precision}, {room.description()}, torch {torch.__version__}")
     rows = []
     for batch in batches:
         variants = build_variants(network, options, batch, device, precision)
         row = measure(variants, Clock(room, device.type), options)
         rows.append({"batch": batch, **row})
-        show(rows[-1])
+        print_row(rows[-1])
     if options.out:
         record = make_record(options, rows, precision, room)
         options.out.write_text(json.dumps(record, indent=1) + "\n")
@@ -77,7 +77,7 @@ def measure_all(options: argparse.Namespace, batches: list[int]) -> None:
 def make_record(
     options: argparse.Namespace, rows: list[dict[str, Any]], precision: str, room: Device
 ) -> dict[str, Any]:
-    """Return what docs/results/ keeps of a measurement."""
+    """Return the record of a measurement for docs/results/."""
     names = list(rows[0]["milliseconds"])
     table = []
     for row in rows:
@@ -97,8 +97,8 @@ def make_record(
 
 
 @torch.no_grad()
-def settle(network: nn.Module, size: int) -> nn.Module:
-    """Give batch norms the statistics of their inputs, so that values stay in range through all layers."""
+def calibrate_batch_norms(network: nn.Module, size: int) -> nn.Module:
+    """Set the statistics of batch norms from their inputs, so that values stay in range in all layers."""
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.momentum = None
@@ -111,7 +111,7 @@ def settle(network: nn.Module, size: int) -> nn.Module:
 def build_variants(
     network: nn.Module, options: argparse.Namespace, batch: int, device: torch.device, precision: str
 ) -> dict[str, Callable[[], Any]]:
-    """Return what computes the logits of one batch, by name; all were run once and agree with the network."""
+    """Return a function per variant that computes the logits of one batch; all were checked against the network."""
     dtype, size = DTYPES[precision], options.size
     inputs = torch.randn(batch, 3, size, size).to(device, dtype).contiguous(memory_format=torch.channels_last)
     plain = place_model(copy.deepcopy(network), device).to(dtype)
@@ -153,16 +153,16 @@ def capture(network: nn.Module, inputs: Tensor) -> Callable[[], Tensor]:
 
 
 def open_onnx(network: nn.Module, inputs: Tensor) -> dict[str, Callable[[], Tensor]]:
-    """Return ONNX Runtime's pass over the network, a card's memory bound to it; nothing where it cannot run."""
+    """Return ONNX Runtime's variant, with bound device memory on a card; empty if it cannot run."""
     try:
         import onnxruntime
         import onnxscript  # noqa: F401  torch's exporter needs it
     except ImportError as error:
-        print(f"  ONNX Runtime is left out: {error}.", file=sys.stderr)
+        print(f"  ONNX Runtime is skipped: {error}.", file=sys.stderr)
         return {}
     provider = "CUDAExecutionProvider" if inputs.is_cuda else "CPUExecutionProvider"
     if provider not in onnxruntime.get_available_providers():
-        print(f"  ONNX Runtime is left out: it has no {provider}.", file=sys.stderr)
+        print(f"  ONNX Runtime is skipped: it has no {provider}.", file=sys.stderr)
         return {}
     contiguous_inputs = inputs.contiguous()
     with tempfile.TemporaryDirectory() as folder:
@@ -191,7 +191,7 @@ def open_onnx(network: nn.Module, inputs: Tensor) -> dict[str, Callable[[], Tens
 
 
 def measure(variants: dict[str, Callable[[], Any]], clock: Clock, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the milliseconds of each, and how many times faster the engine is than each of the others."""
+    """Return milliseconds per variant, and how many times faster the engine is than each other one."""
 
     def repeat(run: Callable[[], Any]) -> Callable[[int], object]:
         def steps(count: int) -> None:
@@ -214,7 +214,7 @@ def measure(variants: dict[str, Callable[[], Any]], clock: Clock, options: argpa
     }
 
 
-def show(row: dict[str, Any]) -> None:
+def print_row(row: dict[str, Any]) -> None:
     for name, taken in row["milliseconds"].items():
         rate = 1000 * row["batch"] / taken
         print(f"batch {row['batch']:>4}  {name:<32} {taken:9.3f} ms  {rate:10,.0f} images/s")

@@ -1,9 +1,9 @@
-"""Images/s of the training input against tf.data, DALI and PyTorch with Pillow, on 500x375 JPEGs of about 54 kB.
+"""Compare images/s of the training input with tf.data, DALI and PyTorch with Pillow, on 500x375 JPEGs of about 54 kB.
 
     python benchmarks/input_pipeline.py [--peer tf.data,pil] [--runs 3] [--out FILE]
 
-Makes 2,000 such images from scikit-image's photographs (dev extra), builds records of them, and runs
-`viaduct data bench` several times; the table shows medians over the runs.
+The script makes 2,000 such images from scikit-image's photographs (dev extra), builds records from them, and runs
+`viaduct data bench` several times. The table shows medians over the runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BYTES = 54_000
 
 
 def encode_jpeg(pixels: np.ndarray) -> bytes:
-    """At the quality that comes closest to the size of an ImageNet image."""
+    """Encode an image at the quality that comes closest to the file size of an ImageNet image."""
     low, high = 30, 98
     while low < high:
         quality = (low + high) // 2

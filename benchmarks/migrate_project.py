@@ -1,14 +1,14 @@
-"""What `viaduct migrate` takes for a project, in seconds, seconds of all cores and memory; and how one file grows.
+"""Measure time and memory of `viaduct migrate` for whole projects, and how its time grows with the length of a file.
 
     python benchmarks/migrate_project.py                 100 and 1,000 files, then patterns of 1,000 to 8,000 lines
     python benchmarks/migrate_project.py --full          10,000 files with 2.5 million lines as well
     python benchmarks/migrate_project.py --full --out docs/results/migrate_project_cpu.json \\
         --out-growth docs/results/migrate_growth_cpu.json
 
-The projects are generated, the same every time, as a model zoo is: folders of ten files that import each other, of
-which half are TensorFlow 1 and half PyTorch. A third of the files need edits, a third are models that need none, a
-third are plain Python. What is measured is the command as a user gives it, from its start to a written copy, on all
-cores. Memory is the most that all its processes had at one time, shared pages counted once.
+The projects are generated and are the same in every run: folders of ten files that import each other, half of the
+folders TensorFlow 1, half PyTorch. A third of the files need edits, a third are models that need none, a third are
+plain Python. The whole command is measured, from its start to a written copy, on all cores. Memory is the largest sum
+over its processes at one time; shared pages count once.
 """
 
 from __future__ import annotations
@@ -198,16 +198,16 @@ PATTERNS: dict[str, Callable[[int], str]] = {
 LENGTHS = (1000, 2000, 4000, 8000)
 
 
-def make_file(kind: str, framework: str, number: int, lines: int, dice: random.Random) -> str:
+def make_file(kind: str, framework: str, number: int, lines: int, generator: random.Random) -> str:
     def fill(text: str) -> str:
-        facts = {"number": dice.randrange(1000), "filters": dice.choice((64, 128, 256)), "classes": 10}
-        facts |= {"comment": dice.choice(("as in the paper", "kept", "see above")), "batch": 32, "momentum": 0.9}
+        facts = {"number": generator.randrange(1000), "filters": generator.choice((64, 128, 256)), "classes": 10}
+        facts |= {"comment": generator.choice(("as in the paper", "kept", "see above")), "batch": 32, "momentum": 0.9}
         imports = f"from .file_{number // 10 * 10:05d} import *" if number % 10 else ""
         return text.format(title=f"file {number}", imports=imports, **facts)
 
     body = PLAIN if kind == "plain" else TORCH_LAYERS if framework == "torch" else LAYERS
     head = '"""Records."""\n' if kind == "plain" else fill(TORCH_HEAD if framework == "torch" else HEAD)
-    tail = fill(TORCH_MAIN if framework == "torch" else dice.choice(EDITED)) if kind == "edited" else ""
+    tail = fill(TORCH_MAIN if framework == "torch" else generator.choice(EDITED)) if kind == "edited" else ""
     text = head
     while text.count("\n") + tail.count("\n") < lines:
         text += fill(body)
@@ -215,22 +215,22 @@ def make_file(kind: str, framework: str, number: int, lines: int, dice: random.R
 
 
 def make_project(folder: Path, files: int, lines: int) -> int:
-    """Write the files, the same every time, ten to a folder; return the number of their lines."""
-    dice = random.Random(files)
+    """Write the files, ten per folder; return their number of lines."""
+    generator = random.Random(files)
     written = 0
     for number in range(files):
-        kind = ("edited", "model", "plain")[dice.randrange(3)]
+        kind = ("edited", "model", "plain")[generator.randrange(3)]
         framework = "torch" if number // 10 % 2 else "tf"
         target = folder / f"area_{number // 1000:02d}" / f"package_{number // 10:04d}" / f"file_{number:05d}.py"
         target.parent.mkdir(parents=True, exist_ok=True)
-        text = make_file(kind, framework, number, lines, dice)
+        text = make_file(kind, framework, number, lines, generator)
         target.write_text(text)
         written += text.count("\n")
     return written
 
 
 def run_command(path: Path, out: Path) -> dict[str, float]:
-    """Migrate into a copy: seconds, seconds of all cores, and the most memory of all processes together, in MiB."""
+    """Migrate into a copy; return seconds, CPU seconds and the largest memory of all processes together in MiB."""
     began = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "viaduct", "migrate", str(path), "--out", str(out), "--quiet"],
@@ -242,7 +242,7 @@ def run_command(path: Path, out: Path) -> dict[str, float]:
         found, status, usage = os.wait4(process.pid, os.WNOHANG)
         if found:
             break
-        memory = max(memory, sum(map(own_memory, [process.pid, *children_of(process.pid)])))
+        memory = max(memory, sum(map(read_memory, [process.pid, *list_children(process.pid)])))
         time.sleep(0.1)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):
@@ -254,15 +254,15 @@ def run_command(path: Path, out: Path) -> dict[str, float]:
     }
 
 
-def children_of(process: int) -> list[int]:
+def list_children(process: int) -> list[int]:
     try:
         return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:
         return []
 
 
-def own_memory(process: int) -> float:
-    """KiB; pages that several processes share are shared out among them."""
+def read_memory(process: int) -> float:
+    """Return the KiB of a process; a shared page counts in parts for each process that shares it."""
     try:
         text = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:
@@ -278,7 +278,7 @@ def measure_project(name: str, files: int, lines: int) -> dict[str, Any]:
 
 
 def measure_growth(name: str) -> dict[str, Any]:
-    """Seconds of a core for files of growing length, less those of a file with one line of the pattern."""
+    """Measure CPU seconds for files of growing length, minus those of a file with one line of the pattern."""
     seconds = []
     with tempfile.TemporaryDirectory() as scratch:
         for number, lines in enumerate((2, *LENGTHS)):
@@ -292,7 +292,7 @@ def measure_growth(name: str) -> dict[str, Any]:
     }
 
 
-def project_row(found: dict[str, Any]) -> dict[str, str]:
+def make_project_row(found: dict[str, Any]) -> dict[str, str]:
     return {
         "project": found["case"],
         "lines": f"{found['lines']:,}",
@@ -303,7 +303,7 @@ def project_row(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def growth_row(found: dict[str, Any]) -> dict[str, str]:
+def make_growth_row(found: dict[str, Any]) -> dict[str, str]:
     columns = {
         f"{lines:,} lines": f"{seconds:.2f}" for lines, seconds in zip(LENGTHS, found["cpu_seconds"], strict=True)
     }
@@ -312,7 +312,7 @@ def growth_row(found: dict[str, Any]) -> dict[str, str]:
     } | columns
 
 
-def show(rows: list[dict[str, str]]) -> None:
+def print_rows(rows: list[dict[str, str]]) -> None:
     widths = {column: max(len(column), *(len(row[column]) for row in rows)) for column in rows[0]}
     for line in [dict(zip(widths, widths, strict=True)), *rows]:
         print("  ".join(f"{line[column]:>{width}}" for column, width in widths.items()))
@@ -342,15 +342,15 @@ def main() -> None:
     wanted = options.case or [*CASES, *(FULL if options.full else ()), "growth"]
     projects = [measure_project(name, *cases[name]) for name in wanted if name != "growth"]
     if projects:
-        rows = [project_row(found) for found in projects]
-        show(rows)
+        rows = [make_project_row(found) for found in projects]
+        print_rows(rows)
         if options.out:
             note = "The command on all cores, its start and the copy included; memory is of all processes together."
             write_record(options.out, "Migrating a project", note, rows, projects)
     if "growth" in wanted:
         growth = [measure_growth(name) for name in PATTERNS]
-        rows = [growth_row(found) for found in growth]
-        show(rows)
+        rows = [make_growth_row(found) for found in growth]
+        print_rows(rows)
         if options.out_growth:
             note = "CPU seconds for one file that holds a pattern so many times, less those for a short file."
             write_record(options.out_growth, "Migrating one long file", note, rows, growth)

@@ -1,12 +1,13 @@
-"""Seconds that `viaduct migrate` takes for one ImageNet-style PyTorch script, its start included.
+"""Measure the time of `viaduct migrate` for one ImageNet-style PyTorch script, including start-up.
 
     python benchmarks/migrate_torch.py
     python benchmarks/migrate_torch.py --runs 9 --out docs/results/migrate_torch_cpu.json
 
-The script is examples/torch/imagenet_ddp.py in a folder of its own; each run is a new process that writes a migrated
-copy. Where a vendor's own converter is installed (Ascend's pytorch_gpu2npu.sh, found through ASCEND_TOOLKIT_HOME,
-ASCEND_HOME_PATH or PATH; Cambricon's torch_gpu2mlu.py, in torch_mlu or named by TORCH_GPU2MLU), it does the same in
-turns with us, and the ratio is printed; where it is not, that is said. The median counts. Promised: under 1.5 s.
+The script is examples/torch/imagenet_ddp.py in a separate folder. Each run is a new process that writes a migrated
+copy. If a vendor's own converter is installed, it does the same work in turns with viaduct, and the ratio is printed;
+otherwise the table says that it is missing. Ascend's pytorch_gpu2npu.sh is found through ASCEND_TOOLKIT_HOME,
+ASCEND_HOME_PATH or PATH; Cambricon's torch_gpu2mlu.py in torch_mlu or through TORCH_GPU2MLU. The aim is a median
+under 1.5 s.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PROMISE = 1.5
 Command = Callable[[Path, Path], list[str]]  # of a project and a new folder
 
 
-def ours(to: str) -> Command:
+def make_command(to: str) -> Command:
     return lambda project, out: [
         *(sys.executable, "-m", "viaduct", "migrate"),
         str(project),
@@ -46,16 +47,16 @@ def ours(to: str) -> Command:
     ]
 
 
-def ascend() -> Command | None:
-    """Ascend's converter, as its guide says that it is called."""
+def find_ascend() -> Command | None:
+    """Return the command of Ascend's converter, as its guide describes it; None if it is not installed."""
     homes = [os.environ[name] for name in ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH") if name in os.environ]
     candidates = [Path(home) / "tools" / "ms_fmk_transplt" / "pytorch_gpu2npu.sh" for home in homes]
     found = next((str(path) for path in candidates if path.is_file()), None) or shutil.which("pytorch_gpu2npu.sh")
     return (lambda project, out: ["bash", found, "-i", str(project), "-o", str(out), "-v", "2.1.0"]) if found else None
 
 
-def cambricon() -> Command | None:
-    """Cambricon's converter; it writes beside its input and takes no folder for the output."""
+def find_cambricon() -> Command | None:
+    """Return the command of Cambricon's converter, which writes beside its input; None if it is not installed."""
     spec = importlib.util.find_spec("torch_mlu")
     home = Path(spec.origin).parent if spec and spec.origin else None
     named = os.environ.get("TORCH_GPU2MLU")
@@ -67,11 +68,11 @@ def cambricon() -> Command | None:
     return (lambda project, out: [sys.executable, found, "-i", str(project)]) if found else None
 
 
-VENDORS = {"npu": ("Ascend's converter", ascend), "mlu": ("Cambricon's converter", cambricon)}
+VENDORS = {"npu": ("Ascend's converter", find_ascend), "mlu": ("Cambricon's converter", find_cambricon)}
 
 
-def seconds(command: Command) -> float:
-    """From the start of the process to its end, on a fresh copy of the script."""
+def time_command(command: Command) -> float:
+    """Return the seconds of one process on a fresh copy of the script."""
     with tempfile.TemporaryDirectory() as scratch:
         project, out = Path(scratch) / "project", Path(scratch) / "out"
         project.mkdir()
@@ -88,18 +89,18 @@ def seconds(command: Command) -> float:
 def measure(to: str, runs: int) -> dict[str, Any]:
     title, find = VENDORS.get(to, ("", lambda: None))
     vendor = find()
-    seconds(ours(to))  # compiled modules and files are in memory from now on
+    time_command(make_command(to))  # compiled modules and files are in memory from now on
     mine, theirs = [], []
     for _ in range(runs):
-        mine.append(seconds(ours(to)))
+        mine.append(time_command(make_command(to)))
         if vendor:
-            theirs.append(seconds(vendor))
+            theirs.append(time_command(vendor))
     return {"to": to, "ours_s": mine, "vendor": title, "vendor_s": theirs}
 
 
-def row(found: dict[str, Any]) -> dict[str, str]:
+def make_row(found: dict[str, Any]) -> dict[str, str]:
     mine, theirs = found["ours_s"], found["vendor_s"]
-    missing = "not installed" if found["vendor"] else "there is none"
+    missing = "not installed" if found["vendor"] else "none exists"
     return {
         "--to": found["to"],
         "median, s": f"{median(mine):.2f}",
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
     options = parser.parse_args()
     found = [measure(to, options.runs) for to in options.to or ("npu", "mlu", "any")]
-    rows = [row(measured) for measured in found]
+    rows = [make_row(measured) for measured in found]
     widths = {column: max(len(column), *(len(line[column]) for line in rows)) for column in rows[0]}
     for line in [dict(zip(widths, widths, strict=True)), *rows]:
         print("  ".join(f"{line[column]:>{width}}" for column, width in widths.items()))

@@ -1,12 +1,12 @@
-"""Milliseconds of an optimizer step over ResNet-50's weights, and what a THOR refresh costs.
+"""Measure an optimizer step over ResNet-50's weights, and the cost of a THOR refresh.
 
     python benchmarks/optimizer_step.py                                 CPU: batch 4, 64x64
     python benchmarks/optimizer_step.py --device cuda                   batch 256, 224x224
 
-The first table is `optimizer.step()` alone, on gradients that stay where they are; the ratio is to torch's SGD as
-it comes. The second is a whole step, forward and backward included, uncompiled, in the precision that `auto` means
-on the device: with SGD, with THOR between refreshes, and with a refresh; the last column spreads each refresh over
---frequency steps. Times are medians; the device is waited for before and after each.
+The first table shows `optimizer.step()` alone, on constant gradients; the ratio is relative to torch's SGD with its
+defaults. The second table shows a whole step, forward and backward included, uncompiled, in the precision that `auto`
+selects on the device: with SGD, with THOR between refreshes, and with a refresh. Its last column spreads each refresh
+over --frequency steps. Times are medians; the device is synchronized before and after each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Bench:
-    """A network on a device, and how long things take there."""
+    """Network on a device, with a clock."""
 
     room: Device
     device: torch.device
@@ -63,12 +63,12 @@ class Bench:
 
 
 def fill_gradients(model: nn.Module) -> None:
-    """Small enough to change nothing that matters, laid out as the weights are."""
+    """Fill gradients with values too small to change the weights noticeably, in the weights' memory format."""
     for parameter in model.parameters():
         parameter.grad = torch.randn_like(parameter).mul_(1e-4)
 
 
-def steps_alone(bench: Bench) -> dict[str, float]:
+def measure_optimizer_steps(bench: Bench) -> dict[str, float]:
     fill_gradients(bench.model)
     plain = torch.optim.SGD(bench.model.parameters(), 1e-4, momentum=0.9, weight_decay=1e-4)
     found = {"torch SGD": bench.milliseconds(plain.step)}
@@ -78,7 +78,7 @@ def steps_alone(bench: Bench) -> dict[str, float]:
     return found
 
 
-def whole_steps(bench: Bench, batch: int, size: int) -> dict[str, float]:
+def measure_whole_steps(bench: Bench, batch: int, size: int) -> dict[str, float]:
     plan = plan_for(Precision(), bench.room)
     computation = Computation(bench.model, plan, bench.device, compiled=False, device_graphs=False)
     images = torch.randn(batch, 3, size, size, device=bench.device).to(memory_format=torch.channels_last)
@@ -89,12 +89,12 @@ def whole_steps(bench: Bench, batch: int, size: int) -> dict[str, float]:
         ("Thor, between refreshes", Thor(1e-6), False),
         ("Thor, refresh", Thor(1e-6), True),
     ):
-        step = one_step(computation, bench.optimizer(part), images, labels, watched)
+        step = make_step(computation, bench.optimizer(part), images, labels, watched)
         found[name] = bench.milliseconds(step)
     return found
 
 
-def one_step(
+def make_step(
     computation: Computation, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor, watched: bool
 ) -> Callable[[], None]:
     def run() -> None:
@@ -110,8 +110,8 @@ def one_step(
     return run
 
 
-def rows_of(found: dict[str, float], frequency: int) -> list[dict[str, str]]:
-    """One row each; a refresh also as its share of every step."""
+def make_rows(found: dict[str, float], frequency: int) -> list[dict[str, str]]:
+    """Return one row per variant; a refresh is also spread over the steps between refreshes."""
     base = next(iter(found.values()))
     rows = []
     for name, value in found.items():
@@ -123,7 +123,7 @@ def rows_of(found: dict[str, float], frequency: int) -> list[dict[str, str]]:
     return rows
 
 
-def show(title: str, rows: list[dict[str, str]]) -> None:
+def print_rows(title: str, rows: list[dict[str, str]]) -> None:
     print(title)
     for row in rows:
         print(f"  {row['variant']:26s} {row['ms']:>10s} ms  ratio {row['ratio']:>7s}  {row['spread']}")
@@ -144,10 +144,10 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
     model = place_model(models.build("resnet50_v1", classes=CLASSES), device)
     bench = Bench(room, device, model, options.repeats)
-    alone = rows_of(steps_alone(bench), options.frequency)
-    show("optimizer.step() over ResNet-50's weights", alone)
-    whole_step = rows_of(whole_steps(bench, batch, size), options.frequency)
-    show(f"a whole step, uncompiled: batch {batch}, {size}x{size}", whole_step)
+    alone = make_rows(measure_optimizer_steps(bench), options.frequency)
+    print_rows("optimizer.step() over ResNet-50's weights", alone)
+    whole_step = make_rows(measure_whole_steps(bench, batch, size), options.frequency)
+    print_rows(f"a whole step, uncompiled: batch {batch}, {size}x{size}", whole_step)
     if options.out:
         record = {
             "kind": "benchmark",

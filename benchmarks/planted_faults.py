@@ -1,11 +1,11 @@
-"""Ten planted faults in each of two networks: does `viaduct compare --explain` find the operator and name the cause?
+"""Plant ten faults in each of two networks, and count how often `viaduct compare --explain` finds operator and cause.
 
     python benchmarks/planted_faults.py                                   ResNet-50 and AmoebaNet-D, seeds 0 to 2
     python benchmarks/planted_faults.py --networks resnet50_v1 --seeds 5 --faults dropout,overflow
 
-Every fault is planted at a place that the seed draws among all layers it fits. The truth and the faulty network are
-dumped through `Dump` from the same weights and images and compared as the command line does, on one core. A hit is
-the very operator that was changed; a cause counts when it is the first that is named.
+The seed selects the layer that gets a fault, among all layers that the fault fits. The correct and the faulty network
+are dumped with `Dump` from the same weights and images, and compared as the command does, on one core. An origin
+counts if it is the operator that was changed; a cause counts if it is the first that is named.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEARNING_RATE = 0.1
 
 @dataclass
 class Planted:
-    """What was changed where, and what should be found."""
+    """Planted fault: the changed layer, the expected cause, a description."""
 
     op: str
     cause: str
@@ -62,14 +62,14 @@ Fault = Callable[[nn.Module, random.Random], Planted]
 
 
 def overflow(model: nn.Module, draw: random.Random) -> Planted:
-    name, layer = draw.choice(convolutions(model))
+    name, layer = draw.choice(list_convolutions(model))
 
     def forward(original: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         y = original(x)
         scale = 65504 / y.detach().abs().flatten().kthvalue(int(0.999 * y.numel())).values
         return (y * scale).half().float() / scale
 
-    around(layer, forward)
+    wrap_forward(layer, forward)
     return Planted(name, "overflow", "result passes through float16 at a scale where 0.1 % overflow")
 
 
@@ -80,13 +80,13 @@ def batch_norm_epsilon(model: nn.Module, draw: random.Random) -> Planted:
 
 
 def transposed_kernel(model: nn.Module, draw: random.Random) -> Planted:
-    name, layer = draw.choice([(n, m) for n, m in convolutions(model) if m.kernel_size[0] == m.kernel_size[1] > 1])
+    name, layer = draw.choice([(n, m) for n, m in list_convolutions(model) if m.kernel_size[0] == m.kernel_size[1] > 1])
     if draw.random() < 0.5:
         with torch.no_grad():
             layer.weight.copy_(layer.weight.transpose(2, 3).contiguous())
-        return Planted(name, "wrong layout", "the weight itself lies on its side")
-    around(layer, lambda _, x: convolve(layer, x, layer.weight.transpose(2, 3)))
-    return Planted(name, "wrong layout", "the layer reads its weight on its side")
+        return Planted(name, "wrong layout", "the weight is transposed")
+    wrap_forward(layer, lambda _, x: convolve(layer, x, layer.weight.transpose(2, 3)))
+    return Planted(name, "wrong layout", "the layer uses its weight transposed")
 
 
 def missing_residual(model: nn.Module, draw: random.Random) -> Planted:
@@ -105,25 +105,25 @@ def missing_residual(model: nn.Module, draw: random.Random) -> Planted:
         del other
         return block.apply_operation(0, block.left, states, keep)
 
-    around(block, bottleneck if isinstance(block, Bottleneck) else combination)
+    wrap_forward(block, bottleneck if isinstance(block, Bottleneck) else combination)
     what = "computed, not added" if called else "not computed"
     return Planted(name, "missing residual add", f"one operand is {what}")
 
 
 def swapped_channels(model: nn.Module, draw: random.Random) -> Planted:
-    name, layer = draw.choice(convolutions(model))
+    name, layer = draw.choice(list_convolutions(model))
     order = list(range(layer.out_channels))
     if draw.random() < 0.5:
         first, second = draw.sample(order, 2)
         order[first], order[second] = order[second], order[first]
     else:
         order = order[layer.out_channels // 2 :] + order[: layer.out_channels // 2]
-    around(layer, lambda original, x: original(x)[:, order])
+    wrap_forward(layer, lambda original, x: original(x)[:, order])
     return Planted(name, "swapped channels", "output channels in another order")
 
 
 def stale_weight(model: nn.Module, draw: random.Random) -> Planted:
-    name, layer = draw.choice(convolutions(model))
+    name, layer = draw.choice(list_convolutions(model))
     if draw.random() < 0.5:
         what = "the optimizer does not know the weight"
         return Planted(name, "stale weight", what, steps="0,1", unknown=layer.weight)
@@ -138,13 +138,15 @@ def stale_weight(model: nn.Module, draw: random.Random) -> Planted:
 
 
 def wrong_padding(model: nn.Module, draw: random.Random) -> Planted:
-    name, layer = draw.choice([(n, m) for n, m in convolutions(model) if max(m.kernel_size) > 1 and has_padding(m)])
+    name, layer = draw.choice(
+        [(n, m) for n, m in list_convolutions(model) if max(m.kernel_size) > 1 and has_padding(m)]
+    )
     kernel_h, kernel_w = layer.kernel_size
     kind = "reflect" if draw.random() < 0.3 else "constant"
     by = 0 if kind == "reflect" else 1
 
     def forward(_: Any, x: Tensor) -> Tensor:
-        top, left = before_of(layer, x)
+        top, left = read_padding(layer, x)
         pad_h, pad_w = top - by if top else by, left - by if left else by
         after = [size * 2 for size in (kernel_h, kernel_w)]
         if kind == "reflect":
@@ -154,7 +156,7 @@ def wrong_padding(model: nn.Module, draw: random.Random) -> Planted:
         height, width = (-(-size // stride) for size, stride in zip(x.shape[2:], layer.stride, strict=True))
         return y[:, :, :height, :width]
 
-    around(layer, forward)
+    wrap_forward(layer, forward)
     return Planted(name, "wrong padding", "reflected at the border" if kind == "reflect" else "moved by one cell")
 
 
@@ -162,7 +164,7 @@ def dropout(model: nn.Module, draw: random.Random) -> Planted:
     kinds = (nn.Conv2d, nn.BatchNorm2d, nn.Linear, nn.Dropout)
     name, layer = draw.choice([(n, m) for n, m in model.named_modules() if isinstance(m, kinds)])
     probability = draw.choice([0.1, 0.2, 0.5])
-    around(layer, lambda original, x: F.dropout(original(x), probability))
+    wrap_forward(layer, lambda original, x: F.dropout(original(x), probability))
     return Planted(name, "dropout", f"dropout of {probability} behind the layer")
 
 
@@ -174,7 +176,7 @@ def label_offset(model: nn.Module, draw: random.Random) -> Planted:
 
 
 def half_reduction(model: nn.Module, draw: random.Random) -> Planted:
-    name, layer = draw.choice([(n, m) for n, m in convolutions(model) if m.in_channels >= 32])
+    name, layer = draw.choice([(n, m) for n, m in list_convolutions(model) if m.in_channels >= 32])
 
     def forward(_: Any, x: Tensor) -> Tensor:
         total: Any = 0
@@ -182,7 +184,7 @@ def half_reduction(model: nn.Module, draw: random.Random) -> Planted:
             total = (total + convolve(layer, part, weight)).half().float()
         return total  # type: ignore[no-any-return]
 
-    around(layer, forward)
+    wrap_forward(layer, forward)
     return Planted(name, "half-precision reduction", "sums over four channels at a time are rounded to float16")
 
 
@@ -200,18 +202,18 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-def convolutions(model: nn.Module) -> list[tuple[str, nn.Conv2d]]:
+def list_convolutions(model: nn.Module) -> list[tuple[str, nn.Conv2d]]:
     return [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Conv2d)]
 
 
-def around(module: nn.Module, change: Callable[..., Tensor]) -> None:
-    """Put something around a module's forward; hooks still see the module."""
+def wrap_forward(module: nn.Module, change: Callable[..., Tensor]) -> None:
+    """Wrap a module's forward; hooks still observe the module."""
     original = module.forward
     module.forward = lambda *given: change(original, *given)  # type: ignore[method-assign]
 
 
 def convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
-    """The layer with another weight."""
+    """Compute the layer with another weight."""
     if isinstance(layer, SameConv2d):
         stand_in = SimpleNamespace(
             weight=weight, kernel_size=layer.kernel_size, stride=layer.stride, groups=layer.groups
@@ -224,8 +226,8 @@ def has_padding(layer: nn.Conv2d) -> bool:
     return isinstance(layer, SameConv2d) or any(layer.padding)
 
 
-def before_of(layer: nn.Conv2d, x: Tensor) -> tuple[int, int]:
-    """Cells that the layer puts before rows and columns."""
+def read_padding(layer: nn.Conv2d, x: Tensor) -> tuple[int, int]:
+    """Return the padding before rows and before columns."""
     if not isinstance(layer, SameConv2d):
         return int(layer.padding[0]), int(layer.padding[1])
     axes = zip(x.shape[2:], layer.kernel_size, layer.stride, strict=True)
@@ -235,7 +237,7 @@ def before_of(layer: nn.Conv2d, x: Tensor) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Bench:
-    """One network with its weights and images, and the folder for its dumps."""
+    """Network with weights and images, and the folder for its dumps."""
 
     name: str
     model: nn.Module
@@ -244,7 +246,7 @@ class Bench:
     folder: Path
 
     def dump(self, model: nn.Module, folder: Path, planted: Planted) -> None:
-        """One or two steps of plain SGD, dumped."""
+        """Train one or two steps of plain SGD, and dump them."""
         torch.manual_seed(1)
         learned = [parameter for parameter in model.parameters() if parameter is not planted.unknown]
         optimizer = torch.optim.SGD(learned, LEARNING_RATE)
@@ -293,7 +295,7 @@ class Outcome:
 
 
 def try_fault(bench: Bench, fault: str, seed: int, workers: int = 1) -> tuple[Outcome, Drift]:
-    """Plant one fault, dump, compare."""
+    """Plant a fault, dump the network, compare."""
     model = copy.deepcopy(bench.model)
     planted = FAULTS[fault](model, random.Random(f"{bench.name} {fault} {seed}"))
     truth = bench.truth()
@@ -310,7 +312,7 @@ def try_fault(bench: Bench, fault: str, seed: int, workers: int = 1) -> tuple[Ou
 
 
 def outcomes_of(name: str, faults: Sequence[str], seeds: int, threads: int) -> list[Outcome]:
-    """Every fault and seed in one network."""
+    """Return the outcomes of every fault and seed in one network."""
     torch.set_num_threads(threads)
     found = []
     with tempfile.TemporaryDirectory() as folder:
@@ -323,7 +325,7 @@ def outcomes_of(name: str, faults: Sequence[str], seeds: int, threads: int) -> l
 
 
 def all_outcomes(networks: Sequence[str], faults: Sequence[str], seeds: int, threads: int) -> list[Outcome]:
-    """Each network in a process of its own, side by side."""
+    """Run the networks in parallel processes."""
     with ProcessPoolExecutor(len(networks), mp_context=get_context("spawn")) as pool:
         parts = [pool.submit(outcomes_of, name, faults, seeds, threads) for name in networks]
         return [outcome for part in parts for outcome in part.result()]
@@ -337,7 +339,7 @@ def show(outcome: Outcome) -> None:
 
 
 def table(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
-    """A row a fault and network: how often its origin and its cause were found."""
+    """Return a row per fault and network: how often its origin and its cause were found."""
     rows = []
     for network in dict.fromkeys(outcome.network for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.network == network]

@@ -1,10 +1,10 @@
-"""Eight planted problems and ten healthy runs: does the first advice of `viaduct profile run` name the problem?
+"""Profile eight scripts with a planted problem and ten healthy ones, and check the advice of `viaduct profile run`.
 
     python benchmarks/planted_problems.py [--only tiny_batches,mlp] [--steps 20] [--out FILE]
 
-Each script in tests/profiling/scripts has one problem and each in tests/profiling/healthy has none; they are profiled
-as a user would, on the CPU, those of several ranks with gloo. A problem counts as found if the first advice is the rule
-that is about it; a healthy run counts as quiet if there is no advice at all.
+Each script in tests/profiling/scripts has one problem; those in tests/profiling/healthy have none. They are profiled
+on the CPU by the ordinary command, those of several ranks with gloo. A problem counts as found if the first advice is
+the one for this problem. A healthy run counts as quiet if there is no advice at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from viaduct.training.summary import describe_machine, read_commit
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one case."""
+    """Result of one case."""
 
     case: str
     expected: str
@@ -52,7 +52,7 @@ def run_case(case: Case, steps: int) -> Row:
     try:
         with tempfile.TemporaryDirectory() as folder:
             profile = profile_case(case, Path(folder) / "prof", steps)
-    except RuntimeError as error:  # the others shall run all the same
+    except RuntimeError as error:  # go on with the other cases
         return Row(case.name, case.expected, [], str(error).splitlines()[-1], None, None, False, 0.0)
     names = [advice.name for advice in profile.advice]
     right = names[:1] == [case.expected] if case.expected else not names
@@ -76,8 +76,8 @@ def main() -> int:
     for case in cases:
         rows.append(run_case(case, options.steps))
         print(rows[-1], flush=True)
-    count("problems found", [row for row in rows if row.expected])
-    count("healthy runs without advice", [row for row in rows if not row.expected])
+    print_count("problems found", [row for row in rows if row.expected])
+    print_count("healthy runs without advice", [row for row in rows if not row.expected])
     if options.out:
         facts = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "commit": read_commit()}
         record = {**facts, "machine": describe_machine(devices.get("cpu")), "rows": [asdict(row) for row in rows]}
@@ -85,7 +85,7 @@ def main() -> int:
     return 0 if all(row.right is not False for row in rows) else 1
 
 
-def count(label: str, rows: list[Row]) -> None:
+def print_count(label: str, rows: list[Row]) -> None:
     run = [row for row in rows if row.right is not None]
     if run:
         print(f"{label}: {sum(bool(row.right) for row in run)} of {len(run)}")

@@ -1,10 +1,11 @@
-"""What the step trace of `viaduct profile run` costs a script: the same steps bare and watched, taking turns.
+"""Measure how much the step trace of `viaduct profile run` slows a script down.
 
     python benchmarks/profile_overhead.py [--network resnet18|mlp|tiny] [--steps 10] [--turns 9]
 
-Only the step trace is on (no operator profiler), with its log and its system sampler, as in the timed steps of a
-profile. Bare and watched steps run in the same process on the same memory. Printed are medians over the turns of
-watched / bare, by the clock and in processor time of all threads: the latter holds on a machine that is busy, too.
+Only the step trace is active, with its log and its system sampler, as in the timed steps of a profile; the operator
+profiler is off. Untraced and traced steps take turns in the same process. The script prints medians over the turns of
+the ratio traced / untraced, in wall-clock time and in CPU time of all threads. The latter is also valid on a busy
+machine.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def build_network(name: str) -> tuple[nn.Module, torch.Tensor]:
 
 
 class Seconds(NamedTuple):
-    """Time of some steps."""
+    """Wall-clock and CPU time of some steps."""
 
     clock: float
     processor: float
@@ -48,7 +49,7 @@ Train = Callable[[int], Seconds]
 
 
 def make_training(name: str) -> Train:
-    """Return a function that takes so many steps and says how long they took; it is an ordinary training loop."""
+    """Return a training loop: a function of the number of steps that returns their times."""
     network, batch = build_network(name)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
     images = batch.repeat(16, *(1 for _ in batch.shape[1:]))
@@ -73,20 +74,20 @@ def make_training(name: str) -> Train:
     return train
 
 
-def measure_turn(train: Train, steps: int, watched_first: bool) -> tuple[Seconds, Seconds]:
-    """Return the seconds of the bare and of the watched steps."""
+def measure_turn(train: Train, steps: int, traced_first: bool) -> tuple[Seconds, Seconds]:
+    """Return the times of untraced and of traced steps."""
     seconds = {}
-    for watched in (watched_first, not watched_first):
-        if watched:
-            seconds[True] = measure_watched(train, steps)
+    for traced in (traced_first, not traced_first):
+        if traced:
+            seconds[True] = measure_traced(train, steps)
         else:
             train(WARMUP)
             seconds[False] = train(steps)
     return seconds[False], seconds[True]
 
 
-def measure_watched(train: Train, steps: int) -> Seconds:
-    """Return the seconds of watched steps after warm-up steps, which learn the network."""
+def measure_traced(train: Train, steps: int) -> Seconds:
+    """Return the times of traced steps; the trace identifies the network in warm-up steps."""
     with tempfile.TemporaryDirectory() as record:
         job = ScriptJob("benchmark", (), False, record, record, WARMUP, 10**6, 0)
         with Session(job, lambda: None) as session:
@@ -107,13 +108,13 @@ def main() -> None:
     train(WARMUP)
     turns = [measure_turn(train, given.steps, bool(turn % 2)) for turn in range(given.turns)]
     for kind in Seconds._fields:
-        pairs = [(getattr(bare, kind), getattr(watched, kind)) for bare, watched in turns]
-        ratios = [watched / bare for bare, watched in pairs]
-        step_us = median(bare for bare, _ in pairs) / given.steps * 1e6
-        added_us = median(watched - bare for bare, watched in pairs) / given.steps * 1e6
+        pairs = [(getattr(untraced, kind), getattr(traced, kind)) for untraced, traced in turns]
+        ratios = [traced / untraced for untraced, traced in pairs]
+        step_us = median(untraced for untraced, _ in pairs) / given.steps * 1e6
+        added_us = median(traced - untraced for untraced, traced in pairs) / given.steps * 1e6
         print(
-            f"{given.network}, {kind} time: a bare step takes {step_us:,.0f} µs, watching adds {added_us:,.0f} µs; "
-            f"watched / bare {median(ratios):.4f} (turns from {min(ratios):.3f} to {max(ratios):.3f})"
+            f"{given.network}, {kind} time: an untraced step takes {step_us:,.0f} µs, tracing adds {added_us:,.0f} µs; "
+            f"traced / untraced {median(ratios):.4f} (turns from {min(ratios):.3f} to {max(ratios):.3f})"
         )
 
 

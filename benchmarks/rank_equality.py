@@ -1,16 +1,16 @@
-"""How far the losses of several ranks part from those of one, over 50 steps with SyncBN and the same global batch.
+"""Compare the losses of several ranks with those of one, over 50 steps with SyncBN and the same global batch.
 
     python benchmarks/rank_equality.py                            1, 2 and 4 gloo ranks on the CPU, several rates
     python benchmarks/rank_equality.py --rates 0.01 --ranks 2     one of them
-    python benchmarks/rank_equality.py --data shapes --batch 64   what is harder to learn, in small batches
-    python benchmarks/rank_equality.py --activation silu          without kinks
+    python benchmarks/rank_equality.py --data shapes --batch 64   a harder task, in small batches
+    python benchmarks/rank_equality.py --activation silu          a smooth activation
 
-Ranks compute the same as one, but add up in another order. Training makes much of little: what the last bit of an
-fp32 number is may decide about the hundredth of a loss 50 steps later. So each rate has a column for one rank alone
-whose first weights were changed by one part in 2**23: that much is rounding, whoever rounds.
+Several ranks compute the same as one, but add in another order. Training amplifies rounding: a change in the last bit
+of one fp32 number may change the loss 50 steps later by a hundredth. Therefore each rate has a column for a single
+rank whose initial weights were changed by one part in 2**23. A difference of that size is explained by rounding.
 
-What makes it grow are activations at the kink of a ReLU, which one bit turns on or off: the same network with SiLU,
-which is smooth, does not show it (`--activation silu`). `colours` are ten colours with noise, easy to learn.
+The amplification comes from activations close to the kink of a ReLU. The same network with SiLU, which is smooth,
+does not show it (`--activation silu`). `colours` is a task with ten colours and noise, easy to learn.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def tiny_resnet(classes: int) -> nn.Module:
 
 
 class WithoutKinks(TorchFunctionMode):
-    """SiLU wherever a network asks for ReLU."""
+    """Replace every call of ReLU by SiLU."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, inputs: Any = (), keywords: dict[str, Any] | None = None
@@ -71,7 +71,7 @@ class WithoutKinks(TorchFunctionMode):
 
 
 class Smooth(nn.Module):
-    """A network without kinks."""
+    """Network that runs with SiLU instead of ReLU."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -83,8 +83,8 @@ class Smooth(nn.Module):
         return logits
 
 
-def network(classes: int, activation: str, nudged: bool = False) -> nn.Module:
-    """A tiny ResNet; `nudged`: with its first kernel changed in the last bit."""
+def build_network(classes: int, activation: str, nudged: bool = False) -> nn.Module:
+    """Build a tiny ResNet; `nudged`: change its first kernel in the last bit."""
     inner = tiny_resnet(classes)
     if nudged:
         with torch.no_grad():
@@ -93,27 +93,27 @@ def network(classes: int, activation: str, nudged: bool = False) -> nn.Module:
 
 
 def colour_images(count: int, seed: int) -> Split:
-    chance = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     labels = np.arange(count, dtype=np.int64) % 10
     colours = np.random.default_rng(5).integers(40, 216, (10, 3))
     return Split(
-        (colours[labels][:, None, None] + chance.integers(-40, 40, (count, 16, 16, 3))).astype(np.uint8), labels
+        (colours[labels][:, None, None] + generator.integers(-40, 40, (count, 16, 16, 3))).astype(np.uint8), labels
     )
 
 
-def colours(path: Path | None) -> ImageSet:
+def make_colours(path: Path | None) -> ImageSet:
     return ImageSet(colour_images(2560, 1), colour_images(64, 2), tuple("abcdefghij"))
 
 
-def recipe_at(rate: float, options: argparse.Namespace) -> Recipe:
+def make_recipe(rate: float, options: argparse.Namespace) -> Recipe:
     usual: dict[str, Any] = {"global_batch": options.batch, "size": 16, "pad": 2, "flip": True}
-    easy = options.data == "colours"
-    data = (
-        Arrays(**usual, classes=10, make=colours) if easy else Shapes(**usual, train_images=2560, validation_images=64)
-    )
+    if options.data == "colours":
+        data: Any = Arrays(**usual, classes=10, make=make_colours)
+    else:
+        data = Shapes(**usual, train_images=2560, validation_images=64)
     steps = options.steps
     return Recipe(
-        model=partial(network, activation=options.activation),
+        model=partial(build_network, activation=options.activation),
         data=data,
         optimizer=Sgd(lr=rate, momentum=options.momentum, weight_decay=1e-4),
         schedule=Cosine(warmup_epochs=5 * options.batch / 2560),  # five steps
@@ -127,16 +127,17 @@ def recipe_at(rate: float, options: argparse.Namespace) -> Recipe:
     )
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
-def be_rank(rank: int, ranks: int, port: int, run: Path, recipe: Recipe) -> None:
+def run_rank(rank: int, ranks: int, port: int, run: Path, recipe: Recipe) -> None:
     torch.set_num_threads(1)
-    for stream in (1, 2):  # runs speak of themselves
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    output = run.with_name(f"output{rank}.txt")
+    for stream in (1, 2):
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), stream)
     if ranks > 1:
         environment = {
             "RANK": rank,
@@ -151,32 +152,33 @@ def be_rank(rank: int, ranks: int, port: int, run: Path, recipe: Recipe) -> None
     )
 
 
-def losses_of(ranks: int, recipe: Recipe) -> list[float]:
-    """The losses of all steps, as the run wrote them down."""
+def measure_losses(ranks: int, recipe: Recipe) -> list[float]:
+    """Train and return the losses of all steps."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
-        run, port = Path(folder, "run"), free_port()
-        workers = [context.Process(target=be_rank, args=(rank, ranks, port, run, recipe)) for rank in range(ranks)]
+        run, port = Path(folder, "run"), find_free_port()
+        workers = [context.Process(target=run_rank, args=(rank, ranks, port, run, recipe)) for rank in range(ranks)]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join(SECONDS)
             worker.kill()
         if any(worker.exitcode != 0 for worker in workers):
-            raise SystemExit(f"a run on {ranks} ranks failed")
+            outputs = "".join(path.read_text()[-3000:] for path in sorted(Path(folder).glob("output*.txt")))
+            raise SystemExit(f"a run on {ranks} ranks failed:\n{outputs}")
         return [loss for record in RunDir(run).records("log") for loss in record["losses"]]
 
 
 def largest_difference(ours: list[float], theirs: list[float]) -> float:
-    """The largest relative difference."""
+    """Return the largest relative difference."""
     return max(abs(our - their) / abs(their) for our, their in zip(ours, theirs, strict=True))
 
 
 def measure(rate: float, options: argparse.Namespace) -> tuple[dict[str, str], dict[str, list[float]]]:
-    recipe = recipe_at(rate, options)
-    nudged = partial(network, activation=options.activation, nudged=True)
-    runs = {"alone": losses_of(1, recipe), "last bit": losses_of(1, replace(recipe, model=nudged))}
-    runs |= {f"{ranks} ranks": losses_of(ranks, recipe) for ranks in options.ranks}
+    recipe = make_recipe(rate, options)
+    nudged = partial(build_network, activation=options.activation, nudged=True)
+    runs = {"alone": measure_losses(1, recipe), "last bit": measure_losses(1, replace(recipe, model=nudged))}
+    runs |= {f"{ranks} ranks": measure_losses(ranks, recipe) for ranks in options.ranks}
     alone = runs["alone"]
     row = {"rate": f"{rate:g}", "first loss": f"{alone[0]:.3f}", "mean of the last 5": f"{sum(alone[-5:]) / 5:.3f}"}
     row |= {name: f"{largest_difference(losses, alone):.1e}" for name, losses in runs.items() if name != "alone"}

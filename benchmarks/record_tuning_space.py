@@ -1,13 +1,13 @@
-"""Measure every point of a real tuning space on this CPU and write the table that tests of the search methods replay.
+"""Measure every point of a real tuning space on this CPU; tests of the search methods replay the resulting table.
 
     nice python benchmarks/record_tuning_space.py --rounds 9 --out tests/tuning/recorded_space.json
 
-The operator is a 1x1 convolution as a blocked matrix product in C: 784 pixels (28x28), 256 channels in, 256 out, fp32,
-one thread. A point says how many rows and vectors of the result stay in registers, the vector width, the unrolling of
-the inner loop, the tile of input channels, whether the weights are packed, and the order of the loops. The system's
-compiler ($CC, else cc) builds all inner loops with -O3 -march=native. Every point is checked against NumPy. Each round
-times all points in a new random order, each beside the default; a point's time is its minimum over the rounds. Rounds
-are appended to a journal beside the output; a run that was stopped continues with it.
+The operator is a 1x1 convolution as a blocked matrix product in C: 784 pixels (28x28), 256 input and 256 output
+channels, fp32, one thread. A point determines how many rows and vectors of the result stay in registers, the vector
+width, the unrolling of the inner loop, the tile of input channels, whether the weights are packed, and the order of
+the loops. The system's compiler ($CC, else cc) builds all inner loops with -O3 -march=native. Every point is checked
+against NumPy. Each round measures all points in a new random order, each beside the default; the time of a point is
+its minimum over the rounds. Rounds are appended to a journal beside the output; an interrupted run continues with it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ SPACE = Space(PARAMETERS, [limit_registers], default=DEFAULT)
 
 
 class Operator:
-    """The compiled inner loops and the tensors they run on."""
+    """Compiled inner loops and their tensors."""
 
     def __init__(self, folder: Path) -> None:
         keys = sorted(
@@ -159,7 +159,7 @@ def read_journal(path: Path) -> list[list[float]]:
 
 
 def measure_round(operator: Operator, number: int) -> list[float]:
-    """Return the time of every point in the order of the space, and last the median of the default between them."""
+    """Return the times of all points in the order of the space, then the median time of the default."""
     points = list(SPACE.points())
     times, beside = [0.0] * len(points), []
     for i in np.random.default_rng(number).permutation(len(points)):

@@ -1,4 +1,4 @@
-"""What every file in docs/results/ says of the run that made it: command, commit, machine, date."""
+"""Description of a measurement for the files in docs/results/: command, commit, machine, date."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from viaduct.training.summary import describe_machine, read_commit
 
 
 def describe_run(device: Device) -> dict[str, Any]:
-    """Return the fields that say how to repeat a measurement and where it was made."""
+    """Return command, commit, machine and date of a measurement."""
     return {
         "command": spell_command(sys.argv),
         "commit": read_commit(),
@@ -23,7 +23,7 @@ def describe_run(device: Device) -> dict[str, Any]:
 
 
 def spell_command(arguments: list[str]) -> str:
-    """Return the command as anyone would repeat it: without --out, and without folders of this machine."""
+    """Return the command without --out and without paths of this machine."""
     script, *flags = arguments
     if "--out" in flags:
         position = flags.index("--out")

@@ -1,13 +1,13 @@
-"""How long does `viaduct runs` take over thousands of run directories?
+"""Measure `viaduct runs` over thousands of run directories.
 
     python benchmarks/runs_listing.py                    2,000 runs of 60 log lines with 600 losses each
     python benchmarks/runs_listing.py --runs 500 --repeat 3
 
 cold    no index: every file of every run is read (the files themselves are in the page cache)
-warm    the index is there and nothing has changed
-grown   100 of the runs have one log line more
+warm    an index exists and nothing has changed
+grown   100 of the runs have one more log line
 
-Times are those of the whole command in a process of its own, the table going to a file; the median of --repeat.
+Times are those of the whole command, a new process that writes its table to a file; medians of --repeat.
 """
 
 from __future__ import annotations

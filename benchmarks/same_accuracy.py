@@ -1,11 +1,11 @@
-"""Does all that makes a step quick harm what is learned? The same recipe, several seeds, quick and plain.
+"""Compare the accuracy of fast and plain training: the same recipe with several seeds.
 
     python benchmarks/same_accuracy.py --data cifar-10-batches-bin --device cuda
 
-quick: bf16, graph mode, sinks, kernels of our own (where the device has them); plain: fp32, eager, every step driven by
-the host, PyTorch's kernels. Prints the top-1 of every run, both means, their difference and its standard error, and
-exits 1 if the difference is 0.3 points or more and also two standard errors or more. --at-once N runs N trainings side
-by side: their rates then say nothing, their accuracy does.
+quick: bf16, graph mode, sinks, viaduct's kernels (if the device has them). plain: fp32, eager, every step driven by
+the host, PyTorch's kernels. The script prints the top-1 of every run, both means, their difference and its standard
+error. It exits with 1 if the difference is at least 0.3 points and at least two standard errors. --at-once N runs N
+trainings in parallel: their rates then mean nothing, but their accuracy is valid.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def train(options: argparse.Namespace, variant: str, seed: int) -> dict[str, Any
     return summary
 
 
-def verdict(quick: list[float], plain: list[float]) -> tuple[float, float]:
-    """Difference of the means and its standard error, in points."""
+def compare_means(quick: list[float], plain: list[float]) -> tuple[float, float]:
+    """Return the difference of the means and its standard error, in percentage points."""
     error = math.sqrt(stdev(quick) ** 2 / len(quick) + stdev(plain) ** 2 / len(plain))
     return fmean(quick) - fmean(plain), error
 
 
-def row(variant: str, runs: list[dict[str, Any]], tops: list[float]) -> dict[str, str]:
+def make_row(variant: str, runs: list[dict[str, Any]], tops: list[float]) -> dict[str, str]:
     last = runs[-1]
     kernels = last.get("own_kernels") or 0
     how = f"{last['precision']}, {last['mode']}, sink {last['sink']}{' on the device' * bool(last['sink_on_device'])}, "
@@ -79,17 +79,17 @@ def main() -> None:
         done = dict(zip(wanted, pool.map(lambda run: train(options, *run), wanted), strict=True))
     runs = {variant: [done[variant, seed] for seed in range(1, options.seeds + 1)] for variant in WAYS}
     tops = {variant: [100 * run["final"]["top1"] for run in runs[variant]] for variant in WAYS}
-    difference, error = verdict(tops["quick"], tops["plain"])
+    difference, error = compare_means(tops["quick"], tops["plain"])
     harmless = abs(difference) < POINTS or abs(difference) < 2 * error
     for variant in WAYS:
-        print(row(variant, runs[variant], tops[variant]))
+        print(make_row(variant, runs[variant], tops[variant]))
     print(f"quick - plain: {difference:+.2f} points, standard error {error:.2f}: {'harmless' if harmless else 'HARM'}")
     if options.out:
-        options.out.write_text(json.dumps(record(options, runs, tops, difference, error), indent=1) + "\n")
+        options.out.write_text(json.dumps(make_record(options, runs, tops, difference, error), indent=1) + "\n")
     sys.exit(0 if harmless else 1)
 
 
-def record(
+def make_record(
     options: argparse.Namespace,
     runs: dict[str, list[dict[str, Any]]],
     tops: dict[str, list[float]],
@@ -109,7 +109,7 @@ def record(
         "note": f"Difference of the means {difference:+.2f} points, standard error {error:.2f}.{side} Quick: "
         f"`{shlex.join(WAYS['quick'])}`; plain: `{shlex.join(WAYS['plain'])}`.",
         "columns": ["way", "how", "top-1 % by seed", "mean", "deviation"],
-        "rows": [row(variant, runs[variant], tops[variant]) for variant in WAYS],
+        "rows": [make_row(variant, runs[variant], tops[variant]) for variant in WAYS],
         "samples": {
             variant: [{"seed": run["seed"], "top1": run["final"]["top1"]} for run in taken]
             for variant, taken in runs.items()

@@ -1,20 +1,20 @@
-"""How much of the network's speed does `viaduct serve` keep, and what do crowds and time do to it?
+"""Measure how much of the network's speed `viaduct serve` keeps, its latency, memory and behaviour with slow clients.
 
     python benchmarks/serve_load.py                                 about five minutes
     python benchmarks/serve_load.py --seconds 20 --requests 20000   a first look
     python benchmarks/serve_load.py --only throughput,latency
 
-throughput  ResNet-18 at 224, as many clients as two batches, each with its next request when it has its answer, in
-            windows that take turns with a bare loop over the same engine with batches of the same size; `prepared`
-            sends tensors that need no preparation, `JPEG` files that the server decodes (so does its bare loop).
-latency     Requests at 70 % of that throughput, evenly spaced and at random moments (a Poisson process); times count
-            from the moment at which a request was due, whether or not a connection was free. Random arrivals queue up
-            in front of any single server: at 70 % p99 is 4 to 5 times p50 even if each request took equally long.
+throughput  ResNet-18 at 224. Enough clients for two batches; each sends its next request when it has its answer.
+            Windows alternate with a bare loop over the same engine with the same batch size. `prepared` clients send
+            preprocessed tensors, `JPEG` clients files that the server decodes; the bare loop does the same.
+latency     Requests at 70 % of that throughput, evenly spaced and at random times (a Poisson process). Times count
+            from the moment at which a request was due, whether or not a connection was free. Random arrivals form a
+            queue: at 70 % load p99 is 4 to 5 times p50 even if every request takes equally long.
 memory      Resident memory of a server of a small network over --requests requests.
-slow        --slow clients that never finish their request, while one client asks for answers.
+slow        --slow clients that never finish their request, while one client measures answers.
 
-The client is one thread on non-blocking sockets with requests made beforehand. Its share of the processor is printed,
-because it is taken from the server: both run on the same cores.
+The client is one thread on non-blocking sockets with requests prepared beforehand. Its share of the CPU is printed,
+because client and server share the same cores.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def report(rows: list[dict[str, Any]], what: str, figure: str, beside: str = "",
 
 
 def make_record(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what docs/results/ keeps of a measurement."""
+    """Return the record of a measurement for docs/results/."""
     return {
         "kind": "benchmark",
         "title": "Serving ResNet-18 at 224 over HTTP",
@@ -108,7 +108,7 @@ def make_record(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 @dataclass
 class Served:
-    """A server process."""
+    """Server process."""
 
     port: int
     process: subprocess.Popen[str]
@@ -121,7 +121,7 @@ class Served:
 
 
 def write_weights(folder: Path, name: str) -> tuple[Path, Classifier]:
-    """Write weights that nobody trained; how fast they are does not depend on that."""
+    """Write untrained weights; the speed does not depend on their values."""
     torch.manual_seed(0)
     loaded = recipes.load(name)
     network = settle(build_model(loaded.recipe), loaded.recipe.data.size)
@@ -132,7 +132,7 @@ def write_weights(folder: Path, name: str) -> tuple[Path, Classifier]:
 
 @contextlib.contextmanager
 def serving(weights: Path, recipe: str, *flags: str) -> Iterator[Served]:
-    """Start `viaduct serve`; end it as a user would."""
+    """Start `viaduct serve`, and interrupt it at the end of the block."""
     words = ["serve", str(weights), "--recipe", recipe, "--no-ema", "--port", "0", "--name", NAME, "--quiet"]
     process = subprocess.Popen(
         [sys.executable, "-m", "viaduct", *words, "--device", "cpu", *flags], stdout=subprocess.PIPE, text=True
@@ -170,7 +170,7 @@ def make_tensor_request(size: int) -> bytes:
 
 
 def make_photo() -> bytes:
-    """Return a JPEG of 500 x 375 pixels, which ImageNet's have on average."""
+    """Return a JPEG of 500 x 375 pixels, the average size in ImageNet."""
     draw = np.random.default_rng(0)
     coarse = torch.from_numpy(draw.random((1, 3, 47, 63)).astype(np.float32))
     pixels = torch.nn.functional.interpolate(coarse, (375, 500), mode="bicubic").clamp(0, 1)[0]
@@ -182,7 +182,7 @@ def make_photo() -> bytes:
 
 @dataclass
 class Exchange:
-    """A connection with at most one request under way."""
+    """Connection with at most one pending request."""
 
     link: socket.socket
     due: float = 0.0
@@ -211,7 +211,7 @@ class Client:
         self.selector.close()
 
     def send(self, due: float) -> None:
-        """Begin a request on a free connection."""
+        """Send a request on a free connection."""
         exchange = self.free.popleft()
         exchange.due, exchange.unsent = due, memoryview(self.request)
         exchange.received.clear()
@@ -226,7 +226,7 @@ class Client:
         self.selector.modify(exchange.link, wanted, exchange)
 
     def poll(self, timeout: float) -> None:
-        """Handle what has arrived."""
+        """Read arrived data and finish complete answers."""
         for key, events in self.selector.select(timeout):
             exchange: Exchange = key.data
             if events & selectors.EVENT_WRITE:
@@ -247,7 +247,7 @@ class Client:
         self.busy -= 1
 
     def run_closed(self, seconds: float, requests: float = float("inf")) -> float:
-        """Keep every connection busy for a while; return requests a second, from the first full round to the last."""
+        """Keep every connection busy; return requests per second from the first full round to the last."""
         before, clients = len(self.latencies), len(self.free)
         end = time.perf_counter() + seconds
         first = last = (time.perf_counter(), 0)  # moment, and answers until then
@@ -263,7 +263,7 @@ class Client:
         return (last[1] - first[1]) / (last[0] - first[0]) if last[1] > first[1] else 0.0
 
     def run_open(self, seconds: float, gaps: Iterator[float]) -> None:
-        """Send requests with these times between them, whatever becomes of those before."""
+        """Send requests with these gaps between them, without waiting for answers."""
         begin = time.perf_counter()
         due = begin + next(gaps)
         late: list[float] = []
@@ -326,7 +326,7 @@ def measure_speed(folder: Path, options: argparse.Namespace, parts: list[str]) -
 
 
 def run_photos(classifier: Classifier, engine: Engine, photo: bytes, count: int) -> torch.Tensor:
-    """Run a batch of JPEG files as a plain program would: prepared one after the other, then classified."""
+    """Preprocess a batch of JPEG files one after the other, then classify it."""
     prepared = np.stack([classifier.prepare(photo) for _ in range(count)])
     return engine.run(torch.from_numpy(prepared).permute(0, 3, 1, 2))
 
@@ -334,7 +334,7 @@ def run_photos(classifier: Classifier, engine: Engine, photo: bytes, count: int)
 def compare_throughput(
     rows: list[dict[str, Any]], kind: str, client: Client, loop: Callable[[], Any], options: argparse.Namespace
 ) -> float:
-    """Let the bare loop and the server take turns; return the server's requests a second."""
+    """Measure the bare loop and the server in turns; return the server's requests per second."""
     window = options.seconds / WINDOWS
     bare: list[float] = []
     served: list[float] = []
@@ -355,7 +355,7 @@ def compare_throughput(
 
 
 def count_calls(loop: Callable[[], Any], seconds: float) -> float:
-    """Return how often a call fits into a time."""
+    """Return how often a call completes within a time."""
     begin, calls = time.perf_counter(), 0
     while time.perf_counter() < begin + seconds:
         loop()
@@ -406,7 +406,7 @@ def measure_memory(folder: Path, options: argparse.Namespace) -> list[dict[str, 
 
 
 def measure_slow_clients(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Ask for answers while many clients send a request byte by byte, or none at all."""
+    """Measure answers while many clients send a request byte by byte, or nothing."""
     rows: list[dict[str, Any]] = []
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -450,7 +450,7 @@ def open_slow(port: int, number: int) -> socket.socket:
 
 
 def dribble(links: list[socket.socket]) -> None:
-    """Send a byte on some of the connections; those that the server has closed do not matter."""
+    """Send a byte on some of the connections; ignore those that the server has closed."""
     for link in random.sample(links, min(50, len(links))):
         with contextlib.suppress(OSError):
             link.send(b"x")

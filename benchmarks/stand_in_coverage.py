@@ -1,10 +1,10 @@
-"""How much of torch_npu's public names the stand-in has: the published wheel's sources are read, never imported.
+"""Count how many of torch_npu's public names the stand-in has; the wheel's sources are read, never imported.
 
     python benchmarks/stand_in_coverage.py                 # downloads the wheel into a temporary folder
-    python benchmarks/stand_in_coverage.py torch_npu.whl   # or reads one that is there
+    python benchmarks/stand_in_coverage.py torch_npu.whl   # or reads this one
 
-A module's public names are its `__all__`, or what it defines without an underscore. Names that the wheel makes in C++
-at run time are not seen. Signatures are compared by their parameters' names.
+A module's public names are its `__all__`, or its definitions without an underscore. Names that C++ code of the wheel
+creates at run time are not counted. Signatures are compared by the names of their parameters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         wheel = Path(sys.argv[1]) if len(sys.argv) > 1 else download_wheel(Path(folder))
         with zipfile.ZipFile(wheel) as archive:
-            published = {module: names_in(archive, module, files) for module, files in MODULES.items()}
+            published = {module: read_names(archive, module, files) for module, files in MODULES.items()}
     install("npu")
     print(f"{wheel.name} against the stand-in")
     for module, names in published.items():
@@ -54,12 +54,12 @@ def download_wheel(folder: Path) -> Path:
     return wheels[0]
 
 
-def names_in(archive: zipfile.ZipFile, module: str, files: list[str]) -> dict[str, Signature]:
-    """The public names of a package's `__all__`, with the parameters of those that its files define."""
+def read_names(archive: zipfile.ZipFile, module: str, files: list[str]) -> dict[str, Signature]:
+    """Return a package's public names, with the parameters of those that its files define."""
     held = set(archive.namelist())
     folder = module.replace(".", "/")
     trees = [ast.parse(archive.read(f"{folder}/{file}.py")) for file in files if f"{folder}/{file}.py" in held]
-    defined = {name: signature for tree in trees for name, signature in definitions(tree)}
+    defined = {name: signature for tree in trees for name, signature in list_definitions(tree)}
     listed = list_declared(trees[0]) if trees else []
     return {name: defined.get(name) for name in listed or defined}
 
@@ -77,17 +77,17 @@ def list_declared(tree: ast.Module) -> list[str]:
     return names
 
 
-def definitions(tree: ast.Module) -> Iterator[tuple[str, Signature]]:
+def list_definitions(tree: ast.Module) -> Iterator[tuple[str, Signature]]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            yield node.name, parameters(node.args)
+            yield node.name, list_parameters(node.args)
         elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             makers = {part.name: part.args for part in node.body if isinstance(part, ast.FunctionDef)}
             maker = makers.get("__new__") or makers.get("__init__")
-            yield node.name, parameters(maker)[1:] if maker else None
+            yield node.name, list_parameters(maker)[1:] if maker else None
 
 
-def parameters(arguments: ast.arguments) -> tuple[str, ...]:
+def list_parameters(arguments: ast.arguments) -> tuple[str, ...]:
     plain = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     more = [part for part in (arguments.vararg, arguments.kwarg) if part]
     return tuple(part.arg for part in (*plain, *more))
@@ -97,17 +97,17 @@ def print_module(module: str, names: dict[str, Signature]) -> None:
     ours: Any = sys.modules.get(module) or torch.npu  # type: ignore[attr-defined]
     missing = sorted(name for name in names if not hasattr(ours, name))
     comparable = {name: wanted for name, wanted in names.items() if wanted is not None and name not in missing}
-    different = {name: wanted for name, wanted in comparable.items() if signature_of(getattr(ours, name)) != wanted}
+    different = {name: wanted for name, wanted in comparable.items() if read_signature(getattr(ours, name)) != wanted}
     print(f"{module}: {len(names) - len(missing)} of {len(names)} names; ", end="")
     print(f"{len(comparable) - len(different)} of {len(comparable)} signatures agree")
     if missing:
         print("  missing: " + ", ".join(missing))
     for name, wanted in different.items():
-        found = signature_of(getattr(ours, name)) or ()
+        found = read_signature(getattr(ours, name)) or ()
         print(f"  other parameters: {name}({', '.join(found)}), theirs ({', '.join(wanted)})")
 
 
-def signature_of(thing: Any) -> Signature:
+def read_signature(thing: Any) -> Signature:
     own = thing.__dict__ if inspect.isclass(thing) else {}
     maker = own.get("__new__") or own.get("__init__") or thing
     try:

@@ -1,14 +1,14 @@
-"""Every operator of PyTorch's own operator database on the stand-in devices, against the CPU, bit for bit.
+"""Run every operator of PyTorch's operator database on the stand-in devices, and compare with the CPU bit for bit.
 
     python benchmarks/stand_in_operators.py --out docs/results/stand_in_operators_cpu.json   # all: 15 minutes
     python benchmarks/stand_in_operators.py --on npu --only 'nn.functional.*' --dtypes float32
     python benchmarks/stand_in_operators.py --every 16 --samples 4                           # a sample of it
 
-A case is an operator with a data type. PyTorch's own sample inputs are computed on the CPU and on the device: the call
-itself with its gradients, the in-place variant, and results written into `out=`, of the right shape and empty. Results
-must have the CPU's bits, shape, strides and data type and be on the device; random operators get the same seed. A call
-that the CPU refuses has to be refused by the device. What a documented limit of the card forbids (float64 on an NPU) is
-counted apart. Cases run in child processes: one that crashes is a case that failed, and the next is run.
+A case is an operator with a data type. PyTorch's own sample inputs are computed on the CPU and on the device: the
+call with its gradients, the in-place variant, and the variant with `out=`, both of the right shape and empty. Results
+must be on the device and have the CPU's bits, shape, strides and data type; random operators get the same seed. The
+device must refuse a call that the CPU refuses. Calls that a documented limit of the card forbids (float64 on an NPU)
+are counted separately. Cases run in child processes; a case that crashes counts as failed, and the next case runs.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from viaduct.rehearsal.limits import CardRefuses
 STAGES = ("cuda", "npu", "mlu")
 DTYPES = ("float32", "bfloat16", "int64", "int32", "complex64", "bool")
 OUTCOMES = ("equal", "refused by a limit", "refused by the CPU", "differs", "fails", "crashes")
-SECONDS = 120.0  # for one case, then its process is ended
+SECONDS = 120.0  # timeout of one case
 
-# Operators whose results are memory as it was found: only shape, strides and data type can be compared.
+# Operators that return uninitialized memory: only shape, strides and data type are compared.
 UNINITIALISED = (
     "empty",
     "empty_like",
@@ -51,12 +51,11 @@ UNINITIALISED = (
     "resize_",
     "resize_as_",
 )
-# Operators whose indices PyTorch wants on the host whatever the device is.
+# Operators whose indices must be on the host.
 ON_HOST = ("tensor_split",)
-# Case -> why it is not equal, for the table: what is known and stays.
+# Known differences: case and reason, for the table.
 _ACCUMULATES = (
-    "PyTorch asks for the device and takes another way on an accelerator: products are added up in float32, "
-    "on the CPU in bfloat16."
+    "PyTorch uses another algorithm on an accelerator: products are summed in float32, on the CPU in bfloat16."
 )
 KNOWN = {
     "nn_functional_linear_cross_entropy_chunked": _ACCUMULATES,
@@ -66,14 +65,14 @@ KNOWN = {
 
 @dataclass
 class Outcome:
-    """What became of one operator with one data type on one device."""
+    """Result of one operator with one data type on one device."""
 
     stage: str
     operator: str
     dtype: str
     outcome: str
     comparisons: int = 0
-    refused: int = 0  # calls of it that a documented limit of the card refuses
+    refused: int = 0  # calls that a documented limit of the card refuses
     unrepeatable: int = 0  # calls whose results differ on the CPU from one time to the next
     reason: str = ""
 
@@ -83,11 +82,11 @@ class Outcome:
 
 
 class Mismatch(Exception):
-    """The device computed something else than the CPU."""
+    """The device's result differs from the CPU's."""
 
 
 def import_operators() -> list[Any]:
-    """Return PyTorch's operator database; the one package it needs that torch does not bring is stood in for."""
+    """Return PyTorch's operator database; replace expecttest if it is not installed."""
     try:
         import expecttest  # noqa: F401
     except ImportError:
@@ -116,9 +115,9 @@ def list_cases(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def serve(stage: str, samples: int, crash: str) -> None:
-    """Run the cases that stdin names, and tell stdout of each that it begins and how it ends."""
+    """Run the cases named on stdin, and write each outcome to stdout."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what operators print themselves
+    os.dup2(2, 1)  # output of the operators
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     operators = {op.formatted_name: op for op in import_operators()}
@@ -167,7 +166,7 @@ class Case:
         return Outcome(self.stage, name, dtype, outcome, self.comparisons, self.refused, self.unrepeatable, reason)
 
     def make_samples(self) -> Iterator[Any]:
-        """Yield PyTorch's samples, spread over all of them where there are more than wanted."""
+        """Yield PyTorch's samples; if `samples` limits them, evenly spaced ones."""
         torch.manual_seed(0)
         made = self.operator.sample_inputs("cpu", self.dtype, requires_grad=self.has_backward())
         held = [sample for sample in made if not names_cuda((sample.input, *sample.args), sample.kwargs)]
@@ -199,12 +198,12 @@ class Case:
 
         return call
 
-    def compare(self, way: str, call: Callable[..., Any], sample: Any, backward: bool = False) -> None:
-        """Run a call on the CPU and on the device, and raise Mismatch where they part."""
+    def compare(self, prefix: str, call: Callable[..., Any], sample: Any, backward: bool = False) -> None:
+        """Run a call on the CPU and on the device; raise Mismatch if the results differ."""
         inputs = (sample.input, *sample.args), sample.kwargs
         expected, wrong = attempt(lambda: self.compute(call, inputs, sample, backward))
         found, refused = attempt(lambda: self.compute_on_card(call, inputs, sample, backward))
-        where = f"{way}{summarize(sample)}"
+        where = f"{prefix}{summarize(sample)}"
         if wrong is not None:
             if refused is None:
                 raise Mismatch(f"{where}: the CPU refuses it ({first_line(wrong)}), the device computes it")
@@ -252,7 +251,7 @@ class Case:
 
 
 def names_cuda(*inputs: Any) -> bool:
-    """Return True if a sample asks for a GPU, as some do where PyTorch says that there is one."""
+    """Return True if a sample contains a CUDA device."""
     devices = [leaf.device if isinstance(leaf, torch.Tensor) else leaf for leaf in flatten(inputs)]
     return any(isinstance(device, str | torch.device) and str(device).startswith("cuda") for device in devices)
 
@@ -273,7 +272,7 @@ def is_differentiable(value: Any) -> bool:
 
 
 def flatten(value: Any) -> list[Any]:
-    """Return tensors and numbers of any nest, in order."""
+    """Return the leaves of nested lists, tuples and dicts, in order."""
     if isinstance(value, list | tuple):
         return [leaf for part in value for leaf in flatten(part)]
     if isinstance(value, dict):
@@ -300,16 +299,16 @@ def detach(value: Any) -> Any:
 
 
 def move(value: Any, device: str) -> Any:
-    """Return the inputs on the device: tensors with the same strides, devices that they name replaced."""
+    """Move inputs to the device: tensors keep their strides, device arguments are replaced."""
 
-    def placed(leaf: Any) -> Any:
+    def move_leaf(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
             return move_tensor(leaf, device)
         if isinstance(leaf, torch.device) or leaf == "cpu":
             return torch.device(device)
         return leaf
 
-    return map_nested(placed, value)
+    return map_nested(move_leaf, value)
 
 
 def move_tensor(tensor: torch.Tensor, device: str) -> torch.Tensor:
@@ -327,7 +326,7 @@ def move_tensor(tensor: torch.Tensor, device: str) -> torch.Tensor:
 
 
 def find_difference(expected: list[Any], found: list[Any], device: str, uninitialised: bool) -> str:
-    """Return how results differ from the CPU's; empty where they are equal."""
+    """Describe the first difference from the CPU's results; empty if they are equal."""
     if len(expected) != len(found):
         return f"{len(expected)} results on the CPU, {len(found)} on the device"
     for number, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
@@ -337,12 +336,12 @@ def find_difference(expected: list[Any], found: list[Any], device: str, uninitia
             difference = compare_tensors(ours.detach(), theirs.detach(), device, uninitialised)
             if difference:
                 return f"result {number}: {difference}"
-        elif not isinstance(ours, torch.device) and not same_plain(ours, theirs):
+        elif not isinstance(ours, torch.device) and not is_same_value(ours, theirs):
             return f"result {number} is {ours!r} on the CPU, {theirs!r} on the device"
     return ""
 
 
-def same_plain(ours: Any, theirs: Any) -> bool:
+def is_same_value(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs or (ours != ours and theirs != theirs))
 
 
@@ -356,13 +355,13 @@ def compare_tensors(ours: torch.Tensor, theirs: torch.Tensor, device: str, unini
         ours, theirs = ours.to_dense(), theirs.to_dense()
     elif ours.stride() != theirs.stride() and ours.numel():
         return f"strides {ours.stride()} on the CPU, {theirs.stride()} on the device"
-    if uninitialised or bits(ours) == bits(theirs.cpu()):
+    if uninitialised or read_bytes(ours) == read_bytes(theirs.cpu()):
         return ""
     gap = (ours.to(torch.complex128) - theirs.cpu().to(torch.complex128)).abs().max().item()
     return f"values differ, by {gap:.2g} at most"
 
 
-def bits(tensor: torch.Tensor) -> bytes:
+def read_bytes(tensor: torch.Tensor) -> bytes:
     if tensor._is_zerotensor():
         return bytes(tensor.numel() * tensor.element_size())
     plain = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
@@ -370,7 +369,7 @@ def bits(tensor: torch.Tensor) -> bytes:
 
 
 def summarize(sample: Any) -> str:
-    """Return a sample's shapes and arguments as one would write them in a call."""
+    """Format a sample's shapes and arguments like a call."""
 
     def show(value: Any) -> str:
         if isinstance(value, torch.Tensor):
@@ -387,7 +386,7 @@ def summarize(sample: Any) -> str:
 
 
 class Child:
-    """A process that runs cases, started anew where one ended it."""
+    """Process that runs cases; restarted after a crash."""
 
     def __init__(self, stage: str, options: argparse.Namespace) -> None:
         self.stage = stage
@@ -452,7 +451,7 @@ class Child:
 
 
 def run_stage(stage: str, cases: list[tuple[str, str]], options: argparse.Namespace) -> list[Outcome]:
-    """Run all cases on one device, in as many processes as were asked for."""
+    """Run all cases on one device, in --jobs processes."""
     waiting: queue.Queue[tuple[str, str]] = queue.Queue()
     for case in cases:
         waiting.put(case)
@@ -484,7 +483,7 @@ def count_outcomes(outcomes: list[Outcome]) -> dict[str, int]:
 
 
 def count_comparable(counts: dict[str, int]) -> int:
-    """Return how many cases computed something on the CPU that the card may compute as well."""
+    """Return the number of cases that were refused neither by the CPU nor by a limit of the card."""
     return sum(counts.values()) - counts["refused by a limit"] - counts["refused by the CPU"]
 
 
@@ -514,7 +513,7 @@ def make_rows(outcomes: list[Outcome]) -> list[dict[str, str]]:
 
 
 def make_record(outcomes: list[Outcome], options: argparse.Namespace, seconds: float) -> dict[str, Any]:
-    """Return the file for docs/results/; `make results` makes a table of it."""
+    """Return the record for docs/results/, from which `make results` makes a table."""
     from run_description import describe_run
 
     from viaduct import devices

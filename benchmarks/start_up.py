@@ -1,10 +1,10 @@
-"""Start-up time of commands, of this checkout beside another one, in turns of one run.
+"""Compare the start-up time of commands of this checkout with another checkout, in turns of one run.
 
-    python benchmarks/start_up.py                     this checkout beside a Python that does nothing
-    python benchmarks/start_up.py --beside ../before  and beside another checkout, such as a git worktree
+    python benchmarks/start_up.py                     this checkout, beside a Python process that does nothing
+    python benchmarks/start_up.py --beside ../before  also beside another checkout, such as a git worktree
 
-Each command runs in a process of its own, one checkout after the other, `--turns` times. The table shows medians, and
-the median of the ratios within a turn. The extension modules of the other checkout must be built.
+Each command runs in a new process, one checkout after the other, `--turns` times. The table shows medians, and the
+median of the ratios within a turn. The extension modules of the other checkout must be built.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""The core of the test suite with several releases of torch, each in a fresh environment outside the tree.
+"""Run the core of the test suite with several releases of torch, each in a fresh environment outside the tree.
 
     python benchmarks/torch_versions.py                       2.4.1, 2.11.0, 2.13.0 and the newest that pip finds
     python benchmarks/torch_versions.py 2.5.1 newest          these; 2.5 is the newest 2.5.x
-    python benchmarks/torch_versions.py 2.11.0 --keep         and keep the environment, for a closer look
+    python benchmarks/torch_versions.py 2.11.0 --keep         and keep the environment for inspection
     python benchmarks/torch_versions.py 2.5.1 --tests tests/cluster tests/training/test_elastic.py
 
-`make test-matrix` calls it; `make test-matrix TORCHES="2.5.1"` tests one. One environment at a time is built, from a
+`make test-matrix` calls it; `make test-matrix TORCHES="2.5.1"` tests one. Environments are built one at a time from a
 copy of the tree (what git tracks or would add), used and removed: a torch with its CUDA libraries takes 5 GB and some
-minutes. A release that fails does not keep the others from being tested; the exit code is 1 then. The table, in
-Markdown, goes to stdout; everything else to stderr, pytest's output to a file in the folder with the environments.
+minutes. A release that fails does not stop the others; the exit code is then 1. A Markdown table goes to stdout, all
+other output to stderr, pytest's output to a file in the folder of the environments.
 
-Not run: tests marked slow, browser or gpu. TensorFlow is not installed; tests against it are skipped, and counted so.
+Not run: tests marked slow, browser or gpu. TensorFlow is not installed, so tests against it are skipped and counted
+as skipped.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ COLUMNS = ["torch", "python", "passed", "failed", "skipped", "seconds"]
 
 @dataclass
 class Outcome:
-    """How the tests went with one torch; `error`: why they were not run at all, or did not come to their end."""
+    """Test result with one torch; `error`: why the tests did not run or did not finish."""
 
     asked: str
     torch: str = ""
@@ -101,7 +102,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def requirement_of(release: str) -> str:
-    """Return what pip is asked for: `torch`, `torch==2.5.*` or `torch==2.5.1`."""
+    """Return the requirement for pip: `torch`, `torch==2.5.*` or `torch==2.5.1`."""
     if release == "newest":
         return "torch"
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?(\+\w+)?", release):
@@ -137,7 +138,7 @@ def test_release(release: str, folder: Path, options: argparse.Namespace) -> Out
 
 
 def copy_tree(target: Path) -> Path:
-    """Copy what git tracks, or would add: installing and testing writes into the copy, not into the tree."""
+    """Copy what git tracks or would add, so that installing and testing write into the copy."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=TREE,
@@ -169,7 +170,7 @@ def versions_in(environment: Path) -> tuple[str, str, str]:
 
 
 def run_tests(outcome: Outcome, environment: Path, source: Path, log: Path, options: argparse.Namespace) -> None:
-    """Run pytest against the installed package: the copy's own `src` is moved away."""
+    """Run pytest against the installed package; the copy's own `src` is moved away."""
     (source / "src").rename(source / "src.moved")
     report = environment / "report.xml"
     command = [environment / "bin/python", "-m", "pytest", *options.tests, "-m", MARKS, f"--junitxml={report}"]
@@ -186,7 +187,7 @@ def run_tests(outcome: Outcome, environment: Path, source: Path, log: Path, opti
 
 
 def read_report(outcome: Outcome, report: Path) -> None:
-    """Count what pytest has written in JUnit's format."""
+    """Read the counts from pytest's JUnit report."""
     reasons: Counter[str] = Counter()
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
@@ -206,7 +207,7 @@ def render_table(rows: list[dict[str, str]]) -> str:
 
 
 def make_record(outcomes: list[Outcome], options: argparse.Namespace) -> dict[str, object]:
-    """Return the file for docs/results/; `make results` makes a table of it."""
+    """Return the record for docs/results/, from which `make results` makes a table."""
     from viaduct import devices
     from viaduct.training.summary import describe_machine, read_commit
 

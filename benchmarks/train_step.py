@@ -1,12 +1,11 @@
-"""Images/s of a ResNet-50 training step: viaduct against the plain PyTorch loop a user would write.
+"""Compare images/s of a ResNet-50 training step with a plain PyTorch loop.
 
     python benchmarks/train_step.py                                   CPU: batch 8, 224x224
     python benchmarks/train_step.py --device cuda --batch 256 --same  the loop's own cost: the same network in both
 
-The plain loop is eager, fp32, NCHW: what a tutorial shows. With --same it gets viaduct's network, precision and
-compilation, so that what differs is the loop alone. Each variant has a process of its own, as its user would start
-it; they take turns in short windows. The table shows medians, and a variant's ratio to the first one is the median
-of the ratios within a turn.
+The plain loop is eager, fp32, NCHW, as in a tutorial. With --same it gets viaduct's network, precision and
+compilation, so that only the loop differs. Each variant runs in a new process; the processes take turns in short
+windows. The table shows medians, and for each variant the median of the ratios to the first one within a turn.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ CLASSES = 1001
 Run = Callable[[int], None]
 
 
-def noise(count: int, size: int) -> ImageSet:
+def make_noise(count: int, size: int) -> ImageSet:
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (count, size, size, 3), dtype=np.uint8)
     split = Split(images, generator.integers(0, CLASSES, count))
     return ImageSet(split, split, tuple(map(str, range(CLASSES))))
 
 
-def synthetic(batch: int, size: int) -> tuple[Recipe, ImageSet]:
-    images = noise(max(2 * batch, 64), size)
+def make_recipe(batch: int, size: int) -> tuple[Recipe, ImageSet]:
+    images = make_noise(max(2 * batch, 64), size)
     recipe = Recipe(
         model="resnet50_v1",
         data=Arrays(batch, size, classes=CLASSES, make=lambda path: images),
@@ -59,8 +58,8 @@ def synthetic(batch: int, size: int) -> tuple[Recipe, ImageSet]:
     return recipe, images
 
 
-def our_training(options: argparse.Namespace, precision: str, mode: str) -> Training:
-    recipe, images = synthetic(options.batch, options.size)
+def prepare_training(options: argparse.Namespace, precision: str, mode: str) -> Training:
+    recipe, images = make_recipe(options.batch, options.size)
     recipe = replace(recipe, precision=Precision(compute=precision), mode=mode)
     room, device = devices.pick(options.device)
     watchers = [NanStop(), MetricsFile(), TensorBoard()]
@@ -70,7 +69,7 @@ def our_training(options: argparse.Namespace, precision: str, mode: str) -> Trai
     return training
 
 
-def viaduct_steps(training: Training) -> Run:
+def make_viaduct_loop(training: Training) -> Run:
     batches = itertools.chain.from_iterable(training.train_batches.epoch(epoch) for epoch in itertools.count())
 
     def run(steps: int) -> None:
@@ -81,8 +80,8 @@ def viaduct_steps(training: Training) -> Run:
     return run
 
 
-def plain_steps(options: argparse.Namespace) -> Run:
-    """What a tutorial shows; nothing of viaduct but the network."""
+def make_plain_loop(options: argparse.Namespace) -> Run:
+    """Return the training loop of a tutorial; only the network is viaduct's."""
     device = torch.device(options.device)
     model = models.build("resnet50_v1", classes=CLASSES).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=1e-4)
@@ -98,8 +97,8 @@ def plain_steps(options: argparse.Namespace) -> Run:
     return run
 
 
-def bare_steps(training: Training, options: argparse.Namespace) -> Run:
-    """The same network, precision, compilation and optimizer kernel, in a loop with nothing else in it."""
+def make_bare_loop(training: Training, options: argparse.Namespace) -> Run:
+    """Return a minimal loop with the training's own network, precision, compilation and optimizer."""
     device = training.torch_device
     images = torch.randn(options.batch, 3, options.size, options.size, device=device)
     images = images.to(memory_format=torch.channels_last)
@@ -114,24 +113,24 @@ def bare_steps(training: Training, options: argparse.Namespace) -> Run:
     return run
 
 
-def build(name: str, options: argparse.Namespace) -> list[tuple[str, Run]]:
-    """The variants that one process measures: those of --same share a network, all others are alone."""
+def build_variants(name: str, options: argparse.Namespace) -> list[tuple[str, Run]]:
+    """Return the variants that one process measures; those of --same share a network."""
     if name == "plain":
-        return [("plain PyTorch, fp32", plain_steps(options))]
+        return [("plain PyTorch, fp32", make_plain_loop(options))]
     if name == "same":
-        training = our_training(options, "auto", options.mode)
+        training = prepare_training(options, "auto", options.mode)
         ours = f"viaduct, {training.plan.compute}, {options.mode}"
-        return [("bare loop, same network", bare_steps(training, options)), (ours, viaduct_steps(training))]
+        return [("bare loop, same network", make_bare_loop(training, options)), (ours, make_viaduct_loop(training))]
     precision, mode = name.split("/")
-    training = our_training(options, precision, mode)
+    training = prepare_training(options, precision, mode)
     spelled = f"auto = {training.plan.compute}" if precision == "auto" else precision
-    return [(f"viaduct, {spelled}, {mode}", viaduct_steps(training))]
+    return [(f"viaduct, {spelled}, {mode}", make_viaduct_loop(training))]
 
 
-def serve(name: str, options: argparse.Namespace, pipe: Connection) -> None:
-    """In a process of its own: each variant runs as its user would start it, with nobody else's settings."""
+def serve_variants(name: str, options: argparse.Namespace, pipe: Connection) -> None:
+    """Measure variants in this process, one window of each per request."""
     kind = torch.device(options.device).type
-    clock, variants = Clock(devices.get(kind), kind), dict(build(name, options))
+    clock, variants = Clock(devices.get(kind), kind), dict(build_variants(name, options))
     pipe.send(list(variants))
     while pipe.recv():
         turn = take_turns(variants, clock, options.steps, windows=1)
@@ -139,16 +138,16 @@ def serve(name: str, options: argparse.Namespace, pipe: Connection) -> None:
 
 
 def measure(names: list[str], options: argparse.Namespace) -> dict[str, list[float]]:
-    """Seconds per step of each variant, turn by turn, after one turn of warm-up."""
+    """Return seconds per step of each variant, turn by turn, after one warm-up turn."""
     context = get_context("spawn")
     seconds: dict[str, list[float]] = {}
     workers = []
     for name in names:
-        here, there = context.Pipe()
-        worker = context.Process(target=serve, args=(name, options, there), daemon=True)
+        parent_end, child_end = context.Pipe()
+        worker = context.Process(target=serve_variants, args=(name, options, child_end), daemon=True)
         worker.start()
-        there.close()  # so that a process that dies is noticed
-        workers.append((here, here.recv()))
+        child_end.close()  # so that a process that dies is noticed
+        workers.append((parent_end, parent_end.recv()))
     for turn in range(options.turns + 1):
         for pipe, spelled in workers:
             pipe.send(True)
