@@ -267,7 +267,7 @@ print(accelerator.synchronize(), type(accelerator.GradScaler()).__name__, accele
 
 @pytest.mark.parametrize(("kind", "backend"), [("npu", "hccl"), ("mlu", "cncl")])
 def test_a_card_is_found_and_named(kind: str, backend: str, tmp_path: Path) -> None:
-    shutil.copy(helper_text.WHOLE, tmp_path / HELPER)
+    shutil.copy(helper_text.COMPLETE_HELPER, tmp_path / HELPER)
     done = python(CARD.replace("KIND", repr(kind)).replace("COUNT", "2").replace("FOLDER", repr(str(tmp_path))))
     names, places, calls = done.stdout.splitlines()
     assert names == f"{kind} {kind}:1 {kind}:1 cpu {backend}"
@@ -276,7 +276,7 @@ def test_a_card_is_found_and_named(kind: str, backend: str, tmp_path: Path) -> N
 
 
 def test_a_plug_in_without_a_card_is_the_cpu(tmp_path: Path) -> None:
-    shutil.copy(helper_text.WHOLE, tmp_path / HELPER)
+    shutil.copy(helper_text.COMPLETE_HELPER, tmp_path / HELPER)
     done = python(CARD.replace("KIND", "'npu'").replace("COUNT", "0").replace("FOLDER", repr(str(tmp_path))))
     assert done.stdout.splitlines()[:2] == ["cpu cpu cpu cpu gloo", "cpu None"], done.stderr
 
@@ -338,7 +338,7 @@ except AttributeError as error:
 
 
 def test_on_the_cpu_a_script_goes_on(tmp_path: Path) -> None:
-    shutil.copy(helper_text.WHOLE, tmp_path / HELPER)
+    shutil.copy(helper_text.COMPLETE_HELPER, tmp_path / HELPER)
     done = python(ON_THE_CPU.replace("FOLDER", repr(str(tmp_path))))
     assert done.returncode == 0, done.stderr
     assert "module 'torch.cuda' has no attribute 'get_device_property'" in done.stdout

@@ -164,7 +164,7 @@ writing.write_out(migrate_project(Path(sys.argv[1]), Options()), Path(sys.argv[2
 
 def test_two_copies_to_one_place_at_once_are_refused(project: Path) -> None:
     out = project.parent / "out"
-    held = writing.hold_partial(out)
+    held = writing.lock_partial_folder(out)
     with pytest.raises(BadValue, match="another `viaduct migrate` is writing"):
         write_out(migrated_project(project), out, {})
     held.release(remove=True)

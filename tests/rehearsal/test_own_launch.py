@@ -13,7 +13,7 @@ from viaduct.rehearsal.own_launch import find_launch_line
 def launch_line(folder: Path, source: str, **files: str) -> str:
     for name, text in {"train": source, **files}.items():
         (folder / f"{name}.py").write_text(text)
-    return find_launch_line(project.read(folder / "train.py"))
+    return find_launch_line(project.read_project(folder / "train.py"))
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_processes_that_form_a_group_are_a_launch(tmp_path: Path) -> None:
 def test_a_launcher_is_known_with_the_script_that_it_starts(tmp_path: Path) -> None:
     source = "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'torch.distributed.run', 'ddp.py'])\n"
     assert launch_line(tmp_path, source, ddp="import torch\n") == "train.py:2"
-    assert project.stage_of(project.read(tmp_path / "train.py")) == "torch"
+    assert project.stage_of(project.read_project(tmp_path / "train.py")) == "torch"

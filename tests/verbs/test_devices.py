@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -73,8 +74,12 @@ def test_a_card_that_fails_makes_it_exit_1_and_say_why(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("how", [(), ("--json",)])
-def test_an_old_driver_is_shown_as_a_note(monkeypatch: pytest.MonkeyPatch, how: tuple[str, ...]) -> None:
-    monkeypatch.setattr("viaduct.devices.hardware.cambricon_driver", lambda: "4.9.12")
+def test_an_old_driver_is_shown_as_a_note(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    (tmp_path / "0000:01:00.0").mkdir()
+    (tmp_path / "0000:01:00.0" / "information").write_text("Driver Version : v4.9.12\n")
+    monkeypatch.setattr("viaduct.devices.hardware.CAMBRICON_DRIVERS", tmp_path)
     result = viaduct_devices(*how)
     assert result.exit_code == 0
     assert "mlu: driver 4.9.12 is older than 4.20.6" in result.stdout
