@@ -7,9 +7,8 @@
         site.rename(site.need("NPURunConfig"))
         site.changed("RunConfig becomes NPURunConfig", zh="…")
 
-Every module of `rules/tf1/` and `rules/torch/` whose name has no leading underscore holds a rule of the same name, or a
-tuple `rules`. The first line of its docstring is the rule's summary; the indented diffs are examples that a test
-replays. Rules run one after the other, each on the text that the rule before it left.
+Every module of `rules/tf1/` and `rules/torch/` whose name has no leading underscore defines `rule`, named after the
+module, or a tuple `rules`. The first line of its docstring is the rule's summary; a test replays the indented diffs.
 """
 
 from __future__ import annotations
@@ -40,28 +39,28 @@ Handler = Callable[["Site"], None]
 
 @dataclass
 class Rule:
-    """Rule of a migration, and its handlers, which the decorators `call`, `reference`, `method`, `node`, `file` add."""
+    """Rule of a migration. The decorators `call`, `reference`, `method`, `node` and `file` add its handlers."""
 
     module: str
     title: str = ""  # the rule's name, if its module holds several rules (notices.py)
     text: str = ""  # the rule's documentation, if its module holds several rules
-    rules_md_rows: str = ""  # rows of docs/rules.md's first table that it implements: "E1 E2"; --only accepts them
+    rules_md_rows: str = ""  # rows of the first table in docs/rules.md: "E1 E2"; --only accepts them
     kind: Kind = "mandatory"
     targets: tuple[Target, ...] = ("npu",)
     kind_for_any: Kind | None = None  # its kind with --to any, if that differs
     former: tuple[str, ...] = ()  # former names that --only and --skip still accept
     after: tuple[str, ...] = ()  # rules of the same family that must run before it
     last: bool = False  # runs after all rules without `last`, and reports on their result
-    on: Callable[[Options], bool] | None = None  # with which options it runs; --only overrides this; None: all
+    on: Callable[[Options], bool] | None = None  # returns True for options with which it runs; --only overrides it
     always: bool = False  # runs with --only of other rules too: their edits need it
-    patch: bool = False  # runs in --mode patch too, in which only an import is written
+    patch: bool = False  # runs in --mode patch too
     everywhere: bool = False  # also visits lines that other rules leave alone, see served.py
     calls: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     references: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     methods: dict[str, Handler] = field(default_factory=dict)  # by the method's name
     nodes: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
-    whole: list[Handler] = field(default_factory=list)  # those that `file` has registered: run once for each file
-    words: tuple[str, ...] = ()  # handlers in `nodes` and `whole` run only if the file's text holds one; none: always
+    whole: list[Handler] = field(default_factory=list)  # registered by `file`: run once for each file
+    words: tuple[str, ...] = ()  # handlers in `nodes` and `whole` run only on texts that contain one; (): on all texts
 
     @property
     def name(self) -> str:
@@ -75,11 +74,10 @@ class Rule:
 
     @property
     def leaves_served(self) -> bool:
-        """True for a rule that skips the lines which served.py finds: those of PyTorch without `everywhere`."""
+        """True for a PyTorch rule without `everywhere`: it skips the lines that served.py finds."""
         return self.family == "torch" and not self.everywhere
 
     def kind_of(self, options: Options) -> Kind:
-        """Return the kind of the rule's findings for the target of these options."""
         return self.kind_for_any if options.to == "any" and self.kind_for_any else self.kind
 
     @property
@@ -100,7 +98,7 @@ class Rule:
         return self._register(self.methods, names)
 
     def node(self, *types: type[ast.AST], words: Iterable[str] = ()) -> Callable[[Handler], Handler]:
-        """Register a handler for every node of these types; `words` are added to the rule's."""
+        """Register a handler for every node of these types; `words` are added to `Rule.words`."""
 
         def register(handler: Handler) -> Handler:
             self.nodes += [(kind, handler) for kind in types]
@@ -137,25 +135,25 @@ class Rule:
 
 
 def is_named(name: str, rule: Rule) -> bool:
-    """Return True if a name means this rule: its name with or without the family, a former name, or one of its rows."""
+    """Return True if a name is the rule's with or without the family, a former one, or one of `rules_md_rows`."""
     short = name.removeprefix("torch.").removeprefix("tf1.")
     return name in (rule.name, rule.name.partition(".")[2], *rule.rules_md_rows.split()) or short in rule.former
 
 
 @dataclass
 class Site:
-    """One node that matches a rule: what a handler gets, to ask about the code, edit it and report findings."""
+    """One node that matches a rule. Handlers use it to query the code, edit it and report findings."""
 
     rule: Rule
     work: Work
     node: Any
-    name: str = ""  # for calls and references the qualified name; for methods the method's; else empty
+    name: str = ""  # qualified name of a call or reference; name of a method; else empty
     edit: Edits = field(init=False)
 
     def __post_init__(self) -> None:
         self.edit = self.work.edits
 
-    # ---- asking
+    # ---- queries
 
     @property
     def source(self) -> Source:
@@ -173,7 +171,6 @@ class Site:
 
     @property
     def values(self) -> Values:
-        """Kinds of values in the file."""
         return self.work.values
 
     def qualified(self, node: ast.AST) -> str | None:
@@ -184,11 +181,10 @@ class Site:
         return self.source.text_of(node)
 
     def keyword(self, name: str) -> ast.keyword | None:
-        """Return a keyword argument of the call; None if it is absent or hidden behind **."""
+        """Return a keyword argument of the call; None if it is absent or passed through **."""
         return next((keyword for keyword in self.node.keywords if keyword.arg == name), None)
 
     def argument(self, name: str, position: int = -1) -> ast.expr | None:
-        """Return the value of an argument of the call, see `find_argument`."""
         return find_argument(self.node, name, position)
 
     @property
@@ -205,7 +201,7 @@ class Site:
     # ---- changing
 
     def rename(self, text: str) -> None:
-        """Replace the callee of a call, or the whole reference."""
+        """Replace the function of a call, or the complete reference."""
         self.edit.node(self.node.func if isinstance(self.node, ast.Call) else self.node, text)
 
     def set_argument(self, name: str, text: str, position: int = -1) -> None:
@@ -230,18 +226,18 @@ class Site:
         return written.index(value)
 
     def name_positions(self, order: tuple[str, ...]) -> None:
-        """Turn positional arguments into keyword arguments, named as in `order`; the call must have no * argument."""
+        """Turn positional arguments into keyword arguments with the names `order`; the call must have no * argument."""
         slots, _ = self.source.slots(self.source.opening(self.node))
         for value, name in zip(self.node.args, order, strict=False):
             self.edit.insert(slots[self.argument_index(value)].start, f"{name}=")
 
     def need(self, name: str) -> str:
-        """Return the local name of a name of the NPU's TensorFlow adapter; request its import if the file has none."""
+        """Return the local name for a name of the NPU's TensorFlow adapter; request its import if it is missing."""
         return self.work.need(DEFINING_MODULE[name], name, self.node)
 
-    def free_name(self, wanted: str) -> str:
-        """Return this name, or a similar one, that the file does not use yet, and reserve it."""
-        return self.work.free_name(wanted)
+    def free_name(self, stem: str) -> str:
+        """Return `stem`, or `stem` with a number, that the file does not use yet, and reserve it."""
+        return self.work.free_name(stem)
 
     # ---- reporting
 
@@ -249,15 +245,13 @@ class Site:
         self._report("changed", message, zh, risk, node)
 
     def advice(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
-        """Report something that may be improved."""
         self._report("advice", message, zh, risk, node)
 
     def manual(self, message: str, zh: str = "", risk: Risk = "medium", node: ast.AST | None = None) -> None:
-        """Report something that needs manual review."""
         self._report("manual", message, zh, risk, node)
 
     def unresolved(self, message: str, zh: str = "", risk: Risk = "high", node: ast.AST | None = None) -> None:
-        """Report code of which the text does not show whether it needs a change."""
+        """Report code for which the text does not show whether it needs a change."""
         self._report("unresolved", message, zh, risk, node)
 
     def _report(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
@@ -276,7 +270,7 @@ Result = TypeVar("Result")
 
 
 def answer_once(function: Callable[[Site], Result]) -> Callable[[Site], Result]:
-    """Cache a function of a site whose result depends on the file only: it is computed once for each text."""
+    """Cache the result of a function of a site for each text; it must depend on the text only."""
 
     @wraps(function)
     def get_answer(site: Site) -> Result:
@@ -303,17 +297,16 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Yield the rules by name, those with `last` at the end, and each behind the rules that it names in `after`.
-
-    Raises ValueError if rules wait for each other.
+    """Yield the rules by name, rules with `last` at the end, each behind the rules of its `after`; raise ValueError
+    if rules wait for each other.
     """
     waiting = sorted(rules, key=lambda rule: (rule.last, rule.name))
-    done: set[str] = set()
+    finished: set[str] = set()
     while waiting:
-        ready = (rule for rule in waiting if all(f"{rule.family}.{name}" in done for name in rule.after))
+        ready = (rule for rule in waiting if all(f"{rule.family}.{name}" in finished for name in rule.after))
         next_rule = next(ready, None)
         if next_rule is None:
             raise ValueError(f"rules that wait for each other: {', '.join(rule.name for rule in waiting)}")
         waiting.remove(next_rule)
-        done.add(next_rule.name)
+        finished.add(next_rule.name)
         yield next_rule
