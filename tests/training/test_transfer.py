@@ -65,11 +65,11 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def donated(run: RunDir) -> dict[str, Tensor]:
-    from viaduct.training.checkpoint import newest_whole
+    from viaduct.training.checkpoint import find_newest_intact
 
-    saved, _ = newest_whole(run.checkpoints)
+    saved, _ = find_newest_intact(run.checkpoints)
     assert saved is not None
-    return saved.model()
+    return saved.read_model()
 
 
 def tf_checkpoint(folder: Path, model: nn.Module, step: int = 7, **slots: float) -> Path:

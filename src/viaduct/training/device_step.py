@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from viaduct.data.batches import Batch
-from viaduct.training.precision import LossScale, unscale
+from viaduct.training.precision import LossScale, unscale_gradients
 from viaduct.training.step import TrainingStep
 
 
@@ -104,7 +104,7 @@ class DeviceStep:
         """Return True always: the optimizer itself skips the step if `scale.overflowed` is set."""
         parameters = self.step.parameters
         if self.scale is None:
-            unscale(parameters, self.step.scale.value)
+            unscale_gradients(parameters, self.step.scale.value)
             return True
         self.scale.unscale([parameter.grad for parameter in parameters if parameter.grad is not None])
         self.scale.update()
@@ -125,7 +125,7 @@ class DeviceStep:
         if self.scale is None and not ema.part.num_updates:
             ema.blend(1 - ema.part.decay)
         else:
-            ema.blend(ema.share_after(self.updates) * taken.float())
+            ema.blend(ema.compute_share(self.updates) * taken.float())
 
     @contextmanager
     def use_device_rates(self) -> Iterator[None]:

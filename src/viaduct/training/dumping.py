@@ -24,7 +24,7 @@ class DumpOptions:
     level: str = "module"
     statistics_only: bool = False
 
-    def refuse(self, recipe: Recipe, ranks: int) -> None:
+    def check_recipe(self, recipe: Recipe, ranks: int) -> None:
         """Raise BadValue if the run cannot be dumped so: in graph mode only a network that is compiled whole can be."""
         make_plan(self.steps, self.mode, self.only, self.level, self.statistics_only)
         if recipe.mode != "graph":

@@ -41,7 +41,7 @@ class AveragedWeights:
         warmup = (1 + self.updates) / (10 + self.updates)
         return min(self.part.decay, warmup) if self.part.num_updates else self.part.decay
 
-    def share_after(self, updates: Tensor) -> Tensor:
+    def compute_share(self, updates: Tensor) -> Tensor:
         """Return 1 - decay of the update with this number, computed on the device, unlike `decay`."""
         decay = torch.full_like(updates, self.part.decay)
         if self.part.num_updates:

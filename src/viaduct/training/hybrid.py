@@ -258,7 +258,7 @@ class SplitClassifier:
 
     # In a training step
 
-    def full_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
+    def complete_norms(self, parameters: list[Tensor], norms: Tensor) -> Tensor:
         """Return the 2-norms of full layers, from those of the rows here: `norms` has one for each parameter."""
         own = {id(parameter) for parameter in self.parameters}
         is_split = [id(parameter) in own for parameter in parameters]
@@ -273,7 +273,7 @@ class SplitClassifier:
         """Clip as `clip_grad_norm_` does, with each row counted on the one rank that has it."""
         with_gradients = [parameter for parameter in parameters if parameter.grad is not None]
         gradients = [parameter.grad for parameter in with_gradients if parameter.grad is not None]
-        norms = self.full_norms(list(with_gradients), torch.stack(torch._foreach_norm(gradients)))
+        norms = self.complete_norms(list(with_gradients), torch.stack(torch._foreach_norm(gradients)))
         clip_gradients(with_gradients, max_norm, torch.linalg.vector_norm(norms))
 
     def agree_on_finite(self, finite: bool) -> bool:

@@ -54,7 +54,7 @@ from viaduct.reporting import (
 )
 from viaduct.reporting.thinning import thin
 from viaduct.training.curves import NOISE_WARNING, build_curves, build_evaluation_table, format_percent
-from viaduct.training.run_reader import IMAGE_NAME, RunContents, RunReader, open_regular, spread, step_of_image
+from viaduct.training.run_reader import IMAGE_NAME, RunContents, RunReader, open_regular, parse_image_step, pick_evenly
 
 LOOPBACK = "127.0.0.1"
 # Host headers that are answered; another name may be a foreign site that points its name here (DNS rebinding). Any port
@@ -177,7 +177,7 @@ class LivePage:
     def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
         if "since" in query:
             wait_s = IDLE_WAIT_S if "idle" in query else max(WAIT_S, self._render_seconds / MAX_RENDER_SHARE)
-            with self._visitors.waiting():
+            with self._visitors.count_waiting():
                 self.ended.wait(min(wait_s, IDLE_WAIT_S))
             return self.read_state()[1]
         contents, state = self.read_state()
@@ -203,7 +203,7 @@ class Visitors:
             self._requested_at = time.monotonic()
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def count_waiting(self) -> Iterator[None]:
         """Count a request for the next state while it waits within the block."""
         with self._changed:
             self._waiting += 1
@@ -426,9 +426,9 @@ def build_page(run: Path, contents: RunContents, state: dict[str, Any], ending: 
     if any(contents.histograms.values()):
         sections.append(build_histograms(contents, layers))
     if contents.images and (size := read_size(run, contents.images[-1])):
-        newest, earlier = contents.images[-1], spread(contents.images[:-1], EARLIER_IMAGES)
-        links = [Link(f"step {step_of_image(name):,}", f"images/{name}") for name in earlier]
-        caption = f"Input images of step {step_of_image(newest):,}"
+        newest, earlier = contents.images[-1], pick_evenly(contents.images[:-1], EARLIER_IMAGES)
+        links = [Link(f"step {parse_image_step(name):,}", f"images/{name}") for name in earlier]
+        caption = f"Input images of step {parse_image_step(newest):,}"
         sections.append(Section("Input images", "", [ImageSheet(f"images/{newest}", caption, *size, links)]))
     return Page(
         contents.name or run.absolute().name,
@@ -482,7 +482,7 @@ def build_histograms(contents: RunContents, layers: str) -> Section:
     names = list(dict.fromkeys([*parameters, *gradients]))
     globs = [glob.strip() for glob in layers.split(",") if glob.strip()]
     matching = [name for name in names if any(fnmatchcase(name, glob) for glob in globs)] if globs else names
-    shown = spread(matching, MAX_LAYERS)
+    shown = pick_evenly(matching, MAX_LAYERS)
     parts = []
     for name in shown:
         if name in parameters:

@@ -31,12 +31,12 @@ from viaduct.training.freezing import freeze, set_frozen_norms_to_evaluation
 from viaduct.training.layout import choose_layout
 from viaduct.training.metrics import Score, evaluate
 from viaduct.training.networks import apply_source_settings, build_model, describe_model, place_model
-from viaduct.training.optim import build_loss, build_optimizer, l2_loss
+from viaduct.training.optim import build_loss, build_optimizer, compute_l2_loss
 from viaduct.training.optimizer_support import support_optimizer
 from viaduct.training.output_streams import print_line
 from viaduct.training.own_kernels import fuse, uses_own_kernels
 from viaduct.training.parallel import build_strategy
-from viaduct.training.precision import Computation, LossScale, plan_for, software_note
+from viaduct.training.precision import Computation, LossScale, describe_emulation, plan_precision
 from viaduct.training.progress import Progress, Stopwatch
 from viaduct.training.random_state import seed_run
 from viaduct.training.recipe_code import check_callbacks, explain_callback_errors, explain_recipe_errors
@@ -69,7 +69,7 @@ class Training:
         check_callbacks(callbacks)
         self.recipe, self.run, self.images, self.device, self.torch_device = recipe, run, images, device, torch_device
         self.group, self.agreement = group, Agreement(group, interrupted)
-        self.interrupted = self.agreement.signal  # returns the number of the signal that any rank received, or 0
+        self.interrupted = self.agreement.get_signal  # returns the number of the signal that any rank received, or 0
         self.callbacks = [callback for callback in callbacks if group.is_first or callback.every_rank]
         seed_run(recipe)
         device.set_tf32(recipe.precision.tf32)
@@ -80,9 +80,9 @@ class Training:
         if group.ranks > 1 and recipe.parallel.sync_norm:
             synchronise_norms(self.model, torch_device.type)
         freeze(self.model, recipe.init.freeze)
-        self.plan = plan_for(recipe.precision, device)
+        self.plan = plan_precision(recipe.precision, device)
         self.mode = choose_mode(recipe, torch_device.type, group.ranks, self.needs_every_step)
-        if note := software_note(self.plan, device):
+        if note := describe_emulation(self.plan, device):
             self.print_note(note)
         self.computation = self.build_computation()
         self.scale = LossScale(recipe.precision, self.plan.compute)
@@ -198,7 +198,7 @@ class Training:
         if self.group.ranks == 1 or self._every_rank_called:
             self.progress.stop_reason = reason
         else:
-            self.agreement.want_end, self._requested_stop = True, reason
+            self.agreement.wants_end, self._requested_stop = True, reason
 
     @property
     def needs_every_step(self) -> bool:
@@ -292,17 +292,17 @@ class Training:
             self.train_step.run_on_host(batch, round_rates)
         self.train_step.marks.end_step()
         self.progress.step += 1
-        self.pulse.at("the end", self.progress.step)
+        self.pulse.enter("the end", self.progress.step)
         if line := self.computation.compilation.describe_compilation():
             self.print_note(line)
 
     def exchange_requests(self) -> None:
         """Send this rank's requests to the others after a step, and act on theirs."""
-        self.pulse.at("the messages", self.progress.step)
+        self.pulse.enter("the messages", self.progress.step)
         self.agreement.exchange()
-        self.pulse.at("the next batch", self.progress.step)
-        self.pulse.steady = True  # the first step, which may compile for minutes, is over
-        if self.agreement.end:
+        self.pulse.enter("the next batch", self.progress.step)
+        self.pulse.has_done_step = True  # the first step, which may compile for minutes, is over
+        if self.agreement.is_end_agreed:
             self.progress.stop_reason = self.progress.stop_reason or self._requested_stop
 
     def is_stopping(self) -> bool:
@@ -322,7 +322,7 @@ class Training:
             step=self.progress.step,
             epoch=self.progress.epoch,
             loss=loss,
-            total_loss=loss + float(l2_loss(self.optimizer, self.parallel.full_norms)),
+            total_loss=loss + float(compute_l2_loss(self.optimizer, self.parallel.complete_norms)),
             top1=hits[0] / images,
             top5=hits[1] / images if len(hits) > 1 else None,
             lr=self.progress.rate,
@@ -360,12 +360,12 @@ class Training:
 
     def finish_evaluation_batch(self, done: int, total: int) -> bool:
         """Call the callbacks after a batch of an evaluation; return False if the run was interrupted."""
-        self.pulse.at(f"evaluation batch {done}", self.progress.step)
+        self.pulse.enter(f"evaluation batch {done}", self.progress.step)
         self.emit("evaluating", done, total)
         self.agreement.exchange()
         return not self.interrupted()
 
-    def save(self) -> checkpoint.Saved:
+    def save(self) -> checkpoint.SavedCheckpoint:
         """Write a checkpoint of this step. All ranks call it; rank 0 writes."""
         self.log()  # a loss that is not finite stops the run here, before it is saved
         self.stopwatch.restart()
@@ -374,7 +374,7 @@ class Training:
         if self.score is not None and self.progress.evaluated_at == step:
             notes["evaluation"] = self.score.headline()
         snapshot = self.state.take_snapshot()
-        saved = checkpoint.Saved(folder / f"step-{step}")
+        saved = checkpoint.SavedCheckpoint(folder / f"step-{step}")
         if self.group.is_first:
             saved = checkpoint.save(folder, step, snapshot.model, snapshot.state, notes, snapshot.averages)
         self.stopwatch.book("checkpoints")
@@ -382,14 +382,16 @@ class Training:
         self.agreement.mark_saved()
         return saved
 
-    def restore(self, saved: checkpoint.Saved) -> None:
+    def restore(self, saved: checkpoint.SavedCheckpoint) -> None:
         """Load the state of a checkpoint: the next step is the one after it."""
-        snapshot = Snapshot(saved.model(), saved.training_state(), saved.ema() if self.ema else None)
+        snapshot = Snapshot(
+            saved.read_model(), saved.read_training_state(), saved.read_averages() if self.ema else None
+        )
         self.state.restore(snapshot, saved.path)
 
     def finish(self, outcome: str) -> str:
         """Call the callbacks at the end of the run, and return its outcome."""
-        self.agreement.settle()  # complete the exchange of requests that is still under way
+        self.agreement.finish_exchange()  # complete the exchange of requests that is still under way
         if self.group.ranks > 1:  # the report names the bad records that any rank has met
             for stream in (self.train_batches, self.validation):
                 skipped = self.group.gather(list(stream.skipped))

@@ -154,7 +154,7 @@ class Sink:
         The first steps, and those whose gradients callbacks look at, run uncaptured on another stream.
         """
         number, marks = self.progress.step + 1, self.step.marks
-        self.step.pulse.at("a sink", number)
+        self.step.pulse.enter("a sink", number)
         step.load(batch)
         if self.step.is_observed(number):
             step.observed = True

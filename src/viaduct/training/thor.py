@@ -87,7 +87,7 @@ class ThorOptimizer(SGD):
 
     support = ThorSupport  # type: ignore[assignment]
 
-    decay_in_loss = False  # read by optim.l2_loss: the weight decay is not part of the reported total loss
+    decay_in_loss = False  # read by optim.compute_l2_loss: the weight decay is not part of the reported total loss
 
     def __init__(self, params: Any, part: Thor, model: nn.Module, fused: bool | None = None) -> None:
         nesterov = part.nesterov and part.momentum > 0
