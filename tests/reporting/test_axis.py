@@ -28,7 +28,7 @@ def test_ticks_are_round_and_told_apart(low, high, expected):
 
 
 def test_a_value_without_a_logarithm_has_no_position():
-    positions = Axis(1, 100, log=True).place(np.array([1.0, 10, 100, 0, -1]))
+    positions = Axis(1, 100, log=True).compute_positions(np.array([1.0, 10, 100, 0, -1]))
     assert positions[:3].tolist() == [0, 0.5, 1]
     assert np.isnan(positions[3:]).all()
 
@@ -36,7 +36,7 @@ def test_a_value_without_a_logarithm_has_no_position():
 def test_an_axis_of_one_value_has_it_in_the_middle():
     for fit in (fit_x_axis, fit_y_axis):
         for value in (7.0, -1e12, 0.0):
-            assert fit(np.full(3, value)).place(np.array([value])) == pytest.approx(0.5)
+            assert fit(np.full(3, value)).compute_positions(np.array([value])) == pytest.approx(0.5)
 
 
 def test_a_vertical_axis_begins_at_zero_only_where_zero_is_near():

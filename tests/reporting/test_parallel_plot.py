@@ -14,15 +14,15 @@ def test_axes_of_another_length_are_refused() -> None:
 
 def test_a_run_without_a_value_passes_below_all_others() -> None:
     axis = PlotAxis("x", [1.0, None, 2.0])
-    assert axis.place(None) == 0.0
-    assert axis.place(1.0) > 0.05
+    assert axis.compute_height(None) == 0.0
+    assert axis.compute_height(1.0) > 0.05
     assert (0.0, "none") in axis.ticks
 
 
 def test_numbers_over_decades_stand_on_a_log_scale() -> None:
     axis = PlotAxis("lr", [0.01, 0.1, 1.0])
     assert axis.is_log
-    assert [axis.place(value) for value in axis.values] == pytest.approx([0, 0.5, 1])
+    assert [axis.compute_height(value) for value in axis.values] == pytest.approx([0, 0.5, 1])
     assert not PlotAxis("batch", [64, 128, 256]).is_log
     assert not PlotAxis("warmup", [0, 0.1, 100]).is_log
 
@@ -30,12 +30,12 @@ def test_numbers_over_decades_stand_on_a_log_scale() -> None:
 def test_text_and_booleans_are_categories() -> None:
     axis = PlotAxis("nesterov", [True, False, True])
     assert not axis.is_numeric
-    assert {axis.place(True), axis.place(False)} == {0.0, 1.0}
+    assert {axis.compute_height(True), axis.compute_height(False)} == {0.0, 1.0}
     assert not PlotAxis("mixed", ["auto", 3]).is_numeric
 
 
 def test_a_single_value_stands_in_the_middle() -> None:
-    assert PlotAxis("x", [5, 5]).place(5) == 0.5
+    assert PlotAxis("x", [5, 5]).compute_height(5) == 0.5
 
 
 def test_the_page_holds_a_line_for_each_run_and_escapes_names() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from viaduct.reporting.results import describe_arrival, list_repeats, render_comparison
+from viaduct.reporting.results import describe_time_to_accuracy, list_repeats, render_comparison
 
 
 def run(name: str, accuracies: dict[int, float], minutes: float, steps_a_epoch: int = 10) -> dict[str, Any]:
@@ -28,11 +28,11 @@ SLOW = run("slow", {10: 0.5, 20: 0.7, 40: 0.9}, minutes=8.0)
 
 def test_the_first_evaluation_within_two_tenths_of_a_point_counts() -> None:
     quick = run("quick", {10: 0.8, 20: 0.8985}, minutes=6.0)
-    assert "by epoch 20: in 0.50 of its epochs and 0.75 of its training time" in describe_arrival(SLOW, quick)
+    assert "by epoch 20: in 0.50 of its epochs and 0.75 of its training time" in describe_time_to_accuracy(SLOW, quick)
 
 
 def test_a_run_that_never_arrives_is_said_to_fall_short() -> None:
-    assert "does not reach" in describe_arrival(SLOW, run("quick", {10: 0.8, 20: 0.8975}, minutes=6.0))
+    assert "does not reach" in describe_time_to_accuracy(SLOW, run("quick", {10: 0.8, 20: 0.8975}, minutes=6.0))
 
 
 def test_epochs_that_only_one_run_has_keep_the_other_cells_empty() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from viaduct.comparison.measures import MEASURES, ElementIndex, Figures, Measures
+from viaduct.comparison.measures import MEASURES, ElementIndex, Measures, SideStatistics
 from viaduct.comparison.rows import SEVERITY, Row
 from viaduct.comparison.tensors import Pair, Result
 from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair, Link, Table, Tone, VirtualTable
@@ -143,7 +143,7 @@ def list_statistics(measures: Measures, names: tuple[str, str]) -> Table:
     return Table(["statistic", *names], rows, "Both sides")
 
 
-def format_statistic(side: Figures, field: str) -> str:
+def format_statistic(side: SideStatistics, field: str) -> str:
     value = getattr(side, field)
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 

@@ -7,9 +7,8 @@
         site.rename(site.import_name("NPURunConfig"))
         site.report_change("RunConfig becomes NPURunConfig", zh="…")
 
-Every module of `rules/tf1/` and `rules/torch/` whose name has no leading underscore holds a rule of the same name, or a
-tuple `rules`. The first line of its docstring is the rule's summary; the indented diffs are examples that a test
-replays. Rules run one after the other, each on the text that the rule before it left.
+Every module of `rules/tf1/` and `rules/torch/` whose name has no leading underscore defines `rule`, named after the
+module, or a tuple `rules`. The first line of its docstring is the rule's summary; a test replays the indented diffs.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ Handler = Callable[["Site"], None]
 
 @dataclass
 class Rule:
-    """Rule of a migration, and its handlers, which the decorators `call`, `reference`, `method`, `node`, `file` add."""
+    """Rule of a migration. The decorators `call`, `reference`, `method`, `node` and `file` add its handlers."""
 
     module: str
     short_name: str = ""  # if its module holds several rules (notices.py); empty: the module's name
@@ -54,7 +53,7 @@ class Rule:
     runs_last: bool = False  # after all rules without `runs_last`, to report on their result
     when: Callable[[Options], bool] | None = None  # runs only with these options, or if --only names it; None: always
     ignores_only: bool = False  # runs although --only names other rules, since their edits need it
-    in_patch_mode: bool = False  # runs with --mode patch too, which writes nothing but an import
+    in_patch_mode: bool = False  # runs with --mode patch too
     visits_target_code: bool = False  # also visits lines that already have code for the target (served.py)
     call_handlers: dict[str, Handler] = field(default_factory=dict)  # by qualified name
     reference_handlers: dict[str, Handler] = field(default_factory=dict)  # by qualified name
@@ -143,25 +142,25 @@ class Rule:
 
 
 def is_named(name: str, rule: Rule) -> bool:
-    """Return True if a name means this rule: its name with or without the family, a former name, or a row."""
+    """Return True if a name is the rule's with or without the family, a former one, or a row."""
     short = name.removeprefix("torch.").removeprefix("tf1.")
     return name in (rule.name, rule.name.partition(".")[2], *rule.rows) or short in rule.former_names
 
 
 @dataclass
 class Site:
-    """One node that matches a rule: what a handler gets, to ask about the code, edit it and report findings."""
+    """One node that matches a rule. Handlers use it to query the code, edit it and report findings."""
 
     rule: Rule
     work: Work
     node: Any
-    name: str = ""  # for calls and references the qualified name; for methods the method's; else empty
+    name: str = ""  # qualified name of a call or reference; name of a method; else empty
     edit: Edits = field(init=False)
 
     def __post_init__(self) -> None:
         self.edit = self.work.edits
 
-    # ---- asking
+    # ---- queries
 
     @property
     def source(self) -> Source:
@@ -179,7 +178,6 @@ class Site:
 
     @property
     def values(self) -> Values:
-        """Kinds of values in the file."""
         return self.work.values
 
     def qualified(self, node: ast.AST) -> str | None:
@@ -190,11 +188,10 @@ class Site:
         return self.source.text_of(node)
 
     def keyword(self, name: str) -> ast.keyword | None:
-        """Return a keyword argument of the call; None if it is absent or hidden behind **."""
+        """Return a keyword argument of the call; None if it is absent or passed through **."""
         return next((keyword for keyword in self.node.keywords if keyword.arg == name), None)
 
     def argument(self, name: str, position: int = -1) -> ast.expr | None:
-        """Return the value of an argument of the call, see `find_argument`."""
         return find_argument(self.node, name, position)
 
     @property
@@ -211,7 +208,7 @@ class Site:
     # ---- changing
 
     def rename(self, text: str) -> None:
-        """Replace the callee of a call, or the whole reference."""
+        """Replace the function of a call, or the complete reference."""
         self.edit.node(self.node.func if isinstance(self.node, ast.Call) else self.node, text)
 
     def set_argument(self, name: str, text: str, position: int = -1) -> None:
@@ -236,7 +233,7 @@ class Site:
         return written.index(value)
 
     def name_positions(self, order: tuple[str, ...]) -> None:
-        """Turn positional arguments into keyword arguments, named as in `order`; the call must have no * argument."""
+        """Turn positional arguments into keyword arguments with the names `order`; the call must have no * argument."""
         slots, _ = self.source.slots(self.source.opening(self.node))
         for value, name in zip(self.node.args, order, strict=False):
             self.edit.insert(slots[self.argument_index(value)].start, f"{name}=")
@@ -245,9 +242,9 @@ class Site:
         """Import a name of the NPU's TensorFlow adapter, if the file does not yet; return its local name."""
         return self.work.import_name(DEFINING_MODULE[name], name, self.node)
 
-    def reserve_name(self, wanted: str) -> str:
-        """Return this name, or a similar one, that the file does not use yet, and reserve it."""
-        return self.work.reserve_name(wanted)
+    def reserve_name(self, stem: str) -> str:
+        """Return `stem`, or `stem` with a number, that the file does not use yet, and reserve it."""
+        return self.work.reserve_name(stem)
 
     # ---- reporting
 
@@ -255,15 +252,13 @@ class Site:
         self._report("changed", message, zh, risk, node)
 
     def advise(self, message: str, zh: str = "", risk: Risk = "low", node: ast.AST | None = None) -> None:
-        """Report something that may be improved."""
         self._report("advice", message, zh, risk, node)
 
     def request_review(self, message: str, zh: str = "", risk: Risk = "medium", node: ast.AST | None = None) -> None:
-        """Report something that needs manual review."""
         self._report("manual", message, zh, risk, node)
 
     def report_unresolved(self, message: str, zh: str = "", risk: Risk = "high", node: ast.AST | None = None) -> None:
-        """Report code of which the text does not show whether it needs a change."""
+        """Report code for which the text does not show whether it needs a change."""
         self._report("unresolved", message, zh, risk, node)
 
     def _report(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
@@ -282,7 +277,7 @@ Result = TypeVar("Result")
 
 
 def cache_per_file(function: Callable[[Site], Result]) -> Callable[[Site], Result]:
-    """Cache a function of a site whose result depends on the file only: it is computed once for each text."""
+    """Cache the result of a function of a site for each text; it must depend on the text only."""
 
     @wraps(function)
     def get_answer(site: Site) -> Result:
@@ -309,17 +304,17 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def sort_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Yield the rules by name, those with `runs_last` at the end, and each behind the rules that it names in `after`.
+    """Yield the rules by name: those with `runs_last` at the end, each behind the rules in its `after`.
 
     Raises ValueError if rules wait for each other.
     """
     waiting = sorted(rules, key=lambda rule: (rule.runs_last, rule.name))
-    done: set[str] = set()
+    finished: set[str] = set()
     while waiting:
-        ready = (rule for rule in waiting if all(f"{rule.family}.{name}" in done for name in rule.after))
+        ready = (rule for rule in waiting if all(f"{rule.family}.{name}" in finished for name in rule.after))
         next_rule = next(ready, None)
         if next_rule is None:
             raise ValueError(f"rules that wait for each other: {', '.join(rule.name for rule in waiting)}")
         waiting.remove(next_rule)
-        done.add(next_rule.name)
+        finished.add(next_rule.name)
         yield next_rule

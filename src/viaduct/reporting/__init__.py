@@ -1,4 +1,4 @@
-"""HTML reports: a `Page` of parts comes in, one self-contained HTML file goes out.
+"""HTML reports: a `Page` of parts becomes one self-contained HTML file.
 
     curves = Section("Curves", "", [LineChart("Loss", "step", "loss", [Series("training", steps, losses)])])
     page = Page("resnet50_cifar10", tiles=[Tile("top-1", "95.3 %")], sections=[curves])

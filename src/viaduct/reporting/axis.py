@@ -15,7 +15,7 @@ from viaduct.reporting.figures import write_column, write_power, write_scientifi
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 SMALLEST = 1e-305
-"""A log axis ends here, and at the inverse: beyond it floats lose their digits, then their value."""
+"""Lowest end of a log axis, and the inverse of its highest: floats beyond these lose digits, then overflow."""
 UNITS = ((1e9, " G"), (1e6, " M"), (1, ""))
 """Scale and suffix of tick labels, by the size of the largest tick."""
 
@@ -36,27 +36,27 @@ class Axis:
     high: float
     log: bool = False
 
-    def place(self, values: Floats) -> Floats:
-        """Return positions from 0 (low) to 1 (high); NaN where a value has none (NaN, or no logarithm)."""
+    def compute_positions(self, values: Floats) -> Floats:
+        """Return positions from 0 (low) to 1 (high); NaN for NaN and for values without a logarithm."""
         if not self.log:
             return (values - self.low) / (self.high - self.low)
         logs = np.log10(values, where=values > 0, out=np.full_like(values, np.nan))
         return (logs - math.log10(self.low)) / (math.log10(self.high) - math.log10(self.low))
 
     def ticks(self, count: int, integers: bool = False) -> list[Tick]:
-        """Return about `count` ticks at most; with `integers` none stands at half an epoch."""
+        """Return at most about `count` ticks; with `integers`, at whole numbers only."""
         if self.log:
             values = choose_log_ticks(self.low, self.high, count)
             labels = label_log_ticks(values)
         else:
             values = choose_linear_ticks(self.low, self.high, count, integers)
             labels = label_linear_ticks(values)
-        positions = self.place(np.asarray(values, float))
+        positions = self.compute_positions(np.asarray(values, float))
         return [Tick(float(position), label) for position, label in zip(positions, labels, strict=True)]
 
 
 def fit_x_axis(values: Floats) -> Axis:
-    """Return a horizontal axis exactly as wide as the data; a single value stands in its middle."""
+    """Return a horizontal axis exactly as wide as the data; a single value is in its middle."""
     low, high = find_range(values)
     return Axis(low - 0.5, high + 0.5) if is_one_value(low, high) else Axis(low, high)
 
@@ -79,12 +79,12 @@ def find_range(values: Floats) -> tuple[float, float]:
 
 
 def is_one_value(low: float, high: float) -> bool:
-    """Return True if ticks between the two could not be told apart in twelve digits."""
+    """Return True if the two are too close for different tick labels of twelve digits."""
     return high - low <= 1e-9 * max(abs(low), abs(high))
 
 
 def widen(low: float, high: float) -> tuple[float, float]:
-    """Return a range around (nearly) one value: 5 % on both sides, or 1 around zero."""
+    """Return a range around a single value: 5 % on both sides, or from -1 to 1 around zero."""
     margin = 0.05 * abs(low) or 1.0
     return low - margin, high + margin
 
@@ -101,7 +101,7 @@ def choose_linear_ticks(low: float, high: float, count: int, integers: bool = Fa
 
 
 def choose_log_ticks(low: float, high: float, count: int) -> list[float]:
-    """Return powers of ten; within two decades also 2 and 5 times them; where that gives under three, linear ticks."""
+    """Return powers of ten; within two decades also 2 and 5 times them, or linear ticks if fewer than three fit."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     if last - first >= 2:
         stride = math.ceil((last - first + 1) / count)
@@ -123,7 +123,7 @@ def label_linear_ticks(values: Sequence[float]) -> list[str]:
 
 
 def label_log_ticks(values: Sequence[float]) -> list[str]:
-    """Return plain numbers if all are within 0.001 and 10,000, else powers of ten, or a column of short numbers."""
+    """Return plain numbers if all are within 0.001 and 10,000, else powers of ten or short numbers."""
     if all(1e-3 <= value <= 1e4 for value in values):
         return [f"{value:,.12g}" for value in values]
     exponents = [math.log10(value) for value in values]

@@ -1,4 +1,4 @@
-"""Horizontal bars of counts by kind: each line has a label, a bar, the count and its percentage."""
+"""Horizontal bars of counts by kind: each row has a label, a bar, the count and its percentage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer of a page above its evidence: a headline, its reasons, what to try next."""
+"""The result of a page, above its evidence: a headline, reasons, and what to try next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Callout:
-    """A headline in the colour of its tone, remarks below it (those of one name together), then links."""
+    """A headline in the colour of its tone, then remarks grouped by name, then links."""
 
     template: ClassVar[str] = "callout.html"
 

@@ -1,7 +1,7 @@
 """Contour map of a quantity over two settings: measurements as dots, bands of similar value interpolated between them.
 
-Between measurements the value is their mean, weighted by the inverse square of their distance. Where no measurement is
-near, the chart stays empty. Only the dots were measured; the bands are a guide for the eye.
+Between measurements the value is their mean, weighted by the inverse square of their distance. Areas without a
+measurement nearby stay empty. Only the dots were measured; the bands are a guide for the eye.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REACH = 0.25
 
 @dataclass(frozen=True)
 class ContourAxis:
-    """An axis from `low` to `high`; with `names` it is categorical instead: value 0 is the first name, 1 the second."""
+    """An axis from `low` to `high`; with `names` it is categorical, and value 0 is the first name."""
 
     label: str
     low: float
@@ -42,7 +42,7 @@ class ContourAxis:
         axis = self.axis()
         if not self.names:
             return axis.ticks(6)
-        positions = axis.place(np.arange(len(self.names), dtype=float))
+        positions = axis.compute_positions(np.arange(len(self.names), dtype=float))
         return [Tick(float(position), name) for position, name in zip(positions, self.names, strict=True)]
 
 
@@ -84,9 +84,9 @@ class ContourMap:
         )
 
     def positions(self) -> Floats:
-        """Return the x and y of each measurement, 0 to 1 along both axes."""
-        x = self.x.axis().place(np.array([point.x for point in self.points], float))
-        y = self.y.axis().place(np.array([point.y for point in self.points], float))
+        """Return the x and y of each measurement as fractions of the axes."""
+        x = self.x.axis().compute_positions(np.array([point.x for point in self.points], float))
+        y = self.y.axis().compute_positions(np.array([point.y for point in self.points], float))
         return np.stack([x, y], axis=1)
 
 
@@ -114,7 +114,7 @@ class ContourDrawing:
 
 
 def draw_cells(positions: Floats, values: Floats) -> list[ContourCell]:
-    """Return the rectangles of the bands; neighbouring cells of one band in a row are one rectangle."""
+    """Return the rectangles of the bands; neighbouring cells of one band are joined within a row."""
     if len(values) < 3 or values.max() == values.min():
         return []
     bands = find_bands(positions, values)

@@ -1,6 +1,6 @@
-"""Files before and after, side by side: changes within a line are marked, remarks stand under their lines.
+"""Files before and after, side by side; changes within a line are marked, comments follow their lines.
 
-All files are one part, so that one filter (diff_view.js) serves them all.
+All files are one part, so that one filter (diff_view.js) applies to all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OPEN_FILES = 20
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A remark on a line. `group` (a rule) and `state` (what became of the finding) are offered as filters."""
+    """A remark on a line. `group` (a rule) and `state` (`changed`, `advice`) are offered as filters."""
 
     text: str
     group: str
@@ -28,9 +28,9 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """One line before (`left`) and after (`right`), as pieces of text and whether each is marked as changed.
+    """One line before (`left`) and after (`right`), as pieces of text with True for those that changed.
 
-    `old` and `new` are line numbers. A row without them has no line, only comments on the whole file.
+    `old` and `new` are line numbers. A row without them has only comments on the whole file.
     """
 
     kind: RowKind
@@ -43,7 +43,7 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True)
 class DiffFile:
-    """One file; a number among `rows` stands for that many unchanged lines, which are left out."""
+    """One file; a number in `rows` replaces that many unchanged lines."""
 
     name: str
     rows: Sequence[DiffRow | int]
@@ -51,7 +51,7 @@ class DiffFile:
 
     @property
     def counts(self) -> str:
-        """Return how many comments the file has of each state: `1 advice, 3 changed`."""
+        """Return the number of comments in each state: `1 advice, 3 changed`."""
         rows = [row for row in self.rows if isinstance(row, DiffRow)]
         states = Counter(comment.state for row in rows for comment in row.comments)
         return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))

@@ -1,4 +1,4 @@
-"""Format numbers for a reader: few digits, thousands separators, no noise behind the decimal point."""
+"""Format numbers for readers: few digits, thousands separators."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ def is_missing(value: object) -> bool:
 
 def is_number(value: object) -> TypeGuard[SupportsFloat]:
     """Return True for Python's and NumPy's numbers, but not for bool."""
-    if isinstance(value, (float, str)):  # most cells of a table; isinstance of a protocol takes fifty times as long
+    if isinstance(value, (float, str)):  # most cells of a table; isinstance with a protocol takes fifty times as long
         return isinstance(value, float)
     return isinstance(value, SupportsFloat) and not isinstance(value, (bool, np.bool_))
+
+
+def round_digits(value: float, digits: int) -> float | None:
+    """Return a number rounded to significant digits for JSON; None for NaN and infinity."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def write_count(count: float) -> str:
@@ -30,7 +35,7 @@ def write_count(count: float) -> str:
 
 
 def write_share(share: float) -> str:
-    """Return a share as percentage."""
+    """Return a share as a percentage."""
     return f"{share * 100:.1f}\N{NO-BREAK SPACE}%"
 
 
@@ -53,7 +58,7 @@ def write_scientific(value: float, digits: int = 3) -> str:
 def write_column(values: Sequence[float]) -> list[str]:
     """Write the numbers of a column with the same number of decimals, or all in scientific form.
 
-    The largest number gets four significant digits and the smallest three, less the zeros at the end of all of them.
+    The largest number gets four significant digits and the smallest three, without zeros that end all of them.
     """
     sizes = [abs(value) for value in values if math.isfinite(value) and value]
     if all(float(size).is_integer() for size in sizes) and max(sizes, default=0) < 1e15:
@@ -66,12 +71,12 @@ def write_column(values: Sequence[float]) -> list[str]:
 
 
 def write_fixed(value: float, decimals: int) -> str:
-    """Return a number with so many decimals, or a sign for NaN and infinity."""
+    """Return a number with this many decimals, or a sign for NaN and infinity."""
     if math.isfinite(value):
         return f"{value:,.{decimals}f}"
     return MISSING if math.isnan(value) else "∞" if value > 0 else "−∞"
 
 
 def count_decimals(value: float, significant: int) -> int:
-    """Return the decimals that a number needs to show so many significant digits."""
+    """Return the number of decimals with which a value shows `significant` digits."""
     return max(0, significant - 1 - math.floor(math.log10(value)))

@@ -1,8 +1,8 @@
 """Flame graph: nested times as rows of boxes, outermost on top, such as the modules of a network within a step.
 
-Each box is as wide as its share. A click or Enter widens a box to the whole drawing, Escape goes back; the arrow keys
-move along the tree. A table under it has the same figures. Boxes too narrow to be seen are joined, so that the page
-stays small for a network of thousands of operators.
+A box's width is its share. A click or Enter widens a box to the full width, Escape goes back; the arrow keys move along
+the tree. A table below has the same figures. Boxes too narrow to see are joined, which keeps the page small for a
+network of thousands of operators.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from viaduct.reporting.line_chart import COLOURS
 
 MOST_BOXES = 1200
 MOST_ROWS = 400
-"""Rows of the table, which has the largest boxes."""
+"""Rows of the table; it lists the largest boxes."""
 DEEPEST = 24
 """Levels below the root that are drawn."""
 SMALLEST = 1 / 5000
-"""Share of the root below which boxes of one parent are joined; doubled until at most MOST_BOXES remain."""
+"""Share of the root below which boxes of one parent are joined; it is doubled until at most MOST_BOXES remain."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class FlameDrawing:
 
 
 def join_small(children: Sequence[FlameNode], smallest: float) -> Iterator[FlameNode]:
-    """Yield the children in their order, then one node for all that are too small; those without time are left out."""
+    """Yield the children in order, then one node for all that are too small; children without time are left out."""
     small = [child for child in children if 0 < child.value < smallest]
     yield from (child for child in children if child.value >= max(smallest, 1e-300))
     if small:
@@ -126,6 +126,6 @@ def join_small(children: Sequence[FlameNode], smallest: float) -> Iterator[Flame
 
 
 def write_amount(value: float) -> str:
-    """Return a number with the fewer decimals, the larger it is."""
+    """Return a number with zero to four decimals, fewer for a larger number."""
     size = abs(value)
     return write_fixed(value, 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3 if size >= 0.1 else 4)

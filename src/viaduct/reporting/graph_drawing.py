@@ -1,8 +1,8 @@
 """Layered drawing of a small directed graph, top to bottom: producers stand above their consumers.
 
-A node's layer is its longest path from a source. An edge that spans several layers gets a *lane* in each layer between,
-as if it were a narrow node, so that lines do not run through boxes. Nodes and lanes of a layer are ordered by the mean
-position of their neighbours. Meant for some dozens of nodes: the surroundings of one operator, not a network.
+A node's layer is its longest path from a source. An edge that spans several layers gets a *lane* (a narrow node) in
+each layer between, so that lines do not cross boxes. Nodes and lanes of a layer are ordered by the mean position of
+their neighbours. Made for some dozens of nodes, such as the surroundings of one operator.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ WIDTH, HEIGHT = 190, 54
 LANE_WIDTH = 26
 GAP_X, GAP_Y = 18, 40
 LETTERS = 22
-"""Letters of 12 px that fit a box; longer names lose their middle, and keep it in the tooltip."""
+"""Letters of 12 px that fit a box; longer names lose their middle; the tooltip has the full name."""
 SWEEPS = 8
 """Passes over the layers to order them, downwards and upwards in turn."""
 LANE_PREFIX = "\0"
-"""Begins the name of a lane; no name of a node does."""
+"""Prefix of a lane's name; no node's name begins with it."""
 
 Edge = tuple[str, str]
 Layer = list[str]  # names of nodes and lanes, left to right
@@ -35,7 +35,7 @@ Layer = list[str]  # names of nodes and lanes, left to right
 class Node:
     """`name` identifies a node, `label` (default: the name) is shown, `note` is the small line below it.
 
-    `address` is where a click leads; `focus` emphasises the box.
+    A click leads to `address`; `focus` emphasises the box.
     """
 
     name: str
@@ -112,7 +112,7 @@ class GraphLayout:
 
 
 def shorten_name(text: str, limit: int) -> str:
-    """Replace the middle by `…`, since names differ at their ends: layer3.0.downsample.1.bias → layer3…1.bias."""
+    """Replace the middle of a long name by `…`: layer3.0.downsample.1.bias → layer3…1.bias."""
     if len(text) <= limit:
         return text
     tail = limit // 2
@@ -120,7 +120,7 @@ def shorten_name(text: str, limit: int) -> str:
 
 
 def remove_cycles(names: Sequence[str], edges: Sequence[Edge]) -> list[Edge]:
-    """Return the edges, each once and in the order given, without those whose target already leads to their source."""
+    """Return each edge once, without those that name an unknown node or would close a cycle."""
     consumers: dict[str, set[str]] = {name: set() for name in names}
     kept = []
     for source, target in dict.fromkeys(edges):
@@ -131,7 +131,7 @@ def remove_cycles(names: Sequence[str], edges: Sequence[Edge]) -> list[Edge]:
 
 
 def find_reachable(start: str, consumers: Mapping[str, set[str]]) -> set[str]:
-    """Return the nodes that can be reached from a node, itself included."""
+    """Return the nodes that can be reached from a node, including itself."""
     reached, pending = {start}, [start]
     while pending:
         new = consumers[pending.pop()] - reached
@@ -157,7 +157,7 @@ def assign_layers(names: Sequence[str], edges: Sequence[Edge]) -> tuple[list[Lay
 
 
 def compute_depths(names: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
-    """Return the longest path to each node; a node that nothing feeds goes right above its first consumer."""
+    """Return the longest path to each node; a node without producers goes directly above its first consumer."""
     depths = dict.fromkeys(names, 0)
     for _ in names:
         for source, target in edges:
@@ -188,7 +188,7 @@ def order_layers(layers: list[Layer], chains: Mapping[Edge, list[str]]) -> list[
 
 
 def place_nodes(layers: list[Layer]) -> dict[str, tuple[float, float]]:
-    """Return the centre of every node and lane: each layer is packed, and centred under the widest."""
+    """Return the centre of every node and lane; layers are centred under the widest."""
     widths = [sum(2 * half_width(name) + GAP_X for name in layer) - GAP_X for layer in layers]
     widest = max(widths, default=0)
     centres = {}
@@ -206,7 +206,7 @@ def half_width(name: str) -> float:
 
 
 def draw_edge(centres: Sequence[tuple[float, float]]) -> str:
-    """Return the SVG path from the foot of a box to the top of the last, straight down through the lanes between."""
+    """Return the SVG path from the first box to the last, straight down through the lanes between."""
     x, bottom = centres[0][0], centres[0][1] + HEIGHT / 2
     path = f"M{x:.0f} {bottom:.0f}"
     for index, (next_x, next_y) in enumerate(centres[1:], 1):

@@ -22,9 +22,9 @@ from viaduct.reporting.links import data_uri
 MAX_TABLE_CLASSES = 20
 MAX_LISTED_CONFUSIONS = 10
 DEEP = 0.7
-"""Tint from which on the number in a cell is white."""
+"""Lowest tint at which the number in a cell is white."""
 BLUE = (52, 124, 200)
-"""Colour of the image, visible on white and on near-black; its opacity carries the value."""
+"""Colour of the image, visible on white and on near-black; its opacity is the value."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class HeatCell:
 
 @dataclass(frozen=True)
 class HeatmapDrawing:
-    """Heatmap as the template needs it: `rows` of the table, or the other three for many classes."""
+    """Heatmap as the template needs it: `rows` of the table, or an image with its data for many classes."""
 
     rows: Sequence[Sequence[HeatCell]] = ()
     image: str = ""
@@ -97,18 +97,18 @@ def draw_rows(labels: Sequence[str], counts: Floats, shares: Floats) -> list[lis
 
 def describe_cell(labels: Sequence[str], counts: Floats, shares: Floats, true: int, predicted: int) -> str:
     """Return `cat taken for dog: 34 of 1,000 (3.4 %)`; page.js shows the same under the pointer."""
-    what = "recognised" if true == predicted else f"taken for {labels[predicted]}"
+    outcome = "recognised" if true == predicted else f"taken for {labels[predicted]}"
     count, total = write_count(counts[true, predicted]), write_count(counts[true].sum())
-    return f"{labels[true]} {what}: {count} of {total} ({write_share(shares[true, predicted])})"
+    return f"{labels[true]} {outcome}: {count} of {total} ({write_share(shares[true, predicted])})"
 
 
 def compute_tints(shares: Floats) -> Floats:
-    """Return the opacity of each cell: the root of its share, which makes rare confusions visible."""
+    """Return the opacity of each cell: the square root of its share, which makes rare confusions visible."""
     return np.sqrt(shares)
 
 
 def draw_image(shares: Floats) -> Pixels:
-    """Return an RGBA image with one pixel for each cell, always of the same blue."""
+    """Return an RGBA image with one blue pixel for each cell."""
     pixels = np.empty((*shares.shape, 4), np.uint8)
     pixels[..., :3] = BLUE
     pixels[..., 3] = np.round(255 * compute_tints(shares))
@@ -124,6 +124,6 @@ def list_confusions(labels: Sequence[str], counts: Floats, shares: Floats) -> li
 
 
 def interaction_data(labels: Sequence[str], counts: Floats) -> dict[str, object]:
-    """Return what page.js needs for the read-out: cells that are not zero by `row * classes + column`, and row sums."""
+    """Return the data of page.js's read-out: row sums, and cells that are not zero by `row * classes + column`."""
     cells = {int(flat): int(counts.flat[flat]) for flat in np.flatnonzero(counts)}
     return {"labels": list(labels), "sums": counts.sum(axis=1).astype(int).tolist(), "cells": cells}

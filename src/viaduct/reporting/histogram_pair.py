@@ -1,6 +1,6 @@
 """Two histograms over one range, drawn over each other: the first as a filled shape, the second as a line.
 
-Heights are log(1 + count): after a ReLU half of all values are zero, and a linear scale would show that bar alone.
+Heights are log(1 + count): after a ReLU half of all values are zero, and a linear scale would show only their bin.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class HistogramPair:
 
 @dataclass(frozen=True)
 class HistogramDrawing:
-    """SVG paths of the two histograms (empty where there are no values), labels below them, the largest count."""
+    """SVG paths of the two histograms (empty without values), labels below them, and the largest count (`most`)."""
 
     area: str
     line: str
@@ -65,7 +65,7 @@ class HistogramDrawing:
 
 
 def draw_outline(counts: Sequence[int], largest: int) -> str:
-    """Return the tops of the bins as the rest of an SVG path in a square of 1000, begun at its left edge."""
+    """Return the tops of the bins as the end of an SVG path that begins at the left edge of a square of 1000."""
     tops = 1000 - 1000 * np.log1p(np.asarray(counts, float)) / np.log1p(largest)
     width = 1000 / len(counts)
     return "V".join(f"{top:.0f}H{(position + 1) * width:.1f}" for position, top in enumerate(tops))

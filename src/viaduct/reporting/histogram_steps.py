@@ -1,7 +1,7 @@
 """Histograms of one quantity at several steps, drawn behind each other: how a parameter's values move in training.
 
-The earliest stands at the back, the newest in front. Each is scaled to the same height: heights of two steps cannot be
-compared, only where their values lie.
+The earliest is at the back, the newest in front. Each is scaled to the same height, so only positions of the values can
+be compared between steps, not heights.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class HistogramSteps:
 
 @dataclass(frozen=True)
 class StepsDrawing:
-    """SVG paths of the histograms, three labels below them, and a description, which screen readers read, too."""
+    """SVG paths of the histograms, three labels below them, and a description."""
 
     shapes: Sequence[str]
     ticks: Sequence[str]
@@ -77,7 +77,7 @@ class StepsDrawing:
 
 
 def write_ends(values: Sequence[float]) -> list[str]:
-    """Write evenly spaced values with one digit more than tells them apart, very small and large ones in powers."""
+    """Write evenly spaced values with one digit more than is needed to distinguish them."""
     largest = max(map(abs, values))
     if not 1e-3 <= largest < 1e9:
         return [write_scientific(value) for value in values]

@@ -1,4 +1,4 @@
-"""Grid of images with captions; those that are marked (wrong predictions) have a red frame and a word."""
+"""Grid of images with captions; marked images (wrong predictions) have a red frame and a label."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from viaduct.data.png import check_pixels, encode_png
 from viaduct.reporting.links import data_uri
 
 SMALL = 128
-"""Pixels; an image with both sides below is enlarged, its pixels left square."""
+"""Pixels; an image with both sides below this is enlarged without smoothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class GridImage:
 
 @dataclass(frozen=True)
 class ImageGrid:
-    """Images in reading order; `mark` is the word on the marked ones, for readers who do not see red."""
+    """Images in reading order; `mark` is the label of marked images, for readers who do not see red."""
 
     template: ClassVar[str] = "image_grid.html"
 

@@ -1,4 +1,4 @@
-"""An image that is a file of its own, drawn as large as there is room, with links to its earlier versions."""
+"""An image in a separate file, drawn as large as there is room, with links to its earlier versions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import ClassVar
 from viaduct.reporting.links import Link, check_nearby
 
 SMALL = 400
-"""Pixels across below which a sheet is enlarged, its pixels left square."""
+"""Width in pixels below which a sheet is enlarged without smoothing."""
 
 
 @dataclass(frozen=True)
 class ImageSheet:
-    """`address` is a file beside the page; only a page that is served may show it (`Page.version`)."""
+    """`address` is a file beside the page; only a served page (`Page.version`) may show it."""
 
     template: ClassVar[str] = "image_sheet.html"
 

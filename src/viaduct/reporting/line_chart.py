@@ -1,7 +1,7 @@
-"""Line chart as SVG; page.js adds the read-out under the pointer and the button that switches between scales.
+"""Line chart as SVG; page.js adds the read-out under the pointer and the button that switches scales.
 
-Coordinates are relative to the plot (0 to 100 %, and 0 to 1000 inside paths), so that a drawing fits any width while
-letters and strokes keep their size.
+Coordinates are relative to the plot (0 to 100 %, and 0 to 1000 inside paths): a drawing fits any width, and letters and
+strokes keep their size.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from typing import ClassVar
 import numpy as np
 
 from viaduct.reporting.axis import Axis, Floats, Tick, fit_x_axis, fit_y_axis
+from viaduct.reporting.figures import round_digits
 from viaduct.reporting.thinning import thin
 
 COLOURS = 6
 """Number of `--line-…` colours in page.css; the seventh series has the first colour again, dashed."""
 LARGEST = 1e300
-"""Values beyond it are treated as not finite, since differences of them overflow; below its inverse, as 0."""
+"""Larger values count as infinite, because their differences overflow; those below its inverse count as 0."""
 DECADES = 100.0
 """Ratio of the largest to the smallest positive value above which a chart opens with a log scale."""
 OTHER_SCALE_RATIO = 10.0
-"""The same ratio above which a chart has both scales and a button to switch."""
+"""Ratio above which a chart has both scales and a button to switch."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line; a value that is None, NaN or infinite leaves a gap in it. `dots`: its points are not joined."""
+    """One line; None, NaN and infinite values are gaps in it. With `dots`, its points are not joined."""
 
     name: str
     x: Sequence[float | None] | Floats
@@ -44,8 +45,8 @@ class LineChart:
     """Lines of one quantity.
 
     `log_y` None: a log scale if the values span decades and none is negative, with a button for the other scale.
-    True: a log scale, with a note that counts the values not above zero, which it leaves out. False: a linear scale.
-    `unit` stands behind the name of the axis and in the read-out.
+    True: a log scale without the values that are not above zero; a note counts them. False: a linear scale.
+    `unit` follows the name of the axis and the values of the read-out.
     """
 
     template: ClassVar[str] = "line_chart.html"
@@ -57,7 +58,7 @@ class LineChart:
     log_y: bool | None = None
     unit: str = ""
     includes: Sequence[float] = ()
-    """Values that the vertical axis shows in any case, such as 0 and 100 of a percentage."""
+    """Values that the vertical axis always covers, such as 0 and 100 of a percentage."""
 
     def drawing(self) -> ChartDrawing:
         lines = [read_points(series) for series in self.series]
@@ -76,7 +77,7 @@ class LineChart:
 
 @dataclass(frozen=True)
 class Points:
-    """A series as arrays, where every value without a place on the chart is NaN."""
+    """A series as arrays; a y value that cannot be drawn is NaN."""
 
     name: str
     x: Floats
@@ -88,8 +89,8 @@ class Points:
         """Return a mask of the points that have a value."""
         return np.isfinite(self.y)
 
-    def on_scale(self, log: bool) -> Points:
-        """Return the same points; on a log scale those not above zero are NaN."""
+    def restrict_to_scale(self, log: bool) -> Points:
+        """Return the same points; for a log scale, y values that are not above zero become NaN."""
         return Points(self.name, self.x, np.where(self.y > 0, self.y, np.nan), self.dots) if log else self
 
 
@@ -140,7 +141,7 @@ def concatenate(arrays: Sequence[Floats]) -> Floats:
 
 
 def read_points(series: Series) -> Points:
-    """Turn y values without a place on the chart into NaN, and drop points without x."""
+    """Return the points that have an x; y values that cannot be drawn become NaN."""
     x, y = np.array(series.x, dtype=np.float64), np.array(series.y, dtype=np.float64)
     y[~(np.abs(y) < LARGEST)] = np.nan
     y[np.abs(y) < 1 / LARGEST] = 0
@@ -149,7 +150,7 @@ def read_points(series: Series) -> Points:
 
 
 def choose_scales(y: Floats, log_y: bool | None) -> list[bool]:
-    """Return the scales of the chart, the one shown first in front; True is a log scale."""
+    """Return the scales of the chart, the one shown first in front; True means a log scale."""
     if log_y is not None:
         return [log_y]
     positive = y[y > 0]
@@ -162,7 +163,7 @@ def choose_scales(y: Floats, log_y: bool | None) -> list[bool]:
 def draw_view(lines: Sequence[Points], x_axis: Axis, y: Floats, log: bool) -> ChartView:
     """Draw all lines on one scale; `y` are the values that the vertical axis covers."""
     y_axis = fit_y_axis(y, log)
-    shown = [line.on_scale(log) for line in lines]
+    shown = [line.restrict_to_scale(log) for line in lines]
     return ChartView(
         log=log,
         y_ticks=y_axis.ticks(7) if any(line.present.any() for line in shown) else [],
@@ -190,7 +191,7 @@ def count_values(count: int) -> str:
 def draw_line(index: int, line: Points, x_axis: Axis, y_axis: Axis) -> LineDrawing:
     """Draw one series; `index` gives its colour."""
     kept = thin(line.y)
-    x, y = x_axis.place(line.x[kept]), 1 - y_axis.place(line.y[kept])
+    x, y = x_axis.compute_positions(line.x[kept]), 1 - y_axis.compute_positions(line.y[kept])
     stretches = split_at_gaps(y)
     if line.dots:
         stretches = [np.array([point]) for stretch in stretches for point in stretch]
@@ -212,7 +213,7 @@ def split_at_gaps(y: Floats) -> list[Floats]:
 
 
 def draw_path(x: Floats, y: Floats) -> str:
-    """Return the line through points, given as fractions of the plot, as an SVG path in a square of 1000."""
+    """Return a line through points (fractions of the plot) as an SVG path in a square of 1000."""
     return "M" + "L".join(f"{1000 * right:.1f} {1000 * down:.1f}" for right, down in zip(x, y, strict=True))
 
 
@@ -234,10 +235,9 @@ def interaction_data(lines: Sequence[Points], x_axis: Axis, y_axes: Sequence[Axi
 
 
 def thin_points(line: Points) -> dict[str, list[float | None]]:
-    """Return the thinned points for JSON: None for NaN, seven digits of y, ten of x."""
+    """Return the thinned points for JSON: ten digits of x, seven of y."""
     kept = thin(line.y)
     x: list[float | None] = [
         int(value) if value.is_integer() else float(f"{value:.10g}") for value in line.x[kept].tolist()
     ]
-    y = [float(f"{value:.7g}") if np.isfinite(value) else None for value in line.y[kept]]
-    return {"x": x, "y": y}
+    return {"x": x, "y": [round_digits(value, 7) for value in line.y[kept].tolist()]}

@@ -1,4 +1,4 @@
-"""Addresses in a page: a place on the page itself, a file in its folder or below, or content as a data URI."""
+"""Addresses in a page: an anchor on the page itself, a file in its folder or below, or content as a data URI."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass
 
 NEARBY = re.compile(r"#[\w-]+|[\w-][\w.-]*(/[\w-][\w.-]*)*", re.ASCII)
-"""`#place`, or a relative path of which no part begins with a dot."""
+"""`#anchor`, or a relative path without a part that begins with a dot."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A link and its text; the address is of the page itself or beside it: `#rows-57`, `drift.csv`."""
+    """A link and its text; the address is on the page itself or beside it: `#rows-57`, `drift.csv`."""
 
     text: str
     address: str
@@ -28,7 +28,7 @@ class Link:
 def check_nearby(address: str) -> None:
     """Raise ValueError if an address leads away from the page and its folder."""
     if not NEARBY.fullmatch(address):
-        raise ValueError(f"a page links to itself (#place) or to a file beside it, not to {address!r}.")
+        raise ValueError(f"a page links to itself (#anchor) or to a file beside it, not to {address!r}.")
 
 
 def data_uri(content: bytes, media_type: str = "image/png") -> str:

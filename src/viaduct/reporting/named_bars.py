@@ -1,6 +1,6 @@
 """Bars of small numbers by name on one log scale, such as the difference of each layer.
 
-A value of 0 has no bar, but the word `equal`.
+A value of 0 has the text `equal` instead of a bar.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from viaduct.reporting.figures import write_power, write_scientific
 
 @dataclass(frozen=True)
 class BarSeries:
-    """One value for each name: None: there is none; 0: equal; not finite: no measure.
+    """One value for each name. None: no value; 0: equal; not finite: no measure.
 
-    `bad` are the indices of values beyond a limit.
+    `bad` has the indices of the values beyond a limit.
     """
 
     name: str
@@ -27,7 +27,7 @@ class BarSeries:
 
 @dataclass(frozen=True)
 class NamedBars:
-    """`names` from top to bottom; each has a bar of every series, if it has a value above zero."""
+    """`names` from top to bottom, each with a bar for every series that has a value above zero."""
 
     template: ClassVar[str] = "named_bars.html"
 

@@ -145,6 +145,20 @@ const page = (() => {
     readout.style.top = `${Math.max(0, Math.min(y, frame.clientHeight - readout.offsetHeight))}px`;
   }
 
+  // Arrow keys, Home and End move a read-out between `count` stops; Escape, leaving and losing the focus hide it.
+  function offerKeys(surface, count, current, show, hide) {
+    surface.addEventListener("pointerleave", hide);
+    surface.addEventListener("blur", hide);
+    surface.addEventListener("keydown", (event) => {
+      const [stop, last] = [current(), count - 1];
+      const goal = { ArrowLeft: Math.max(0, stop - 1), ArrowRight: Math.min(last, stop + 1), Home: 0, End: last }[event.key];
+      if (event.key === "Escape") hide();
+      if (goal === undefined) return;
+      event.preventDefault();
+      show(goal);
+    });
+  }
+
   // Charts ------------------------------------------------------------------------------------------------------
 
   function nearest(values, x) {
@@ -227,16 +241,7 @@ const page = (() => {
       const box = surface.getBoundingClientRect();
       show(nearest(reader.stops, reader.at((event.clientX - box.left) / box.width)));
     });
-    surface.addEventListener("pointerleave", hide);
-    surface.addEventListener("blur", hide);
-    surface.addEventListener("keydown", (event) => {
-      const last = reader.stops.length - 1;
-      const goal = { ArrowLeft: Math.max(0, stop - 1), ArrowRight: Math.min(last, stop + 1), Home: 0, End: last }[event.key];
-      if (event.key === "Escape") hide();
-      if (goal === undefined) return;
-      event.preventDefault();
-      show(goal);
-    });
+    offerKeys(surface, reader.stops.length, () => stop, show, hide);
   }
 
   function offerScales(chart, data, frames) {
@@ -296,5 +301,5 @@ const page = (() => {
 
   offerThemes();
   offerControls(document);
-  return { offerControls, make, breakable, draw, write, addReadout, placeReadout, alphabet, NEXT };
+  return { offerControls, make, breakable, draw, write, addReadout, placeReadout, offerKeys, alphabet, NEXT };
 })();

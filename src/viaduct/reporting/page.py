@@ -1,4 +1,4 @@
-"""A page as a dataclass, its rendering to HTML, and writing it to a file."""
+"""A page as a dataclass, and functions that render it to HTML and write it to a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from viaduct.reporting.texts import dump_visible, offer_breaks, show_hidden
 from viaduct.reporting.tones import SIGNS
 
 CONTENTS_FROM = 4
-"""Number of sections from which on a page has a table of contents."""
+"""Smallest number of sections with which a page has a table of contents."""
 
 ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
@@ -37,8 +37,8 @@ ICON = (
 class Part(Protocol):
     """Anything that a section can hold.
 
-    Its template reads `part`, the object itself, and `drawing`: what the part's method `drawing()` returned, if it has
-    one. It may also have a class attribute `beside` (see `Section.groups`) and a script with the template's name.
+    Its template reads `part`, the object itself, and `drawing`, the result of the part's method `drawing()` if it has
+    one. A part may also have a class attribute `beside` (see `Section.groups`) and a script with the template's name.
     """
 
     template: ClassVar[str]
@@ -46,7 +46,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Tile:
-    """A headline number; `good` says whether it is as hoped, None that this cannot be said."""
+    """A headline number; `good` is True or False for a good or bad value, None for a neutral one."""
 
     label: str
     value: str
@@ -56,7 +56,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, perhaps a sentence under it, and the parts that follow."""
+    """A heading, an optional text under it, and parts."""
 
     title: str
     text: str = ""
@@ -64,7 +64,7 @@ class Section:
 
     @property
     def groups(self) -> list[list[Part]]:
-        """Return runs of neighbouring parts that may be laid side by side: of one kind, or of one `beside`."""
+        """Return runs of neighbouring parts that may be laid side by side: those of one template or one `beside`."""
         return [list(group) for _, group in groupby(self.parts, lambda part: getattr(part, "beside", part.template))]
 
 
@@ -82,7 +82,7 @@ class Page:
     verb: str = ""
     """The verb that made the page, written into its `generator` tag; some verbs replace only their own pages."""
     kind: str = ""
-    """What the page is, beside its title: `training report`."""
+    """Kind of page, shown beside the title: `training report`."""
     version: str = ""
     """Version of a page that is served while it changes; its script (live.js) asks for newer ones. Empty: a file."""
     ended: bool = False
@@ -115,7 +115,7 @@ def render_page(page: Page) -> str:
 
 
 def write_page(page: Page, path: str | os.PathLike[str]) -> None:
-    """Write the page atomically: a reader never sees half of it, a failure leaves the old one."""
+    """Write the page atomically: readers see the old or the new page, and a failure leaves the old one."""
     target = Path(path)
     refuse_replacing_special_file(target)
     html = render_page(page)
@@ -143,13 +143,13 @@ def make_environment() -> Environment:
 
 
 def join_scripts(page: Page) -> Markup:
-    """Return the script of every page, those of the parts on this page, and that of a served page."""
+    """Return the common script, those of the parts on the page, and live.js for a served page."""
     names = dict.fromkeys(part.template.removesuffix(".html") for part in page.parts)
-    of_parts = [f"{name}.js" for name in names if files("viaduct.reporting").joinpath(f"{name}.js").is_file()]
+    part_scripts = [f"{name}.js" for name in names if files("viaduct.reporting").joinpath(f"{name}.js").is_file()]
     live = ["live.js"] if page.version else []
-    return Markup("").join(map(read_asset, ["page.js", *of_parts, *live]))
+    return Markup("").join(map(read_asset, ["page.js", *part_scripts, *live]))
 
 
 def read_asset(name: str) -> Markup:
-    """Return a style or script of this package, which enters the page unescaped."""
+    """Return a style or script of this package as Markup, which is not escaped."""
     return Markup(files("viaduct.reporting").joinpath(name).read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """Parallel coordinates: each run is a line across the axes of its hyper-parameters and its results.
 
-The script adds filters for every axis, which act on the curves of the same page too (run_curves.js), and a read-out for
-the run under the pointer or chosen with the arrow keys.
+The script adds a filter for every axis and a read-out for one run. The filters also act on the curves of the page
+(run_curves.js).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from viaduct.reporting.figures import is_number
 
 DECADES = 50.0
 """Ratio of the largest to the smallest value above which an axis of positive numbers has a log scale."""
-MISSING_FOOT = 0.1
-"""Fraction of an axis kept free below its values if some run has none; the lines of such runs pass at its foot."""
+MISSING_SHARE = 0.1
+"""Fraction of an axis below its values that is reserved for runs without a value."""
 MOST_CATEGORIES = 12
-"""Labels of an axis of categories at most."""
+"""Largest number of labels on an axis of categories."""
 Cell = float | int | str | bool | None
 
 
 @dataclass(frozen=True)
 class PlotAxis:
-    """One value for each run; None: the run has none. A value that is not a number makes it an axis of categories."""
+    """One value for each run, or None. A value that is not a number makes this an axis of categories."""
 
     name: str
     values: Sequence[Cell]
@@ -50,8 +50,8 @@ class PlotAxis:
         low, high = float(self.known[0] or 0), float(self.known[-1] or 0)
         return low > 0 and high > DECADES * low
 
-    def place(self, value: Cell) -> float:
-        """Return the height of a value, 0 at the foot and 1 at the top."""
+    def compute_height(self, value: Cell) -> float:
+        """Return the height of a value from 0 (bottom) to 1 (top)."""
         if value is None:
             return 0.0
         if not self.is_numeric:
@@ -60,22 +60,22 @@ class PlotAxis:
         else:
             low, high = (self.scale(float(end)) for end in (self.known[0], self.known[-1]))  # type: ignore[arg-type]
             height = 0.5 if high == low else (self.scale(float(value)) - low) / (high - low)
-        foot = MISSING_FOOT if None in self.values else 0.0
-        return foot + (1 - foot) * height
+        lowest = MISSING_SHARE if None in self.values else 0.0
+        return lowest + (1 - lowest) * height
 
     def scale(self, value: float) -> float:
         return math.log10(value) if self.is_log else value
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Return heights and labels: all values if they are few, else some of them with both ends."""
+        """Return heights and labels of all values, or of both ends and some values between if there are many."""
         shown = self.known
         if len(shown) > 5 and self.is_numeric:
             shown = [shown[0], *choose_between_ends(self), shown[-1]]
         elif len(shown) > MOST_CATEGORIES:
             stride = (len(shown) - 1) / (MOST_CATEGORIES - 1)
             shown = [shown[round(index * stride)] for index in range(MOST_CATEGORIES)]
-        ticks = [(self.place(value), write_cell(value)) for value in shown]
+        ticks = [(self.compute_height(value), write_cell(value)) for value in shown]
         return [*ticks, (0.0, "none")] if None in self.values else ticks
 
     @property
@@ -86,12 +86,12 @@ class PlotAxis:
 
 
 def choose_between_ends(axis: PlotAxis) -> list[Cell]:
-    """Return up to three values nearest to the quarters of an axis, without those too close to another or to an end."""
+    """Return up to three values near the quarters of an axis, none too close to another or to an end."""
     chosen: list[Cell] = []
     for quarter in (0.25, 0.5, 0.75):
-        nearest = min(axis.known, key=lambda value: abs(axis.place(value) - quarter))
-        taken = [axis.place(value) for value in (axis.known[0], axis.known[-1], *chosen)]
-        if all(abs(axis.place(nearest) - height) > 0.12 for height in taken):
+        nearest = min(axis.known, key=lambda value: abs(axis.compute_height(value) - quarter))
+        taken = [axis.compute_height(value) for value in (axis.known[0], axis.known[-1], *chosen)]
+        if all(abs(axis.compute_height(nearest) - height) > 0.12 for height in taken):
             chosen.append(nearest)
     return chosen
 
@@ -122,14 +122,15 @@ class ParallelPlot:
         return [self.draw_line(row, name) for row, name in enumerate(self.names)] if self.axes else []
 
     def draw_line(self, row: int, name: str) -> RunLine:
-        points = [f"{1000 * x:.1f} {1000 * (1 - axis.place(axis.values[row])):.1f}" for x, axis in self.placed_axes]
+        heights = [(x, axis.compute_height(axis.values[row])) for x, axis in self.placed_axes]
+        points = [f"{1000 * x:.1f} {1000 * (1 - height):.1f}" for x, height in heights]
         axis = self.axes[self.colour]
         value = axis.values[row]
-        return RunLine(name, "M" + "L".join(points), None if value is None else round(100 * axis.place(value)))
+        return RunLine(name, "M" + "L".join(points), None if value is None else round(100 * axis.compute_height(value)))
 
     @property
     def data(self) -> dict[str, object]:
-        """Return what the script needs: values as compared and as shown, and positions from the top left corner."""
+        """Return the data of the script: values to filter by, texts, and positions from the top left corner."""
         return {
             "names": list(self.names),
             "axes": [
@@ -138,7 +139,7 @@ class ParallelPlot:
                     "unit": axis.unit,
                     "numeric": axis.is_numeric,
                     "values": [value if axis.is_numeric else write_text(value) for value in axis.values],
-                    "places": [round(1 - axis.place(value), 4) for value in axis.values],
+                    "places": [round(1 - axis.compute_height(value), 4) for value in axis.values],
                     "across": round(x, 4),
                     "known": [write_text(value) for value in axis.known],
                 }
@@ -154,7 +155,7 @@ class RunLine:
     name: str
     path: str
     share: int | None
-    """Height on the axis that colours the lines, in percent; None: the run has no value there."""
+    """Height on the axis that colours the lines, in percent; None: no value."""
 
 
 def is_finite_number(value: Cell) -> bool:
@@ -162,7 +163,7 @@ def is_finite_number(value: Cell) -> bool:
 
 
 def write_cell(value: Cell) -> str:
-    """Return a number with five significant digits, other values as text; an empty text as two quotes."""
+    """Return a number with five significant digits, other values as text, and an empty text as two quotes."""
     return f"{float(value):.5g}" if is_finite_number(value) else str(value) or '""'  # type: ignore[arg-type]
 
 

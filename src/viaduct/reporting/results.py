@@ -1,12 +1,12 @@
-"""Make docs/results.md from the JSON files in docs/results/, so that each figure has the command that measured it.
+"""Make docs/results.md from the JSON files in docs/results/, so that each figure links the command that measured it.
 
-    python -m viaduct.reporting.results docs          write docs/results.md anew
-    python -m viaduct.reporting.results docs --check  exit 1 if it differs from what they give
+    python -m viaduct.reporting.results docs          write docs/results.md
+    python -m viaduct.reporting.results docs --check  exit 1 if docs/results.md is out of date
 
-A file is what a command wrote: `RUN/summary.json` of a training run (kind "training"), or the output of `viaduct bench`
-or of a script in benchmarks/ (kind "benchmark", with `columns` and `rows`). Each holds the command, the commit, the
-machine, the date and the raw samples. Optional fields are added by hand: `note`, `title` (instead of the recipe's name)
-and `against`, the file of the training run that this one is to be compared with, epoch by epoch.
+A file is `RUN/summary.json` of a training run (kind "training"), or the output of `viaduct bench` or of a script in
+benchmarks/ (kind "benchmark", with `columns` and `rows`). Each holds the command, the commit, the machine, the date and
+the raw samples. Optional fields are added by hand: `note`, `title` (instead of the recipe's name) and `against`, the
+file of a training run to compare this one with, epoch by epoch.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def find_title(record: dict[str, Any]) -> str:
 
 
 def render_comparison(first: dict[str, Any], second: dict[str, Any]) -> str:
-    """Return accuracy and minutes of two runs by epoch, and when the second comes close to the first's final one."""
+    """Return accuracy and minutes of two runs by epoch, and how soon the second matches the first."""
     names = [record["recipe"] for record in (first, second)]
     rows: dict[int, list[str]] = {}
     for index, record in enumerate((first, second)):
@@ -95,16 +95,16 @@ def render_comparison(first: dict[str, Any], second: dict[str, Any]) -> str:
         [rows[epoch] for epoch in sorted(rows)],
     )
     machine = f"{second['machine']['description']}, {first['date']} and {second['date']}"
-    return f"## {names[1]} against {names[0]}\n\n{machine}. {describe_arrival(first, second)}\n\n{table}"
+    return f"## {names[1]} against {names[0]}\n\n{machine}. {describe_time_to_accuracy(first, second)}\n\n{table}"
 
 
 def minutes_at(record: dict[str, Any], evaluation: dict[str, Any]) -> float:
-    """Return the minutes of training until an evaluation, in proportion to the steps, without evaluations before it."""
+    """Return the minutes of training before an evaluation, in proportion to its step; evaluations are not included."""
     return float(record["minutes"]["training"] * evaluation["step"] / record["steps"])
 
 
-def describe_arrival(first: dict[str, Any], second: dict[str, Any], within: float = 0.002) -> str:
-    """Say when the second run comes within 0.2 points of the first's final accuracy."""
+def describe_time_to_accuracy(first: dict[str, Any], second: dict[str, Any], within: float = 0.002) -> str:
+    """Return the epoch in which the second run comes within 0.2 points of the first's final accuracy."""
     final = first["final"]["top1"]
     goal = f"{100 * final:.2f} % less {100 * within:.1f} points"
     evaluations = second["samples"]["evaluations"]
@@ -127,7 +127,7 @@ def render_benchmark(name: str, record: dict[str, Any]) -> str:
 
 
 def list_repeats(record: dict[str, Any]) -> str:
-    """Return the single measurements of `viaduct bench --repeat N`; empty for anything else."""
+    """Return the results of `viaduct bench --repeat N`, one for each repeat; empty for anything else."""
     runs = record.get("runs", [])
     if record.get("verb") != "bench" or len(runs) < 2:
         return ""

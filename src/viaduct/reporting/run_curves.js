@@ -1,7 +1,7 @@
 // Curves of many runs: boxes that show and hide runs in every chart of the page, and a read-out of those shown.
 // `page.runChoice` holds the choice, so that a part that is served anew (live.js) and other parts agree on it.
 (() => {
-  const { make, draw, addReadout, placeReadout, write } = page;
+  const { make, draw, addReadout, placeReadout, offerKeys, write } = page;
   const MOST_READ = 12; // lines in the read-out
   const choice = { off: new Set(), filtered: new Set() };
   page.runChoice = choice;
@@ -100,16 +100,7 @@
       const box = surface.getBoundingClientRect();
       show(nearestIndex(stops, low + ((event.clientX - box.left) / box.width) * (high - low)));
     });
-    surface.addEventListener("pointerleave", hide);
-    surface.addEventListener("blur", hide);
-    surface.addEventListener("keydown", (event) => {
-      const last = stops.length - 1;
-      const goal = { ArrowLeft: Math.max(0, stop - 1), ArrowRight: Math.min(last, stop + 1), Home: 0, End: last }[event.key];
-      if (event.key === "Escape") hide();
-      if (goal === undefined) return;
-      event.preventDefault();
-      show(goal);
-    });
+    offerKeys(surface, stops.length, () => stop, show, hide);
   }
 
   function offerRuns(root) {

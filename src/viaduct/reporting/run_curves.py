@@ -1,6 +1,6 @@
-"""Curves of many runs over a common axis; the script adds a box for each run that shows or hides its line.
+"""Curves of many runs over a common axis; the script adds a checkbox for each run.
 
-Runs are chosen for the whole page: a box in one chart, and the filters of a `ParallelPlot`, act on every chart.
+A checkbox in one chart, and a filter of a `ParallelPlot`, hide a run in every chart of the page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from viaduct.reporting.line_chart import LineChart
 
 @dataclass(frozen=True)
 class RunCurves(LineChart):
-    """One line for each run; the name of a series is the name of the run. There is one scale only."""
+    """One line for each run, named like the run, on one scale."""
 
     template: ClassVar[str] = "run_curves.html"
 

@@ -1,6 +1,6 @@
 // Charts of many points: a read-out for the nearest one, a click or Enter to go where it leads.
 (() => {
-  const { make, draw, addReadout, placeReadout, write } = page;
+  const { make, draw, addReadout, placeReadout, offerKeys, write } = page;
   const REACH = 40; // px from the pointer within which a point answers
 
   function offerPoints(chart) {
@@ -60,17 +60,10 @@
       const box = surface.getBoundingClientRect();
       show(nearest(event.clientX - box.left, event.clientY - box.top, box));
     });
-    surface.addEventListener("pointerleave", hide);
-    surface.addEventListener("blur", hide);
+    offerKeys(surface, order.length, () => current, show, hide);
     surface.addEventListener("click", follow);
     surface.addEventListener("keydown", (event) => {
-      const last = order.length - 1;
-      const goal = { ArrowLeft: Math.max(0, current - 1), ArrowRight: Math.min(last, current + 1), Home: 0, End: last }[event.key];
-      if (event.key === "Escape") hide();
       if (event.key === "Enter") follow();
-      if (goal === undefined) return;
-      event.preventDefault();
-      show(goal);
     });
   }
 

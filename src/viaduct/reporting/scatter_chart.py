@@ -1,8 +1,8 @@
 """Scatter chart with a logarithmic vertical axis; each point has a tone, which gives its colour and shape.
 
-All points of a tone are one SVG path of strokes without length, whose round caps are the dots: five thousand points are
-then five elements. A logarithmic axis has no place for zero, NaN and infinity, but they are results too: zeros stand on
-a line of their own at the foot of the chart, values that are not finite on one at its head.
+All points of a tone are one SVG path of zero-length strokes, whose round caps are the dots; five thousand points take
+five elements. A logarithmic axis cannot show zero, NaN and infinity: zeros are drawn on a line below it, NaN and
+infinity on a line above it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from viaduct.reporting.line_chart import draw_path
 from viaduct.reporting.tones import SIGNS, TONES, Tone
 
 MARGIN = 0.08
-"""Fraction of the height for the line of zeros, and as much for the line of values that are not finite."""
+"""Fraction of the height for the line of zeros, and for the line of values that are not finite."""
 CLOSEST_LEVELS = 0.035
 """Distance, as a fraction of the height, below which two levels share one label."""
 MOST_SPANS = 60
 """With more spans than this, none is drawn."""
 DRAWN_SIZES = (1e-140, 1e140)
-"""Values beyond are drawn at these ends, since a log axis could not span them."""
+"""Values beyond these are drawn at these ends, because a log axis cannot span them."""
 LETTER_WIDTH, LETTER_WIDTH_ON_PHONE = 0.0105, 0.027
 """Width of a letter as a fraction of the chart, on a desktop and on a phone."""
 MOST_LETTERS = 40
-"""Letters of the mark's label; the middle of a longer one is left out."""
+"""Letters of the mark's label; a longer label loses its middle."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Point:
     label: str
     address: str = ""
     text: str = ""
-    """What the read-out shows behind the label; empty: the value of y."""
+    """Text after the label in the read-out; empty: the value of y."""
 
 
 @dataclass(frozen=True)
 class Roof:
-    """A line through some corners, such as the limits of a roofline; its label stands at the last or first corner."""
+    """A line through some corners, such as the limits of a roofline; its label is at the last or first corner."""
 
     label: str
     corners: Sequence[tuple[float, float]]
@@ -55,7 +55,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class Level:
-    """A value worth a line across the chart, such as a threshold."""
+    """A line across the chart, such as a threshold."""
 
     y: float
     label: str
@@ -63,7 +63,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of the horizontal axis with a name: a stage of the network."""
+    """A named range of the horizontal axis, such as a stage of the network."""
 
     low: float
     high: float
@@ -86,12 +86,12 @@ class ScatterChart:
     levels: Sequence[Level] = ()
     spans: Sequence[Span] = ()
     names: Sequence[tuple[Tone, str]] = ()
-    """The legend: what each tone means."""
+    """The legend: the meaning of each tone."""
     marked: int | None = None
     mark: str = ""
     roofs: Sequence[Roof] = ()
     log_x: bool = False
-    """A log scale for x too; every x, and every corner of a roof, is then above zero."""
+    """A log scale for x too; then every x and every corner of a roof must be above zero."""
 
     def drawing(self) -> ScatterDrawing:
         x = np.array([point.x for point in self.points], float)
@@ -99,7 +99,7 @@ class ScatterChart:
         corners = np.array([corner for roof in self.roofs for corner in roof.corners], float).reshape(-1, 2)
         levels = np.concatenate([np.array([level.y for level in self.levels], float), corners[:, 1]])
         frame = Frame.around(np.concatenate([x, corners[:, 0]]), y, levels, self.log_x)
-        positions = np.stack([frame.x_axis.place(x), 1 - frame.place(y)], axis=1)
+        positions = np.stack([frame.x_axis.compute_positions(x), 1 - frame.compute_heights(y)], axis=1)
         present = {point.tone for point in self.points}
         y_ticks = [Tick(frame.squeeze(tick.position), tick.label) for tick in frame.y_axis.ticks(7)] if x.size else []
         return ScatterDrawing(
@@ -109,8 +109,8 @@ class ScatterChart:
             frame=frame,
             strokes=[(tone, draw_dots(positions, self.points, tone)) for tone in reversed(TONES) if tone in present],
             legend=[(tone, SIGNS[tone], name) for tone, name in self.names if tone in present],
-            levels=merge_close_levels([(frame.place_level(level.y), level.label) for level in self.levels]),
-            spans=place_spans(self.spans, frame.x_axis),
+            levels=merge_close_levels([(frame.compute_height(level.y), level.label) for level in self.levels]),
+            spans=draw_spans(self.spans, frame.x_axis),
             mark=tuple(positions[self.marked]) if self.marked is not None else None,
             data=interaction_data(self.points, positions),
             roofs=[draw_roof(roof, frame) for roof in self.roofs],
@@ -119,7 +119,7 @@ class ScatterChart:
 
 @dataclass(frozen=True)
 class Frame:
-    """Both axes, and whether the chart has a line for zeros (at the foot) and one for values that are not finite."""
+    """Both axes; `has_zeros`: a line for zeros is below them; `has_not_finite`: one for NaN and infinity is above."""
 
     x_axis: Axis
     y_axis: Axis
@@ -135,20 +135,20 @@ class Frame:
         return cls(x_axis, y_axis, bool((y == 0).any()), bool((~finite).any()))
 
     def squeeze(self, height: float) -> float:
-        """Return a height on the vertical axis (0 to 1) as a height in the chart, between the two lines."""
+        """Convert a height on the vertical axis (0 to 1) to a height in the chart, between the two lines."""
         low, high = MARGIN * self.has_zeros, 1 - MARGIN * self.has_not_finite
         return low + height * (high - low)
 
-    def place(self, y: Floats) -> Floats:
+    def compute_heights(self, y: Floats) -> Floats:
         """Return the height of each value in the chart, from 0 to 1."""
         low, high = self.squeeze(0), self.squeeze(1)
-        heights = low + self.y_axis.place(np.where(np.isfinite(y), y, np.nan)) * (high - low)
+        heights = low + self.y_axis.compute_positions(np.where(np.isfinite(y), y, np.nan)) * (high - low)
         heights[y == 0] = low / 2
         heights[~np.isfinite(y)] = (1 + high) / 2
         return heights
 
-    def place_level(self, y: float) -> float:
-        return self.squeeze(float(self.y_axis.place(np.array([y]))[0]))
+    def compute_height(self, y: float) -> float:
+        return self.squeeze(float(self.y_axis.compute_positions(np.array([y]))[0]))
 
 
 @dataclass(frozen=True)
@@ -181,12 +181,13 @@ class ScatterDrawing:
     mark: tuple[float, ...] | None
     data: dict[str, object]
     roofs: Sequence[RoofDrawing] = ()
+    not_finite_label: ClassVar[str] = "NaN, ∞"
 
     @property
-    def gutter(self) -> int:
-        """Return the characters of the longest label of the vertical axis."""
-        not_finite = ["NaN, ∞"] if self.frame.has_not_finite else []
-        return max(map(len, [*(tick.label for tick in self.y_ticks), *not_finite]), default=1)
+    def y_labels(self) -> list[str]:
+        """Return all labels of the vertical axis."""
+        labels = [tick.label for tick in self.y_ticks]
+        return [*labels, self.not_finite_label] if self.frame.has_not_finite else labels
 
     @property
     def mark_text(self) -> str:
@@ -208,7 +209,7 @@ class ScatterDrawing:
 
 
 def clip_sizes(values: Floats) -> Floats:
-    """Return absolute values; those that are finite and not zero are clipped to what an axis can span."""
+    """Return absolute values; those that are finite and not zero are clipped to DRAWN_SIZES."""
     sizes = np.abs(values)
     has_logarithm = np.isfinite(sizes) & (sizes > 0)
     sizes[has_logarithm] = sizes[has_logarithm].clip(*DRAWN_SIZES)
@@ -217,19 +218,19 @@ def clip_sizes(values: Floats) -> Floats:
 
 def draw_roof(roof: Roof, frame: Frame) -> RoofDrawing:
     corners = np.array(roof.corners, float)
-    x, y = frame.x_axis.place(corners[:, 0]), 1 - frame.place(corners[:, 1])
+    x, y = frame.x_axis.compute_positions(corners[:, 0]), 1 - frame.compute_heights(corners[:, 1])
     end = -1 if roof.labelled_at_end else 0
     return RoofDrawing(roof.label, draw_path(x, y), float(x[end]), float(y[end]), roof.labelled_at_end)
 
 
 def draw_dots(positions: Floats, points: Sequence[Point], tone: Tone) -> str:
-    """Return an SVG path with a stroke of no length at each point of a tone."""
-    of_tone = [position for position, point in zip(positions.tolist(), points, strict=True) if point.tone == tone]
-    return "".join(f"M{x * 1000:.1f} {y * 1000:.1f}h0" for x, y in of_tone)
+    """Return an SVG path with a zero-length stroke at each point of a tone."""
+    pairs = zip(positions.tolist(), points, strict=True)
+    return "".join(f"M{x * 1000:.1f} {y * 1000:.1f}h0" for (x, y), point in pairs if point.tone == tone)
 
 
 def merge_close_levels(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Merge levels that are too close to have a label each; the lowest of them stands for all."""
+    """Merge levels that are too close to have a label each; they share a label at the lowest."""
     merged: list[tuple[float, str]] = []
     for height, label in sorted(levels):
         if merged and height - merged[-1][0] < CLOSEST_LEVELS:
@@ -239,17 +240,18 @@ def merge_close_levels(levels: Sequence[tuple[float, str]]) -> list[tuple[float,
     return merged
 
 
-def place_spans(spans: Sequence[Span], x_axis: Axis) -> list[tuple[float, float, str, bool]]:
+def draw_spans(spans: Sequence[Span], x_axis: Axis) -> list[tuple[float, float, str, bool]]:
     """Return the spans as `ScatterDrawing.spans` describes them; none if there are too many."""
     if len(spans) > MOST_SPANS:
         return []
-    edges = x_axis.place(np.array([[span.low, span.high] for span in spans], float).reshape(-1, 2)).clip(0, 1)
-    placed = []
+    ends = np.array([[span.low, span.high] for span in spans], float).reshape(-1, 2)
+    edges = x_axis.compute_positions(ends).clip(0, 1)
+    drawn = []
     for (low, high), span in zip(edges.tolist(), spans, strict=True):
         width, letters = high - low, len(span.label) + 1
         name = span.label if width > LETTER_WIDTH * letters else ""
-        placed.append((low, width, name, width > LETTER_WIDTH_ON_PHONE * letters))
-    return placed
+        drawn.append((low, width, name, width > LETTER_WIDTH_ON_PHONE * letters))
+    return drawn
 
 
 def interaction_data(points: Sequence[Point], positions: Floats) -> dict[str, object]:

@@ -1,6 +1,6 @@
 // Bars made of layers: a read-out for the bar under the pointer or chosen by arrow keys, and a choice of the group.
 (() => {
-  const { make, draw, addReadout, placeReadout, write } = page;
+  const { make, draw, addReadout, placeReadout, offerKeys, write } = page;
 
   function offerBars(view, data, layers, unit, axis) {
     const count = data.labels.length;
@@ -40,16 +40,7 @@
       const box = surface.getBoundingClientRect();
       show(Math.max(0, Math.min(count - 1, Math.floor(((event.clientX - box.left) / box.width) * count))));
     });
-    surface.addEventListener("pointerleave", hide);
-    surface.addEventListener("blur", hide);
-    surface.addEventListener("keydown", (event) => {
-      const last = count - 1;
-      const goal = { ArrowLeft: Math.max(0, current - 1), ArrowRight: Math.min(last, current + 1), Home: 0, End: last }[event.key];
-      if (event.key === "Escape") hide();
-      if (goal === undefined) return;
-      event.preventDefault();
-      show(goal);
-    });
+    offerKeys(surface, count, () => current, show, hide);
   }
 
   function offerGroups(chart, data, views) {

@@ -1,7 +1,7 @@
 """Stacked bars: the phases of each step, or of each rank. Groups of bars share one scale; one group is shown at a time.
 
-Where there are more bars than a screen has room for, neighbours are drawn as one bar: their mean, with a mark at the
-longest of them. Bars far longer than the others are cut at the top, marked with a triangle, and the longest is named
+If there are more bars than a screen has room for, neighbours are joined into one bar: their mean, with a mark at the
+longest of them. Bars far longer than the others are cut at the top and marked with a triangle; the longest is named
 under the chart.
 """
 
@@ -15,24 +15,25 @@ from typing import ClassVar
 import numpy as np
 
 from viaduct.reporting.axis import Axis, Floats, Tick
+from viaduct.reporting.figures import round_digits
 from viaduct.reporting.line_chart import COLOURS
 
 MOST_BARS = 180
 MOST_GROUPS = 32
 SPACED = 90
-"""Bars up to which there are gaps between them."""
+"""Largest number of bars that are drawn with gaps between them."""
 MOST_LABELS = 10
 STRIDES = (1, 2, 5, 10, 20)
 """Distances between labelled bars; the smallest that leaves at most MOST_LABELS is taken."""
 OUTLIER_RATIO = 4.0
-"""If the longest bar is more than so many times the 95th percentile, the axis ends a quarter above that percentile."""
+"""If the longest bar exceeds this multiple of the 95th percentile, the axis ends a quarter above the percentile."""
 
 
 @dataclass(frozen=True)
 class BarGroup:
     """Bars that are shown together, such as the steps of one rank.
 
-    There is one label for each bar and one row of values for each layer; None: not measured.
+    `labels` has one entry for each bar, `layers` one row of values for each layer; None: not measured.
     """
 
     name: str
@@ -42,7 +43,7 @@ class BarGroup:
 
 @dataclass(frozen=True)
 class StackedBars:
-    """`layers` are the names of the layers from the bottom up; `group_label` stands before the choice of a group."""
+    """`layers` are the names of the layers from the bottom up; `group_label` names the choice of a group."""
 
     template: ClassVar[str] = "stacked_bars.html"
 
@@ -71,10 +72,10 @@ class StackedBars:
 
 @dataclass(frozen=True)
 class DrawnBars:
-    """The bars that are drawn for a group, each standing for one or more neighbours."""
+    """The bars that are drawn for a group; each joins one or more neighbours."""
 
     group: BarGroup
-    edges: Sequence[int]  # index of the first neighbour of each drawn bar, and at the end the number of all
+    edges: Sequence[int]  # index of the first neighbour of each drawn bar, then the number of all bars
     means: Floats  # layers x drawn bars; NaN where nothing was measured
     longest: Floats  # height of the longest neighbour of each drawn bar
 
@@ -84,7 +85,7 @@ class DrawnBars:
 
     @property
     def are_joined(self) -> bool:
-        """Return True if drawn bars stand for several neighbours."""
+        """Return True if some drawn bars join several neighbours."""
         return len(self.group.labels) > self.count
 
     @property
@@ -93,7 +94,7 @@ class DrawnBars:
         return heights
 
     def label(self, bar: int) -> str:
-        """Return the label of a drawn bar: that of its neighbour, or of its first and last one."""
+        """Return the label of a drawn bar: a range if it joins several."""
         first, last = self.edges[bar], self.edges[bar + 1] - 1
         labels = self.group.labels
         return labels[first] if first == last else f"{labels[first]}–{labels[last]}"
@@ -132,7 +133,7 @@ class StackedDrawing:
 
     @property
     def left_out(self) -> int:
-        """Return the number of groups beyond MOST_GROUPS."""
+        """Return the number of groups that are not drawn."""
         return len(self.chart.groups) - len(self.views)
 
     @property
@@ -179,7 +180,7 @@ def draw_group(bars: DrawnBars, axis: Axis) -> GroupView:
     width = min(slot * (0.8 if count <= SPACED else 1.0), 120.0)
     left = np.arange(count) * slot + (slot - width) / 2
     levels = np.vstack([np.zeros(count), np.nancumsum(bars.means, axis=0)])
-    positions = 1000 * (1 - axis.place(levels).clip(0, 1))
+    positions = 1000 * (1 - axis.compute_positions(levels).clip(0, 1))
     cut = np.flatnonzero(bars.heights > axis.high)
     labels = bars.group.labels
     return GroupView(
@@ -204,20 +205,20 @@ def draw_layer(left: Floats, width: float, low: Floats, high: Floats) -> str:
 
 
 def draw_marks(left: Floats, width: float, longest: Floats, axis: Axis) -> str:
-    """Return a short stroke at the longest neighbour of each bar."""
-    heights = (1000 * (1 - axis.place(longest).clip(0, 1))).tolist()
+    """Return a path with a stroke at the longest neighbour of each bar."""
+    heights = (1000 * (1 - axis.compute_positions(longest).clip(0, 1))).tolist()
     return "".join(f"M{x:.1f} {y:.1f}h{width:.1f}" for x, y in zip(left.tolist(), heights, strict=True))
 
 
 def label_bars(bars: DrawnBars) -> list[Tick]:
-    """Return some labels under the bars, evenly spaced."""
+    """Return evenly spaced labels under the bars."""
     count = bars.count
     stride = next(stride for stride in STRIDES if stride * MOST_LABELS >= count)
     return [Tick((bar + 0.5) / count, bars.group.labels[bars.edges[bar]]) for bar in range(0, count, stride)]
 
 
 def write_note(bars: DrawnBars, cut: list[int], top: float) -> str:
-    """Return sentences on neighbours that are joined, and on bars and marks beyond the top of the chart."""
+    """Return sentences about joined neighbours and about bars and marks beyond the top of the chart."""
     parts = []
     if bars.are_joined:
         parts.append(
@@ -240,10 +241,6 @@ def interaction_data(bars: DrawnBars) -> dict[str, object]:
     return {
         "name": bars.group.name,
         "labels": [bars.label(bar) for bar in range(bars.count)],
-        "layers": [[round_for_json(value) for value in layer] for layer in bars.means.tolist()],
-        "longest": [round_for_json(value) for value in bars.longest.tolist()] if bars.are_joined else [],
+        "layers": [[round_digits(value, 5) for value in layer] for layer in bars.means.tolist()],
+        "longest": [round_digits(value, 5) for value in bars.longest.tolist()] if bars.are_joined else [],
     }
-
-
-def round_for_json(value: float) -> float | None:
-    return float(f"{value:.5g}") if np.isfinite(value) else None

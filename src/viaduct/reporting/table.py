@@ -1,4 +1,4 @@
-"""A table that sorts when its headings are clicked; rows are shown first in the order given."""
+"""A table that is sorted by clicks on its headings; at first, rows have the order given."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy as np
 from viaduct.reporting.figures import MISSING, is_missing, is_number, write_column
 
 QUANTITY = re.compile(r"([-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)\s?([%×°\w/]*)", re.IGNORECASE)
-"""Text of a number and perhaps its unit: `95.3 %`, `1,204 img/s`."""
+"""Text of a number with an optional unit: `95.3 %`, `1,204 img/s`."""
 LONG_TEXT, TEXT_COLUMNS, NUMBER_COLUMNS, FEW_ROWS = 28, 5, 6, 8
-"""On a phone, rows become cards (see `TableDrawing.stacks`).
+"""Limits of `TableDrawing.stacks`: on a phone, rows of a table become cards, or the table scrolls sideways.
 
-This happens if a cell has LONG_TEXT letters, if a table with text has TEXT_COLUMNS columns, or if one with any content
-has NUMBER_COLUMNS columns and at most FEW_ROWS rows. Other tables scroll sideways.
+Rows become cards if a text has LONG_TEXT letters, if a table with text has TEXT_COLUMNS columns, or if any table has
+NUMBER_COLUMNS columns and at most FEW_ROWS rows.
 """
 
 
 @dataclass(frozen=True)
 class Value:
-    """A cell that shows a text and sorts as a number: `equal`, which is a difference of 0."""
+    """A cell that shows a text and is sorted as a number, such as `equal` for a difference of 0."""
 
     text: str
     number: float
@@ -37,7 +37,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of numbers, text or None; NaN and None are missing, and sort last in either direction."""
+    """Rows of numbers, text or None; NaN and None are missing values, which are sorted last in either direction."""
 
     template: ClassVar[str] = "table.html"
 
@@ -71,7 +71,7 @@ class Cell:
 
     @property
     def order(self) -> str:
-        """Return the number to sort by in JavaScript's spelling; empty if there is none."""
+        """Return the number to sort by as JavaScript writes it; empty if there is none."""
         return "" if self.number is None else repr(self.number).replace("inf", "Infinity")
 
 
@@ -105,19 +105,19 @@ class TableDrawing:
 
 
 def draw_column(name: str, values: Sequence[object]) -> Column:
-    """Return the column; it is numeric (sorts and aligns so) only if all values that are not missing are numbers."""
+    """Return the column; it is numeric (sorted and aligned as numbers) if all its values are numbers or missing."""
     present = [value for value in values if not is_missing(value)]
     numbers = read_numbers(present)
     orders: list[float] | list[None] = numbers or [None] * len(present)
     uniform = bool(numbers) and all(is_number(value) and not isinstance(value, Value) for value in present)
     texts = write_column(numbers) if uniform else map(write_cell, present)
-    written = iter([Cell(*pair) for pair in zip(texts, orders, strict=True)])
-    cells = [Cell(MISSING, missing=True) if is_missing(value) else next(written) for value in values]
+    present_cells = iter([Cell(*pair) for pair in zip(texts, orders, strict=True)])
+    cells = [Cell(MISSING, missing=True) if is_missing(value) else next(present_cells) for value in values]
     return Column(name, bool(numbers), cells)
 
 
 def write_cell(value: object) -> str:
-    """Return a value as it is shown where it does not share a column's number of decimals."""
+    """Return the text of a single value, regardless of other values in its column."""
     if isinstance(value, Value):
         return value.text
     if is_missing(value):

@@ -1,4 +1,4 @@
-"""Make text from outside safe to show on a page: write out invisible characters, let long names break.
+"""Make foreign text safe to show on a page: write out invisible characters, let long names break.
 
 A file may be called `photo<U+202E>gpj.exe`, and a browser would show `photoexe.jpg`; a source line may contain ESC.
 Such characters are written out (`\\u202e`, `\\x1b`), in the HTML and in the JSON that the page's scripts read.
@@ -15,16 +15,16 @@ from markupsafe import Markup, escape
 from viaduct.terminal import escape_controls
 
 LONG = 20
-"""A word with more letters may break behind its separators."""
+"""A word with more letters may break after its separators."""
 SEPARATORS = r"./\\:_,=(\[-"
 BREAKS = re.compile(rf"(?<=[^{SEPARATORS}][{SEPARATORS}])(?=[^{SEPARATORS}])")
-"""The place behind a single separator between two other characters."""
+"""The position after a single separator between two other characters."""
 
 
 def show_hidden(value: object) -> object:
-    """Escape invisible characters but tabs and line ends; every value that a template writes passes here.
+    """Escape invisible characters except tabs and line ends; applied to every value that a template writes.
 
-    Markup, which is made by this package, stays as it is.
+    Markup, which only this package makes, stays as it is.
     """
     return escape_controls(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -43,12 +43,12 @@ def show_hidden_within(value: object) -> object:
 
 
 def offer_breaks(value: object) -> Markup:
-    """Return text as HTML in which long names may break behind separators, and `--flags` do not break."""
+    """Return text as HTML in which long names may break after separators and `--flags` do not break."""
     return Markup("").join(map(break_word, re.split(r"(\S+)", str(show_hidden(str(value))))))
 
 
 def break_word(word: str) -> Markup:
     if len(word) > LONG:
         return Markup("<wbr>").join(map(escape, BREAKS.split(word)))
-    # A browser breaks behind any hyphen, also behind those of --steps.
+    # A browser breaks after any hyphen, also after those of --steps.
     return Markup('<span class="flag">{}</span>').format(word) if word.startswith("--") else escape(word)

@@ -1,7 +1,7 @@
 """Thin the points of a line that has more of them than a screen has columns.
 
-Of every stretch of neighbouring points, the lowest, the highest and the first gap (NaN) are kept, so that the line
-looks the same. Taking every sixtieth point would lose the spikes, which are what people look for.
+Of every stretch of neighbouring points, the lowest, the highest and the first gap (NaN) are kept, so that spikes stay
+visible.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MOST_POINTS = 1500
 
 
 def thin(y: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.intp]:
-    """Return the indices to keep, at most `most`, in order; both ends are always among them."""
+    """Return the indices of at most `most` points to keep, in order, with both ends."""
     if len(y) <= most:
         return np.arange(len(y))
     kept_per_stretch = 2 if np.isfinite(y).all() else 3

@@ -1,4 +1,4 @@
-"""Tones: colours of a judgement on a page, each with a sign for readers who do not see the colour."""
+"""Tones: colours of a result on a page, each with a sign for readers who do not see the colour."""
 
 from __future__ import annotations
 

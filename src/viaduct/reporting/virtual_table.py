@@ -1,7 +1,7 @@
 """A table of thousands of rows that can be sorted by any column, searched and filtered, with details for each row.
 
-The rows are stored as compact JSON, column by column, and the script keeps only those in view in the page. The first
-rows are also written as HTML: they are visible before the script has run, and the only ones where scripts are off.
+The rows are stored as compact JSON, column by column, and the script adds only visible rows to the page. The first rows
+are also written as HTML, for the time before the script has run and for browsers without scripts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ WRITTEN_ROWS = 30
 """Rows that are written as HTML."""
 IDENTIFIER = re.compile(r"[a-z][a-z0-9]*")
 DIGITS = 9
-"""Significant digits of a number in the JSON: enough to tell a cosine of 0.99999999 from 1."""
+"""Significant digits of a number in the JSON, enough to distinguish a cosine of 0.99999999 from 1."""
 
 
 class Block(Protocol):
-    """Part of a row's details; its `record` is JSON data with a `kind`, which virtual_table.js draws."""
+    """Part of a row's details; virtual_table.js draws its `record`, JSON data with a `kind`."""
 
     def record(self) -> dict[str, object]: ...
 
@@ -36,11 +36,11 @@ class DataColumn:
 
     `width` is in letters, `note` the tooltip of the heading. `orders` are numbers to sort by instead of the text
     (shapes by their size). `tones` give texts their colour and sign. A column with `choose` has a filter above the
-    table. The text of a column that `wraps` breaks into a few lines, and such a column takes the width that is left.
-    With `decimals`, all numbers have that many, and thousands separators.
+    table. A column that `wraps` breaks its text into lines and takes the remaining width. With `decimals`, all numbers
+    have that many decimals, and thousands separators.
 
-    Where not all columns fit, those with a `keep` are shown in its order, 1 first, as far as there is room (0: not
-    shown). The others are behind a button, and in the details of a row.
+    If not all columns fit, those with a `keep` above 0 are shown in its order, 1 first, as far as there is room. A
+    button and the details of a row show the others.
     """
 
     name: str
@@ -65,7 +65,7 @@ class VirtualTable:
 
     The first `pinned` columns stay in view when scrolled sideways. `download` is a file beside the page with the same
     rows under one line of headings. The details of a row are all its cells and its blocks in `details`. `order` lists
-    the indices of the rows in the order shown first; None: as given.
+    the indices of the rows in their initial order; None: as given.
     """
 
     template: ClassVar[str] = "virtual_table.html"
@@ -111,7 +111,7 @@ class VirtualTable:
 
     @property
     def width(self) -> str:
-        """Return the width in CSS; without it the columns' widths would change with the rows in view."""
+        """Return the width in CSS; without it, the widths of columns would change with the visible rows."""
         letters = sum(column.width for column in self.columns)
         return f"calc({letters} * var(--letter) + {len(self.columns) * 1.25}rem)"
 
@@ -131,7 +131,7 @@ class VirtualDrawing:
 
 
 def column_record(column: DataColumn) -> dict[str, Any]:
-    """Return a column as JSON data; each distinct text is listed once, and cells are indices (`places`) of the list."""
+    """Return a column as JSON data; each distinct text is listed once in `words`, and `places` are indices of it."""
     record: dict[str, Any] = {"name": column.name, "choose": column.choose, "width": column.width, "keep": column.keep}
     if column.wraps:
         record["wraps"] = True
@@ -140,9 +140,9 @@ def column_record(column: DataColumn) -> dict[str, Any]:
         if column.decimals is not None:
             record["decimals"] = column.decimals
         return record
-    words = list(dict.fromkeys(write_value(value) for value in column.values))
-    index = {text: position for position, text in enumerate(words)}
-    record |= {"words": words, "places": [index[write_value(value)] for value in column.values]}
+    texts = list(dict.fromkeys(map(write_value, column.values)))
+    index = {text: position for position, text in enumerate(texts)}
+    record |= {"words": texts, "places": [index[write_value(value)] for value in column.values]}
     if column.orders is not None:
         record["orders"] = [number_record(value) for value in column.orders]
     if column.tones:
@@ -161,7 +161,7 @@ def number_record(value: object) -> float | str | None:
 
 
 def write_value(value: object, decimals: int | None = None) -> str:
-    """Return a value as virtual_table.js shows it: six decimals, or scientific if it is very small or large."""
+    """Return a value as virtual_table.js shows it: six decimals, or scientific notation if very small or large."""
     if value is None:
         return MISSING
     if not is_number(value):
@@ -174,5 +174,5 @@ def write_value(value: object, decimals: int | None = None) -> str:
     if isinstance(value, int) or (number.is_integer() and abs(number) < 1e6):
         return f"{number:.0f}" if number else "0"
     if not 1e-3 <= abs(number) < 1e6:
-        return re.sub(r"e\+?(-?)0*(?=\d)", r"e\1", f"{number:.3e}")  # 1.5e-7 as in JavaScript, not 1.5e-07
+        return re.sub(r"e\+?(-?)0*(?=\d)", r"e\1", f"{number:.3e}")  # 1.5e-07 as JavaScript writes it: 1.5e-7
     return f"{number:.6f}"
