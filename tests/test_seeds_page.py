@@ -67,7 +67,7 @@ def parse_command(command: str) -> None:
     assert verb in cli.VERBS, f"no verb called {verb!r}"
     parsed = load_verb(verb)
     while inner := getattr(parsed, "commands", None):
-        words = parsed.translate(words) if hasattr(parsed, "translate") else words
+        words = parsed.prepend_subcommand(words) if hasattr(parsed, "prepend_subcommand") else words
         parsed, words = inner[words[0]], words[1:]
     context = parsed.make_context(verb, words)
     if verb == "train":

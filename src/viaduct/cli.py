@@ -76,8 +76,8 @@ def check_arguments(command: Any, arguments: list[str]) -> None:
     What follows `--` belongs to a script of the user's and is not checked.
     """
     if subcommands := getattr(command, "commands", {}):
-        if translate := getattr(command, "translate", None):  # _groups.py: former forms of the command line
-            arguments = translate(arguments)
+        if prepend_subcommand := getattr(command, "prepend_subcommand", None):  # of verbs/launch.py
+            arguments = prepend_subcommand(arguments)
         if arguments[:1] and arguments[0] in subcommands:
             return check_arguments(subcommands[arguments[0]], arguments[1:])
         default = subcommands.get(getattr(command, "default", ""))

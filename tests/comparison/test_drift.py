@@ -9,7 +9,7 @@ import pytest
 
 from comparison.made_up_sides import side, tensor
 from comparison.scenes import Story
-from viaduct.comparison.drift import Drift, Options, compare, missing_result, refuse_levels, select_pairs
+from viaduct.comparison.drift import Drift, Options, choose_missing_result, compare, require_same_level, select_pairs
 from viaduct.comparison.naming import parse_steps
 from viaduct.comparison.rows import Explanation, Row
 from viaduct.comparison.tensors import Pair, Stored
@@ -42,9 +42,9 @@ def test_nothing_that_was_not_compared_counts_as_good() -> None:
 def test_operators_are_not_compared_with_modules() -> None:
     ours, theirs = side([], settings={"level": "op"}), side([], settings={"level": "module"})
     with pytest.raises(BadValue, match=r"operators \(level op\).*modules \(level module\)"):
-        refuse_levels(ours, theirs)
-    refuse_levels(ours, ours)
-    refuse_levels(ours, side([]))
+        require_same_level(ours, theirs)
+    require_same_level(ours, ours)
+    require_same_level(ours, side([]))
 
 
 def test_a_selection_without_a_pair_is_refused_with_what_there_is() -> None:
@@ -66,9 +66,9 @@ def test_pairs_are_selected_by_step_name_and_tensor() -> None:
 
 
 def test_a_damaged_tensor_is_refused_though_the_compiler_put_it_in() -> None:
-    assert missing_result(Pair(0, Stored("a"), None, "a", "*", "none")) == "new"
-    assert missing_result(Pair(0, Stored("a", fault="cut short"), None, "a", "*", "none")) == "refused"
-    assert missing_result(Pair(0, Stored("a"), None, "a", "a", "none")) == "refused"
+    assert choose_missing_result(Pair(0, Stored("a"), None, "a", "*", "none")) == "new"
+    assert choose_missing_result(Pair(0, Stored("a", fault="cut short"), None, "a", "*", "none")) == "refused"
+    assert choose_missing_result(Pair(0, Stored("a"), None, "a", "a", "none")) == "refused"
 
 
 def test_a_tensor_that_differs_is_found_in_two_archives(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_nan_in_the_same_places_is_taken_out() -> None:
     rest = measure(np.delete(left, [3, 50]), np.delete(right, [3, 50]))
     left[[3, 50]] = right[[3, 50]] = np.nan
     found = measure(left, right)
-    assert (found.paired, found.mismatched, found.compared, found.count) == (2, 0, 98, 100)
+    assert (found.nonfinite_pairs, found.mismatched, found.compared, found.count) == (2, 0, 98, 100)
     assert [getattr(found, name) for name in NUMBERS] == [getattr(rest, name) for name in NUMBERS]
 
 
@@ -198,7 +198,7 @@ def test_infinities_of_one_sign_in_the_same_places_are_taken_out() -> None:
     left[2] = right[2] = np.inf
     left[4] = right[4] = -np.inf
     found = measure(left, right)
-    assert (found.paired, found.mismatched) == (2, 0)
+    assert (found.nonfinite_pairs, found.mismatched) == (2, 0)
     assert (found.left.plus_inf, found.left.minus_inf, found.right.inf) == (1, 1, 2)
     assert math.isfinite(found.max_absolute)
 
@@ -236,7 +236,7 @@ def test_nan_against_inf_is_a_mismatch() -> None:
 
 def test_nothing_finite_gives_nan_everywhere() -> None:
     found = measure(np.full(5, np.nan), np.full(5, np.nan))
-    assert (found.compared, found.paired) == (0, 5)
+    assert (found.compared, found.nonfinite_pairs) == (0, 5)
     assert all(math.isnan(getattr(found, name)) for name in NUMBERS)
 
 

@@ -176,7 +176,7 @@ def test_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     each_alone(monkeypatch)
     for _, found in measure_pairs(many(tmp_path, 4), 2, kld="floored", tolerance=0.25):
         assert isinstance(found, Measures)
-        assert (found.kld_reading, found.tolerance) == ("floored", 0.25)
+        assert (found.kld_variant, found.tolerance) == ("floored", 0.25)
 
 
 class Arriving:

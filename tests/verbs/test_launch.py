@@ -139,7 +139,7 @@ def test_the_old_flags_work_with_a_notice(tmp_path: Path) -> None:
     answer = viaduct("launch", *scripts, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert answer.stderr == (
-        "viaduct launch: --write-scripts is now `viaduct launch scripts DIR`; the flag goes with the next release.\n"
+        "viaduct launch: --write-scripts is now `viaduct launch scripts DIR`; the next release removes the flag.\n"
     )
     assert (tmp_path / "d").is_dir()
     answer = viaduct("launch", "--servers", "2", "--plan", "resnet50_imagenet", "--json", cwd=tmp_path)

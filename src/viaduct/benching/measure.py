@@ -185,8 +185,8 @@ class Run:
     ) -> None:
         """Build a variant, run its first step, warm it up."""
         data, built = self.setting.recipe.data, []
-        self.setting.device.reset_memory()
-        before = self.setting.device.memory_used()  # memory in use, as the peak was just reset
+        self.setting.device.reset_peak_memory()
+        before = self.setting.device.get_peak_memory()  # memory in use, as the peak was just reset
         work = counting.count_step_work(network, data.global_batch, data.size, self.dtype)
         build_s = self.clock.wall_seconds(lambda: built.append(build()))
         variant = built.pop()
@@ -204,7 +204,7 @@ class Run:
 
         On the CPU it is the peak of the whole process for ours, and None for peers, which reuse memory that ours freed.
         """
-        used = self.setting.device.memory_used()
+        used = self.setting.device.get_peak_memory()
         if self.setting.torch_device.type == "cpu":
             return None if self.results else used
         return max(0, used - before)

@@ -90,7 +90,7 @@ def fix_sink(recipe: Recipe, device: Device) -> Recipe:
     """Return the recipe with `sink="auto"` replaced by a fixed length: 20 steps, or 0 without graph capture."""
     if recipe.sink != "auto":
         return recipe
-    return replace(recipe, sink=AUTO_SINK if device.graph_capture() else 0)
+    return replace(recipe, sink=AUTO_SINK if device.get_graph_class() else 0)
 
 
 def mark_fetches(batches: Iterator[Batch]) -> Iterator[Batch]:

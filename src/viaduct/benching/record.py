@@ -16,7 +16,7 @@ from viaduct.benching.ours import Setting
 from viaduct.benching.starts import StartResults, format_starts
 from viaduct.data.places import check_place, write_result
 from viaduct.devices.base import select_known
-from viaduct.devices.hardware import package_version
+from viaduct.devices.hardware import find_package_version
 from viaduct.devices.timing import Sample, ratio
 from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Lars, Recipe, RmsProp, Sgd, Thor
@@ -181,7 +181,7 @@ def build_run_record(run: VariantResult, batch: int) -> dict[str, float]:
 
 def find_peer_versions(peers: list[dict[str, Any]]) -> dict[str, str]:
     """Return the versions of the peers' packages that are installed."""
-    return select_known({peer["peer"]: package_version(peer["peer"]) for peer in peers})
+    return select_known({peer["peer"]: find_package_version(peer["peer"]) for peer in peers})
 
 
 def format_row(variant: dict[str, Any]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Alignment: pairs each tensor of the left dump with its counterpart on the right.
 
-Steps are paired by number, then tensors by the rules file, the graph, their names, and without a graph by structure. A
-tensor without a partner is a pair with one side None, and `reason` says why. The missing side is named `*` if the
-compiler inserted the operator or fused it away.
+Steps are paired by number. Their tensors are paired by the rules file, the graph and their names; without a graph also
+by structure. A tensor without a partner becomes a pair with one side None and a `reason`. The missing side is named `*`
+if the compiler inserted the operator or fused it away.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from typing import NamedTuple, TypeVar
 from viaduct.comparison import fusion
 from viaduct.comparison.graph import Graph, Node, read_graph
 from viaduct.comparison.readers.listing import join_some
-from viaduct.comparison.rules import INSERTED, Rules, read_rules
+from viaduct.comparison.rules import Rules, read_rules
 from viaduct.comparison.structure import Op, align_operators
-from viaduct.comparison.tensors import Matched, Pair, Role, Side, Stored
+from viaduct.comparison.tensors import INSERTED, Matched, Pair, Role, Side, Stored
 
 ROLES: tuple[Role, ...] = ("input", "parameter", "output", "grad_output", "grad_input", "gradient", "update")
 ROLE_ORDER = {role: number for number, role in enumerate(ROLES)}
-UNORDERED_KINDS = ("folder", "tfdbg")  # nothing in them tells the order of execution
-# Parts of names that data parallel and compilers add; "module" only in front, since a network may have one inside.
+UNORDERED_KINDS = ("folder", "tfdbg")  # these dumps do not record the order of execution
+# Name parts that wrappers add. "module" is removed at the beginning only: a network may have an inner part "module".
 WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 _SEPARATORS = re.compile(r"[/.:\\\s]+")
 _UNDERSCORES = re.compile(r"_+")
 
 Key = tuple[Hashable, ...]
-Group = TypeVar("Group", bound=Hashable)  # any key of `_group_by`; fusion.Group is a group of operators
+GroupKey = TypeVar("GroupKey", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Alignment:
     """Result of an alignment."""
 
-    pairs: list[Pair]  # in order of execution; every tensor that the rules do not ignore is in one at least
-    notes: tuple[str, ...] = ()  # for the user: steps of other numbers, ambiguous names, ignored tensors
-    edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # operator -> those that feed it, by left names
+    pairs: list[Pair]  # in order of execution, with every tensor that the rules do not ignore
+    notes: tuple[str, ...] = ()  # for the user: unmatched steps, ambiguous names, ignored tensors
+    edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # left operator -> the operators that feed it
 
 
 class OrderedPair(NamedTuple):
-    """A pair with its place among the others."""
+    """A pair with the keys that give its position in the table."""
 
     pair: Pair
     group: Key  # pairs of one group share the Index column and stand together
-    sort_key: tuple[float, ...]  # within the group; the smallest one orders the groups
+    sort_key: tuple[float, ...]  # orders the pairs of a group; groups are ordered by their smallest sort key
 
 
 @dataclass
-class Moment:
-    """One step of one rank: its tensors without a partner, and the pairs that were found.
+class StepPairing:
+    """Pairing of one step of one rank: the tensors without a partner, and the pairs so far.
 
-    The group numbers of the pairs are 0 or the graph's until `number_groups`. calls.Moment is another class.
+    The pairs get their group numbers in `number_groups`.
     """
 
     left: list[Stored]
@@ -66,8 +66,8 @@ class Moment:
     notes: list[str] = field(default_factory=list)
 
     def add(self, left: Stored, pair: Pair) -> None:
-        """Add a pair in the place of its left tensor."""
-        self.ordered_pairs.append(OrderedPair(pair, ("op", left.order, left.op, left.call), sort_key_of(left)))
+        """Add a pair at the position of its left tensor."""
+        self.ordered_pairs.append(OrderedPair(pair, ("op", left.order, left.op, left.call), make_sort_key(left)))
 
     def add_match(self, left: Stored, right: Stored, matched: Matched, confidence: float = 1.0) -> None:
         self.add(left, Pair(0, left, right, left.op, right.op, matched, confidence))
@@ -81,7 +81,7 @@ class Moment:
             self.notes.append(note)
 
     def drop(self, tensors: Iterable[Stored]) -> None:
-        """Remove tensors that are in a pair or ignored."""
+        """Remove tensors from those without a partner."""
         ids = set(map(id, tensors))
         self.left = [tensor for tensor in self.left if id(tensor) not in ids]
         self.right = [tensor for tensor in self.right if id(tensor) not in ids]
@@ -91,24 +91,24 @@ class Moment:
         ours, theirs = _group_by(self.left, key), _group_by(self.right, key)
         paired: list[Stored] = []
         ambiguous = []
-        for name, tensors in ours.items():
-            others = theirs.get(name, [])
+        for tensor_key, tensors in ours.items():
+            others = theirs.get(tensor_key, [])
             if len(tensors) == len(others) == 1:
                 self.add_match(tensors[0], others[0], "name")
                 paired += [tensors[0], others[0]]
             elif others:
-                ambiguous.append(name)
+                ambiguous.append(tensor_key)
         self.drop(paired)
         return ambiguous
 
 
-def sort_key_of(tensor: Stored) -> tuple[float, ...]:
+def make_sort_key(tensor: Stored) -> tuple[float, ...]:
     """Return the position of a tensor in execution order."""
     return (tensor.order, tensor.call, ROLE_ORDER[tensor.role], tensor.index)
 
 
-def _group_by(tensors: Iterable[Stored], key: Callable[[Stored], Group]) -> dict[Group, list[Stored]]:
-    groups: dict[Group, list[Stored]] = defaultdict(list)
+def _group_by(tensors: Iterable[Stored], key: Callable[[Stored], GroupKey]) -> dict[GroupKey, list[Stored]]:
+    groups: dict[GroupKey, list[Stored]] = defaultdict(list)
     for tensor in tensors:
         groups[key(tensor)].append(tensor)
     return groups
@@ -121,57 +121,54 @@ def align(
     rules: Rules | Path | None = None,
     graph_right: Graph | Path | None = None,
 ) -> Alignment:
-    """Pair the tensors of both sides; each that the rules do not ignore is in at least one pair.
-
-    Graph and rules may be paths or objects.
-    """
+    """Pair the tensors of both sides; every tensor that the rules do not ignore is in at least one pair."""
     graph = read_graph(graph) if isinstance(graph, Path) else graph
     graph_right = read_graph(graph_right) if isinstance(graph_right, Path) else graph_right
     rules = read_rules(rules) if isinstance(rules, Path) else rules
     notes = [*(graph.notes if graph else ()), *(graph_right.notes if graph_right else ())]
-    moments = pair_moments(left, right, rules.step_offset if rules else 0, notes)
+    pairings = pair_steps(left, right, rules.step_offset if rules else 0, notes)
     is_ordered = left.kind not in UNORDERED_KINDS and right.kind not in UNORDERED_KINDS
     pairs: list[Pair] = []
-    for moment in moments:
+    for pairing in pairings:
         if rules:
-            match_by_rules(moment, rules)
+            match_by_rules(pairing, rules)
         if graph:
-            match_by_graph(moment, graph, graph_right)
-        match_by_name(moment, without_roles="folder" in (left.kind, right.kind))
+            match_by_graph(pairing, graph, graph_right)
+        match_by_name(pairing, without_roles="folder" in (left.kind, right.kind))
         if not graph:
-            match_by_structure(moment, is_ordered)
-        add_unmatched(moment, graph)
-        pairs += number_groups(moment, pairs[-1].group + 1 if pairs else 0)
-        notes += [note for note in moment.notes if note not in notes]
+            match_by_structure(pairing, is_ordered)
+        add_unmatched(pairing, graph)
+        pairs += number_groups(pairing, pairs[-1].group + 1 if pairs else 0)
+        notes += [note for note in pairing.notes if note not in notes]
     return Alignment(pairs, tuple(notes), select_edges(left, right, graph, pairs))
 
 
 # Steps and ranks.
 
 
-def pair_moments(left: Side, right: Side, offset: int, notes: list[str]) -> list[Moment]:
-    """Match steps and ranks by number; a single one on each side is matched whatever its number."""
+def pair_steps(left: Side, right: Side, offset: int, notes: list[str]) -> list[StepPairing]:
+    """Match steps and ranks by number; if both sides have a single one, these are matched whatever their numbers."""
     ours, theirs = (_group_by(side.tensors, lambda tensor: (tensor.step, tensor.rank)) for side in (left, right))
     steps = _match_numbers({step for step, _ in ours}, {step for step, _ in theirs}, offset, "step", notes)
     ranks = _match_numbers({rank for _, rank in ours}, {rank for _, rank in theirs}, 0, "rank", notes)
-    moments = []
+    pairings = []
     for (step, rank), tensors in sorted(ours.items()):
         key = (steps.get(step, -1), ranks.get(rank, -1))
-        moments.append(Moment(list(tensors), list(theirs.pop(key, ()))))
-    return moments + [Moment([], list(tensors)) for _, tensors in sorted(theirs.items())]
+        pairings.append(StepPairing(list(tensors), list(theirs.pop(key, ()))))
+    return pairings + [StepPairing([], list(tensors)) for _, tensors in sorted(theirs.items())]
 
 
 def _match_numbers(ours: set[int], theirs: set[int], offset: int, noun: str, notes: list[str]) -> dict[int, int]:
     """Return the right number of each left step or rank, and note those that only one side has."""
-    found = {number: number + offset for number in ours if number + offset in theirs}
-    if not found and len(ours) == len(theirs) == 1:
-        found = dict(zip(ours, theirs, strict=True))
+    matches = {number: number + offset for number in ours if number + offset in theirs}
+    if not matches and len(ours) == len(theirs) == 1:
+        matches = dict(zip(ours, theirs, strict=True))
         notes.append(f"{noun} {min(ours)} of the left was compared with {noun} {min(theirs)} of the right")
-    if lost := sorted(ours - set(found)):
-        notes.append(f"only the left has {noun} {', '.join(map(str, lost))}; the right has {_list_numbers(theirs)}")
-    if lost := sorted(theirs - set(found.values())):
-        notes.append(f"only the right has {noun} {', '.join(map(str, lost))}; the left has {_list_numbers(ours)}")
-    return found
+    if unmatched := ours - set(matches):
+        notes.append(f"only the left has {noun} {_list_numbers(unmatched)}; the right has {_list_numbers(theirs)}")
+    if unmatched := theirs - set(matches.values()):
+        notes.append(f"only the right has {noun} {_list_numbers(unmatched)}; the left has {_list_numbers(ours)}")
+    return matches
 
 
 def _list_numbers(numbers: set[int]) -> str:
@@ -181,38 +178,38 @@ def _list_numbers(numbers: set[int]) -> str:
 # By the rules file.
 
 
-def match_by_rules(moment: Moment, rules: Rules) -> None:
+def match_by_rules(pairing: StepPairing, rules: Rules) -> None:
     """Pair tensors as the rules file says, and drop those that it ignores."""
-    _ignore(moment, rules)
-    theirs = {(tensor.op, tensor.call, *_slot(tensor)): tensor for tensor in moment.right}
+    _drop_ignored(pairing, rules)
+    theirs = {(tensor.op, tensor.call, *_slot(tensor)): tensor for tensor in pairing.right}
     paired: list[Stored] = []
     missing = []
-    for tensor in moment.left:
+    for tensor in pairing.left:
         partner = rules.find_partner(tensor.op, tensor.call)
         if partner is None:
             continue
         op = partner[0]
         right = theirs.get((*partner, *_slot(tensor)))
         if op == INSERTED:
-            moment.add_left_only(tensor, INSERTED, "the rules say that it has no original")
+            pairing.add_left_only(tensor, INSERTED, "the rules say that it has no original")
         elif right is None:
             missing.append(f"{tensor.tensor_index} -> {op}")
-            moment.add_left_only(tensor, op, f"the rules name {op}, whose {tensor.role} is not there")
+            pairing.add_left_only(tensor, op, f"the rules name {op}, but the right has no {tensor.role} of it")
         else:
-            moment.add_match(tensor, right, "rules")
+            pairing.add_match(tensor, right, "rules")
             paired.append(right)
         paired.append(tensor)
-    moment.drop(paired)
+    pairing.drop(paired)
     if missing:
-        moment.notes.append(f"the rules name tensors that the right does not have: {join_some(missing)}")
+        pairing.notes.append(f"the rules name tensors that the right does not have: {join_some(missing)}")
 
 
-def _ignore(moment: Moment, rules: Rules) -> None:
-    left = [tensor for tensor in moment.left if rules.ignores(tensor.op, left=True)]
-    right = [tensor for tensor in moment.right if rules.ignores(tensor.op, left=False)]
-    moment.drop([*left, *right])
+def _drop_ignored(pairing: StepPairing, rules: Rules) -> None:
+    left = [tensor for tensor in pairing.left if rules.ignores(tensor.op, left=True)]
+    right = [tensor for tensor in pairing.right if rules.ignores(tensor.op, left=False)]
+    pairing.drop([*left, *right])
     if left or right:
-        moment.notes.append(f"left out by the rules: {len(left)} tensors of the left, {len(right)} of the right")
+        pairing.notes.append(f"left out by the rules: {len(left)} tensors of the left, {len(right)} of the right")
 
 
 def _slot(tensor: Stored) -> tuple[Role, str | int]:
@@ -223,11 +220,11 @@ def _slot(tensor: Stored) -> tuple[Role, str | int]:
 # By the graph.
 
 
-def match_by_graph(moment: Moment, graph: Graph, graph_right: Graph | None) -> None:
+def match_by_graph(pairing: StepPairing, graph: Graph, graph_right: Graph | None) -> None:
     """Pair tensors through the compiled graph, which names the original of each operator."""
     groups = fusion.group_nodes(graph)
-    originals = fusion.Originals(graph, groups, fusion.index_golden(moment.right, graph, graph_right, groups))
-    known = _find_nodes(moment, graph)
+    originals = fusion.Originals(graph, groups, fusion.index_golden(pairing.right, graph, graph_right, groups))
+    known = _find_nodes(pairing, graph)
     first_order: dict[str, int] = {}
     last_call: dict[str, int] = {}
     for tensor, node in known:
@@ -235,61 +232,57 @@ def match_by_graph(moment: Moment, graph: Graph, graph_right: Graph | None) -> N
         last_call[node.name] = max(tensor.call, last_call.get(node.name, 0))
     paired: list[Stored] = []
     for tensor, node in known:
-        # Why this tensor is not compared, though the graph knows its operator; empty if it is.
-        inner = originals.explain_inner(node, first_order)
+        obstacle = originals.explain_inner(node, first_order)  # why this tensor is not compared; empty if it is
         if tensor.call < last_call[node.name]:
-            inner = "a later dump of the same operator in this step was compared"
-        pair = originals.pair(tensor, node, inner)
+            obstacle = "a later dump of the same operator in this step was compared"
+        pair = originals.pair(tensor, node, obstacle)
         group = groups[node.name].number
-        moment.ordered_pairs.append(OrderedPair(pair, ("graph", group), (group, *sort_key_of(tensor))))
+        pairing.ordered_pairs.append(OrderedPair(pair, ("graph", group), (group, *make_sort_key(tensor))))
         paired += [stored for stored in (tensor, pair.right) if stored is not None]
         if pair.reason.startswith("ambiguous"):
-            moment.add_note(pair.reason)
-    moment.drop(paired)
+            pairing.add_note(pair.reason)
+    pairing.drop(paired)
 
 
-def _find_nodes(moment: Moment, graph: Graph) -> list[tuple[Stored, Node]]:
-    """Return the dumped tensors whose operator the graph knows; the others are matched by name later."""
+def _find_nodes(pairing: StepPairing, graph: Graph) -> list[tuple[Stored, Node]]:
+    """Return the dumped tensors whose operator is in the graph, each with its node."""
     by_name = fusion.nodes_by_file_name(graph)
     known, ambiguous = [], []
-    for tensor in moment.left:
+    for tensor in pairing.left:
         node = fusion.find_node(tensor, by_name)
         if isinstance(node, str):
             ambiguous.append(tensor)
-            moment.add_left_only(tensor, tensor.op, node)
-            moment.add_note(node)
+            pairing.add_left_only(tensor, tensor.op, node)
+            pairing.add_note(node)
         elif node is not None:
             known.append((tensor, node))
-    moment.drop(ambiguous)
-    if strangers := {tensor.op for tensor in moment.left} - {tensor.op for tensor, _ in known}:
-        moment.notes.append(f"{len(strangers)} dumped operators are not in the graph: {join_some(sorted(strangers))}")
+    pairing.drop(ambiguous)
+    if unknown := {tensor.op for tensor in pairing.left} - {tensor.op for tensor, _ in known}:
+        pairing.notes.append(f"{len(unknown)} dumped operators are not in the graph: {join_some(sorted(unknown))}")
     return known
 
 
 # By name.
 
 
-def match_by_name(moment: Moment, without_roles: bool) -> None:
+def match_by_name(pairing: StepPairing, without_roles: bool) -> None:
     """Match exact names first, then names without wrappers and separators, then without a common prefix.
 
-    `without_roles`: finally by name alone, since a plain folder does not say what is an output and what a parameter.
+    `without_roles`: finally match by name alone, since a plain folder does not tell outputs from parameters.
     """
-    moment.pair_by_key(lambda tensor: (tensor.op, tensor.call, *_slot(tensor)))
-    prefixes = _find_common_prefixes(moment)
-    ambiguous = set(moment.pair_by_key(partial(_normal_key, prefix="")))
-    if names := sorted({tensor.op for tensor in moment.left + moment.right if _normal_key(tensor, "") in ambiguous}):
-        moment.notes.append(f"ambiguous: these names are the same in file names: {join_some(names)}")
+    pairing.pair_by_key(lambda tensor: (tensor.op, tensor.call, *_slot(tensor)))
+    prefixes = _find_common_prefixes(pairing)
+    ambiguous = set(pairing.pair_by_key(partial(_normal_key, prefix="")))
+    if names := sorted({tensor.op for tensor in pairing.left + pairing.right if _normal_key(tensor, "") in ambiguous}):
+        pairing.notes.append(f"ambiguous: these names are the same in file names: {join_some(names)}")
     for prefix in prefixes:
-        moment.pair_by_key(partial(_normal_key, prefix=prefix))
+        pairing.pair_by_key(partial(_normal_key, prefix=prefix))
     if without_roles:
-        moment.pair_by_key(lambda tensor: (_normal_key(tensor, "")[0], tensor.call))
+        pairing.pair_by_key(lambda tensor: (_normal_key(tensor, "")[0], tensor.call))
 
 
 def _normal_key(tensor: Stored, prefix: str) -> Key:
-    """Return the normal form of a tensor's name, without a prefix, and its call, role and number.
-
-    The number is -1 for a parameter, whose name identifies it.
-    """
+    """Return a tensor's normalised name without a prefix, its call, role and number (-1 for a parameter)."""
     name = f"{tensor.op}.{tensor.parameter}" if tensor.parameter else tensor.op
     return _normalise(name).removeprefix(prefix), tensor.call, tensor.role, -1 if tensor.parameter else tensor.index
 
@@ -299,52 +292,52 @@ def _normalise(name: str) -> str:
 
 
 def _split_name(name: str) -> list[str]:
-    """Split a name at its separators, without the parts that data parallel and compilers add."""
+    """Split a name at its separators, and remove the parts that wrappers add."""
     parts = [part for part in _SEPARATORS.split(name) if part]
     while len(parts) > 1 and parts[0] in WRAPPERS:
         parts = parts[1:]
     return [part for part in parts if part not in WRAPPERS[1:]]
 
 
-def _find_common_prefixes(moment: Moment) -> list[str]:
-    """Return for each side the first part that all its names share, such as model. or resnet_v1/, if there is one."""
-    found = []
-    for tensors in (moment.left, moment.right):
+def _find_common_prefixes(pairing: StepPairing) -> list[str]:
+    """Return the first part that all names of a side share, such as model. or resnet_v1/; at most one for each side."""
+    prefixes = []
+    for tensors in (pairing.left, pairing.right):
         parts = [_split_name(op) for op in {tensor.op for tensor in tensors}]
         firsts = {path[0] for path in parts if len(path) > 1}
         if len(firsts) == 1 and len(parts) > 1 and all(len(path) > 1 for path in parts):
-            found.append(_normalise(firsts.pop()) + "_")
-    return found
+            prefixes.append(_normalise(firsts.pop()) + "_")
+    return prefixes
 
 
 # By structure.
 
 
-def match_by_structure(moment: Moment, ordered: bool) -> None:
-    """Match operators none of whose tensors is matched, by their structure and by the matched operators around them."""
-    anchors = [(pair.left, pair.right) for pair, _, _ in moment.ordered_pairs if pair.left and pair.right]
-    # Here a rank is a place, from 1, among the matched calls in the left's order; it is no process.
-    rank_of_order = {order: rank for rank, order in enumerate(sorted({left.order for left, _ in anchors}), 1)}
-    ours = _group_unmatched_calls(moment.left, [(left, rank_of_order[left.order]) for left, _ in anchors])
-    theirs = _group_unmatched_calls(moment.right, [(right, rank_of_order[left.order]) for left, right in anchors])
+def match_by_structure(pairing: StepPairing, ordered: bool) -> None:
+    """Match operators without any matched tensor, by their structure and by the matched operators around them."""
+    anchors = [(pair.left, pair.right) for pair, _, _ in pairing.ordered_pairs if pair.left and pair.right]
+    orders = sorted({left.order for left, _ in anchors})
+    position_of_order = {order: position for position, order in enumerate(orders, 1)}
+    ours = _group_unmatched_calls(pairing.left, [(left, position_of_order[left.order]) for left, _ in anchors])
+    theirs = _group_unmatched_calls(pairing.right, [(right, position_of_order[left.order]) for left, right in anchors])
     paired: list[Stored] = []
     for match in align_operators(ours, theirs, ordered):
         for left, right in _pair_slots(ours[match.left], theirs[match.right]):
-            moment.add_match(left, right, "structure", match.confidence)
+            pairing.add_match(left, right, "structure", match.confidence)
             paired += [left, right]
-    moment.drop(paired)
+    pairing.drop(paired)
 
 
 def _group_unmatched_calls(tensors: list[Stored], anchors: list[tuple[Stored, int]]) -> list[Op]:
-    """Return unmatched calls in order, each with the rank of the last matched call before it; 0 if there is none.
+    """Return unmatched calls in order, each with the position of the last matched call before it, or 0.
 
-    `anchors`: matched tensors with the rank of their call.
+    `anchors`: matched tensors, each with the position of its call among the matched calls, from 1.
     """
-    done = {(tensor.op, tensor.call) for tensor, _ in anchors}
-    known = sorted((tensor.order, rank) for tensor, rank in anchors)
+    matched = {(tensor.op, tensor.call) for tensor, _ in anchors}
+    known = sorted((tensor.order, position) for tensor, position in anchors)
     calls: dict[tuple[int, str, int], list[Stored]] = defaultdict(list)
     for tensor in tensors:
-        if (tensor.op, tensor.call) not in done and not tensor.fault:
+        if (tensor.op, tensor.call) not in matched and not tensor.fault:
             calls[tensor.order, tensor.op, tensor.call].append(tensor)
     ops = []
     for (order, op, _), members in sorted(calls.items()):
@@ -358,47 +351,47 @@ def _pair_slots(ours: Op, theirs: Op) -> Iterator[tuple[Stored, Stored]]:
     waiting, free = list(ours.tensors), list(theirs.tensors)
     for exact in (True, False):
         for tensor in list(waiting):
-            partner = next((other for other in free if _same_slot(tensor, other, exact)), None)
+            partner = next((other for other in free if _is_same_slot(tensor, other, exact)), None)
             if partner is not None:
                 free.remove(partner)
                 waiting.remove(tensor)
                 yield tensor, partner
 
 
-def _same_slot(ours: Stored, theirs: Stored, exact: bool) -> bool:
+def _is_same_slot(ours: Stored, theirs: Stored, exact: bool) -> bool:
     if ours.role != theirs.role or sorted(ours.shape) != sorted(theirs.shape):
         return False
     return _slot(ours) == _slot(theirs) if exact else bool(ours.parameter) == bool(theirs.parameter)
 
 
-# What is left.
+# Tensors without a partner.
 
 
-def add_unmatched(moment: Moment, graph: Graph | None) -> None:
-    """Add a one-sided pair, with its reason, for every tensor that is still unmatched."""
+def add_unmatched(pairing: StepPairing, graph: Graph | None) -> None:
+    """Add a one-sided pair with a reason for every tensor that is still unmatched."""
     groups = fusion.group_nodes(graph) if graph else {}
     nodes = graph.nodes.values() if graph else ()
     group_of = {fusion.flatten_name(name): groups[node.name] for node in nodes for name in node.stands_for}
     missing = "the right side has nothing of this name or structure"
     hint = "; it has outputs only, and a graph (--graph) would say whose output this is"
-    right = [*moment.right, *(pair.right for pair, _, _ in moment.ordered_pairs if pair.right)]
+    right = [*pairing.right, *(pair.right for pair, _, _ in pairing.ordered_pairs if pair.right)]
     lacks_inputs = not any(tensor.role == "input" for tensor in right)
-    for tensor in moment.left:
-        moment.add_left_only(tensor, tensor.op, missing + (hint if lacks_inputs and tensor.role == "input" else ""))
-    order_of = _order_right_only(moment)
-    for tensor in moment.right:
+    for tensor in pairing.left:
+        pairing.add_left_only(tensor, tensor.op, missing + (hint if lacks_inputs and tensor.role == "input" else ""))
+    order_of = _order_right_only(pairing)
+    for tensor in pairing.right:
         group = group_of.get(fusion.flatten_name(tensor.op))
         key: Key = ("graph", group.number) if group else ("right", tensor.order, tensor.op, tensor.call)
         if group:
             sort_key: tuple[float, ...] = (group.number, math.inf)  # after the left tensors of the group
         else:
-            sort_key = (order_of(tensor.order), tensor.order, *sort_key_of(tensor))
-        moment.ordered_pairs.append(OrderedPair(_make_right_only_pair(tensor, group), key, sort_key))
-    moment.left, moment.right = [], []
+            sort_key = (order_of(tensor.order), tensor.order, *make_sort_key(tensor))
+        pairing.ordered_pairs.append(OrderedPair(_make_right_only_pair(tensor, group), key, sort_key))
+    pairing.left, pairing.right = [], []
 
 
 def _make_right_only_pair(tensor: Stored, group: fusion.Group | None) -> Pair:
-    """Return the pair of a right tensor without a partner; `group`: the compiled operators that stand for it."""
+    """Return the pair of a right tensor without a partner; `group`: the compiled operators that compute it."""
     if group is None:
         reason = "the left side has nothing of this name or structure"
         return Pair(0, None, tensor, tensor.op, tensor.op, "none", reason=reason)
@@ -408,12 +401,9 @@ def _make_right_only_pair(tensor: Stored, group: fusion.Group | None) -> Pair:
     return Pair(0, None, tensor, group.left_op, tensor.op, "none", reason=f"{group.left_op} was not dumped on the left")
 
 
-def _order_right_only(moment: Moment) -> Callable[[int], float]:
-    """Return a function from a right tensor's order to a left order: half a place after the last match before it.
-
-    It returns -1 for a tensor before the first match.
-    """
-    known = sorted((pair.right.order, key[0]) for pair, _, key in moment.ordered_pairs if pair.left and pair.right)
+def _order_right_only(pairing: StepPairing) -> Callable[[int], float]:
+    """Return a function from a right order to a left one: just after the last match, -1 before the first match."""
+    known = sorted((pair.right.order, key[0]) for pair, _, key in pairing.ordered_pairs if pair.left and pair.right)
 
     def order_of(order: int) -> float:
         before = bisect_right(known, (order, math.inf))
@@ -422,20 +412,20 @@ def _order_right_only(moment: Moment) -> Callable[[int], float]:
     return order_of
 
 
-def number_groups(moment: Moment, first: int) -> list[Pair]:
+def number_groups(pairing: StepPairing, first: int) -> list[Pair]:
     """Return the pairs in order, with consecutive group numbers from `first`."""
     first_keys: dict[Key, tuple[float, ...]] = {}
-    for _, group, sort_key in moment.ordered_pairs:
+    for _, group, sort_key in pairing.ordered_pairs:
         first_keys[group] = min(sort_key, first_keys.get(group, sort_key))
-    moment.ordered_pairs.sort(key=lambda placed: (first_keys[placed.group], str(placed.group), placed.sort_key))
+    pairing.ordered_pairs.sort(key=lambda entry: (first_keys[entry.group], str(entry.group), entry.sort_key))
     numbers: dict[Key, int] = {}
-    for _, group, _ in moment.ordered_pairs:
+    for _, group, _ in pairing.ordered_pairs:
         numbers.setdefault(group, first + len(numbers))
-    return [replace(pair, group=numbers[group]) for pair, group, _ in moment.ordered_pairs]
+    return [replace(pair, group=numbers[group]) for pair, group, _ in pairing.ordered_pairs]
 
 
 def select_edges(left: Side, right: Side, graph: Graph | None, pairs: Iterable[Pair]) -> Mapping[str, tuple[str, ...]]:
-    """Return the graph's edges, else the left dump's, else the right's under the left's names."""
+    """Return the graph's edges, else the left dump's, else those of the right dump with the names of the left."""
     if graph:
         return fusion.find_edges(graph, {pair.left.op for pair in pairs if pair.left})
     if left.edges or not right.edges:

@@ -1,7 +1,7 @@
-"""Rows grouped into calls: one run of one operator or module, with its inputs, outputs and gradients.
+"""Rows grouped into calls: one execution of an operator or module, with its inputs, outputs and gradients.
 
-A judgement is about operators, not tensors. Modules that contain others are calls too. Names show what a module
-contains; the edges of the dump show what feeds a call, where there are edges.
+A module that contains others is a call too. Names show what a module contains; the edges of the dump, if it has any,
+show what feeds a call.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Moment:
     by_op: Mapping[str, Sequence[Call]]
 
     def bad_rows(self, call: Call, *roles: Role) -> list[int]:
-        """Return the indices of the bad rows of a call, of the given roles."""
+        """Return the indices of a call's bad rows with the given roles."""
         return [index for role in roles for index in call.row_indices.get(role, ()) if self.rows[index].result == "bad"]
 
     def largest_error(self, row_indices: Iterable[int]) -> float:
@@ -68,9 +68,9 @@ def contains_module(outer: str, inner: str) -> bool:
 
 
 def error_of(row: Row) -> float:
-    """Return the RMS difference divided by the golden tensor's size (Figures.size); 0 for a row without measures.
+    """Return the RMS difference divided by the golden tensor's size (SideStatistics.size).
 
-    It is infinite if NaN or Inf differ. Of statistics alone an error is derived (statistics_error).
+    It is 0 for a row without measures, and infinite if NaN or Inf differ.
     """
     measures = row.measures
     if measures is None:
@@ -106,7 +106,6 @@ def group_moments(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -
 def make_moment(
     rows: Sequence[Row], step: int, rank: int, row_indices: Sequence[int], feeders: Mapping[str, tuple[str, ...]]
 ) -> Moment:
-    """Build the calls of one step and rank from its rows."""
     calls: dict[tuple[str, int], Call] = {}
     weights: dict[Role, list[int]] = {"parameter": [], "update": []}
     for index in row_indices:
@@ -118,7 +117,7 @@ def make_moment(
         call.order = min(call.order, stored.order)
         call.row_indices[stored.role].append(index)
     ordered = tuple(sorted(calls.values(), key=lambda call: call.order))
-    parameters, updates = (tuple(sorted(found, key=lambda n: rows[n].stored.order)) for found in weights.values())
+    parameters, updates = (tuple(sorted(indices, key=lambda n: rows[n].stored.order)) for indices in weights.values())
     return Moment(rows, step, rank, ordered, feeders, parameters, updates, *group_calls(ordered))
 
 

@@ -1,8 +1,4 @@
-"""A stored tensor read in cache-sized pieces, each widened to float64: never the whole array at once.
-
-A piece has three forms: `raw`, as in the file; `narrow`, float32 for floats of at most 32 bits and float64 for others;
-`wide`, float64, in which everything is summed. bfloat16 is read as its uint16 bits.
-"""
+"""Reading of a stored tensor in cache-sized pieces, each widened to float64: never the whole array at once."""
 
 from __future__ import annotations
 
@@ -17,22 +13,20 @@ from viaduct.comparison.tensors import Array
 
 Floats = NDArray[np.float64]
 
-# Long enough that calling NumPy costs little (at 8,192 it was 40 % of the time), short enough that the buffers, half a
-# megabyte each, stay in the cache.
+# Calling NumPy costs little (at 8,192 it was 40 % of the time), and buffers of half a megabyte stay in the cache.
 CHUNK = 65536
 LARGE_INTEGERS = ("int64", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
-_HALF_TO_SINGLE = np.float32(2.0**112)  # moves the exponent's bias from 15 to 127; subnormals come out right too
+_HALF_TO_SINGLE = np.float32(2.0**112)  # changes the exponent's bias from 15 to 127, also of subnormals
 
-
-_LOCAL = threading.local()  # `buffers`: of this thread, by name and dtype
+_LOCAL = threading.local()  # attribute `buffers`: this thread's buffers by name and dtype
 
 
 def buffer(name: str, length: int, dtype: Any = np.float64) -> Array:
-    """Return this thread's memory of that name and dtype, with the values that its last user left in it.
+    """Return this thread's buffer of that name and dtype, with old values in it.
 
-    It is reused from one tensor to the next: fresh memory is slow, since the system zeroes it.
+    Reusing memory is faster than allocating it, since the system zeroes fresh pages.
     """
     if not hasattr(_LOCAL, "buffers"):
         _LOCAL.buffers = {}
@@ -54,11 +48,11 @@ def explain_refusal(dtype: str, array: Array) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive elements of a tensor in three forms. A piece is never written to."""
+    """Consecutive elements of a tensor in three forms, which must not be written to."""
 
-    raw: Array
-    narrow: Array
-    wide: Floats
+    raw: Array  # as in the file; bfloat16 as its uint16 bits
+    narrow: Array  # float32 for floats of at most 32 bits, else float64
+    wide: Floats  # float64, for sums
 
     def first(self, size: int) -> Piece:
         """Return the first `size` elements."""
@@ -66,13 +60,13 @@ class Piece:
 
 
 class Flat:
-    """A tensor as a row of elements in C order, given out piece by piece into buffers used again and again."""
+    """A tensor as a row of elements in C order, read piece by piece into reused buffers."""
 
     def __init__(self, array: Array, dtype: str, side: str) -> None:
         kind = str(array.dtype.newbyteorder("="))
         self.dtype = dtype if dtype == "bfloat16" else COMPLEX.get(kind, kind)
         self.shape = array.shape
-        self.parts = 2 if kind in COMPLEX else 1  # real and imaginary part stand side by side
+        self.parts = 2 if kind in COMPLEX else 1  # real and imaginary parts are separate elements
         self.array = self._real(array)
         self.count = self.array.size
         length = min(CHUNK, self.count)
@@ -81,7 +75,7 @@ class Flat:
         self._flat = self.array.reshape(-1) if self.array.flags.c_contiguous else None
 
     def _real(self, array: Array) -> Array:
-        """Return complex numbers as pairs of real ones, in native byte order; real arrays as they are."""
+        """Return complex numbers as pairs of real ones in native byte order, and real arrays unchanged."""
         if self.parts == 1:
             return array
         return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1).view(self.dtype)
@@ -112,7 +106,7 @@ class Flat:
 
 
 def single_of_bfloat16(bits: Array, out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Write bfloat16 as float32, of which it is the upper half, into `out`, and return it."""
+    """Write bfloat16, the upper half of a float32, into `out` as float32, and return it."""
     bits32 = out.view(np.uint32)
     np.copyto(bits32, bits.view(np.uint16))
     np.left_shift(bits32, 16, out=bits32)
@@ -120,7 +114,7 @@ def single_of_bfloat16(bits: Array, out: NDArray[np.float32]) -> NDArray[np.floa
 
 
 def single_of_half(half: Array, out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Write float16 as float32 into `out`, and return it; three times as fast as NumPy's own cast before 2.0."""
+    """Write float16 into `out` as float32, and return it; three times as fast as the cast of NumPy before 2.0."""
     bits32, bits = out.view(np.uint32), half.view(np.uint16)
     np.copyto(bits32, bits)
     sign = (bits32 & 0x8000) << 16

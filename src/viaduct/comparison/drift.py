@@ -17,8 +17,7 @@ from viaduct.comparison.naming import Steps
 from viaduct.comparison.passes import Kld
 from viaduct.comparison.rounding_noise import flag_rounding_noise
 from viaduct.comparison.rows import Explanation, Row
-from viaduct.comparison.rules import INSERTED
-from viaduct.comparison.tensors import Pair, Result, Side
+from viaduct.comparison.tensors import INSERTED, Pair, Result, Side
 from viaduct.comparison.thresholds import Thresholds, judge_measures
 from viaduct.errors import BadData, BadValue
 
@@ -39,7 +38,7 @@ class Options:
     thresholds: Thresholds | None = None
     kld: Kld = "book"
     workers: int | None = None  # processes that measure
-    threshold_source: str = ""  # for the page: how each tensor's own thresholds (`limits`) were measured, if they were
+    threshold_source: str = ""  # for the page: the origin of the thresholds if `limits` sets them for each tensor
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def compare(left: Path, right: Path, options: Options, progress: Progress = lamb
     """Compare two dumps. `progress` wraps the iteration over the measured pairs."""
     sides = readers.read(left), readers.read(right)
     if options.rules is None:
-        refuse_levels(*sides)
+        require_same_level(*sides)
     alignment = align(*sides, graph=options.graph, rules=options.rules, graph_right=options.graph_right)
     swapped = readers.describe_swap(*sides)
     notes = [*([swapped] if swapped else []), *prefix_notes("left", sides[0]), *prefix_notes("right", sides[1])]
@@ -91,8 +90,8 @@ def compare_pairs(
 
     `edges`: operator -> the operators that feed it, by the names of the left side.
     """
-    walk = progress(measure_pairs(pairs, options.workers, kld=options.kld), len(pairs))
-    rows = [make_row(pair, answer, limits(pair) if limits else options.thresholds) for pair, answer in walk]
+    measured = progress(measure_pairs(pairs, options.workers, kld=options.kld), len(pairs))
+    rows = [make_row(pair, answer, limits(pair) if limits else options.thresholds) for pair, answer in measured]
     if limits is None and (options.thresholds is None or options.thresholds.max_abs is None):
         rows = flag_rounding_noise(rows)  # an absolute limit already says how much noise is allowed
     judgement = judge(rows, edges or {})
@@ -100,13 +99,13 @@ def compare_pairs(
     return Drift(left, right, judgement.rows, explanation, options, explanation.notes)
 
 
-def refuse_levels(left: Side, right: Side) -> None:
-    """Refuse to compare a dump of operators with one of modules: alignment by shape would pair unrelated tensors."""
+def require_same_level(left: Side, right: Side) -> None:
+    """Raise BadValue for a dump of operators and one of modules: alignment by shape would pair unrelated tensors."""
     ours, theirs = left.settings.get("level", ""), right.settings.get("level", "")
     if ours and theirs and ours != theirs:
         raise BadValue(
             f"the left dump holds {LEVELS.get(ours, ours)}, the right one {LEVELS.get(theirs, theirs)}.",
-            "Dump both with the same --level (viaduct train: --dump-level), or say with --rules what belongs to what.",
+            "Dump both with the same --level (viaduct train: --dump-level), or give the pairs in a --rules file.",
         )
 
 
@@ -115,13 +114,13 @@ def prefix_notes(name: str, side: Side) -> Iterator[str]:
 
 
 def select_pairs(pairs: Iterable[Pair], options: Options) -> list[Pair]:
-    """Return the pairs of the selected steps and operators; a selection without any pair is an error."""
+    """Return the pairs of the selected steps and operators; raise an error if there are none."""
     pairs = list(pairs)
     steps = {stored.step for pair in pairs for stored in (pair.left, pair.right) if stored is not None}
     if options.steps is not None and not any(step in options.steps for step in steps):
-        wanted_steps, have = options.steps.describe_missing(()), ", ".join(map(str, sorted(steps)))
-        raise BadValue(f"the dumps hold no step {wanted_steps}.", f"They hold: {have}.")
-    selected = [pair for pair in pairs if matches_selection(pair, options)]
+        available = ", ".join(map(str, sorted(steps)))
+        raise BadValue(f"the dumps hold no step {options.steps.describe_missing(())}.", f"They hold: {available}.")
+    selected = [pair for pair in pairs if is_selected(pair, options)]
     if pairs and not selected:
         raise BadValue(f"no operator is called like {options.only!r}.", f"There is, for example, {pairs[0].left_op!r}.")
     if not pairs:
@@ -129,8 +128,7 @@ def select_pairs(pairs: Iterable[Pair], options: Options) -> list[Pair]:
     return selected
 
 
-def matches_selection(pair: Pair, options: Options) -> bool:
-    """Return True if a pair belongs to the selected steps and operators."""
+def is_selected(pair: Pair, options: Options) -> bool:
     sides = [stored for stored in (pair.left, pair.right) if stored is not None]
     if options.steps is not None and not any(stored.step in options.steps for stored in sides):
         return False
@@ -140,15 +138,15 @@ def matches_selection(pair: Pair, options: Options) -> bool:
 
 
 def make_row(pair: Pair, answer: Answer, thresholds: Thresholds | None) -> Row:
-    """Return a pair with its measures and verdict, or with the reason why there are none."""
+    """Return the row of a pair with its measures and verdict, or with the reason why it has no measures."""
     if isinstance(answer, Measures):
         result, reason = judge_measures(answer, thresholds)
         return Row(pair, answer, result, "; ".join(part for part in (pair.reason, reason) if part))
-    return Row(pair, None, missing_result(pair), answer.reason or pair.reason)
+    return Row(pair, None, choose_missing_result(pair), answer.reason or pair.reason)
 
 
-def missing_result(pair: Pair) -> Result:
-    """Return the result of a pair without measures: new if a compiler inserted it or fused it away, else refused."""
+def choose_missing_result(pair: Pair) -> Result:
+    """Return the result of a pair without measures: new if a compiler inserted or fused the operator, else refused."""
     if any(stored is not None and stored.fault for stored in (pair.left, pair.right)):
         return "refused"
     return "new" if INSERTED in (pair.left_op, pair.right_op) else "refused"

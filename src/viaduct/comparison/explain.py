@@ -23,8 +23,8 @@ ADVICE = (
     "Nothing stands out: the formats differ, or the order of sums. If this precision is meant, give thresholds for it "
     "(--cosine, --euclid); if not, dump both sides in float32 with --deterministic and compare again."
 )
-FEWEST_LAYERS = 6  # outputs with an error that amplification is judged from
-BEYOND_SUM = 100.0  # times the sum of equal roundings; beyond it errors were amplified
+FEWEST_LAYERS = 6  # outputs with an error; with fewer amplification is not judged
+BEYOND_SUM = 100.0  # errors this many times the sum of equal roundings were amplified
 GROWING = (
     "No operator is wrong: the layers enlarge what comes in, one after the other. Look at residual branches without a "
     "norm or with a large gain, and at the first layers' precision; use float32 there, scale the branches down, or "
@@ -46,7 +46,7 @@ def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: O
 
 
 def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
-    """Return the explanation where nothing is bad."""
+    """Return the explanation if nothing is bad."""
     compared = sum(row.is_compared for row in rows)
     refused = [row for row in rows if row.result == "refused"]
     why = f"; the first: {refused[0].reason.rstrip('.')}" if refused and refused[0].reason else ""
@@ -63,7 +63,7 @@ def explain_no_mismatch(rows: Sequence[Row]) -> Explanation:
 
 
 def explain_accumulation(judgement: Judgement) -> Explanation:
-    """Return the explanation where rounding grows without a single origin."""
+    """Return the explanation if errors grow without a single origin."""
     low, high = judgement.growth or (0.0, 0.0)
     grows = f"the error grows from {low:.2g} to {high:.2g} of the size"
     evidence = f"{grows}; no operator adds a jump of its own{describe_formats(judgement.rows)}"
@@ -77,7 +77,7 @@ def explain_accumulation(judgement: Judgement) -> Explanation:
 
 
 def find_amplification(rows: Sequence[Row]) -> Cause | None:
-    """Return the cause if errors grow far beyond what adding up gives: n equal roundings are n times one at most."""
+    """Return the cause if errors grow far beyond a sum: n equal roundings add up to n times one at most."""
     first = min(row.stored.step for row in rows if row.result == "bad")
     outputs = [row for row in rows if row.stored.role == "output" and row.stored.step == first]
     outputs.sort(key=lambda row: (row.stored.rank, row.stored.order))
@@ -96,9 +96,9 @@ def find_amplification(rows: Sequence[Row]) -> Cause | None:
 
 
 def explain_drift(drift: WeightDrift, growth: str) -> Explanation:
-    """Return the explanation where training carried the weights apart between dumped steps; `growth`: of the errors."""
+    """Return the explanation if weights drifted apart between dumped steps; `growth` describes how the errors grow."""
     steps = f"{drift.before} to {drift.after}"
-    counts = f"{drift.weights} of {drift.of} weights"
+    counts = f"{drift.weights} of {drift.all_weights} weights"
     evidence = f"{counts} differ as step {drift.after} begins, none as {drift.before} began"
     advice = f"Dump every step from {steps} (--dump-steps {drift.before}-{drift.after}) to see where they part."
     cause = Cause(ACCUMULATED, 0.6, f"{evidence}; {growth}", f"{advice} {ADVICE}")
@@ -136,7 +136,7 @@ def find_neighbourhood(rows: Sequence[Row], origin: Origin, feeders: Mapping[str
 def spread_neighbours(
     around: dict[str, int], front: Iterable[str], links: Mapping[str, Sequence[str]], direction: int
 ) -> None:
-    """Add the operators that are up to HOPS links away, from `front` on; `direction`: the sign of their hops."""
+    """Add the operators up to HOPS links away from `front`; `direction` is the sign of their hops."""
     for hop in range(1, HOPS + 1):
         front = [op for known in front for op in links.get(known, ()) if op not in around]
         for op in front[: MOST_NEIGHBOURS // 2]:
@@ -170,7 +170,7 @@ def describe_neighbourhood(
 
 
 def make_neighbour(rows: Sequence[Row], op: str, hops: int, row_indices: Sequence[int]) -> Neighbour:
-    """Return an operator with its worst row and largest error: of its outputs, or else of all its tensors."""
+    """Return an operator with its worst row and the largest error of its outputs, or else of all its tensors."""
     outputs = [index for index in row_indices if rows[index].stored.role == "output"] or list(row_indices)
     if not outputs:
         return Neighbour(op, "", hops, "refused", None, None)

@@ -1,12 +1,14 @@
 """The first divergence: the first operator that is bad while all its inputs are good.
 
-The first step with a bad row is searched: its parameters, then the forward pass, the backward pass and the updates. A
-module whose inner modules are all good while its output is bad is itself the origin: its own code is wrong. A small
-error may grow before it crosses a threshold: if a call before the first bad one turns inputs that agree up to rounding
-into an output that is off by far more than rounding, that call is the origin. Everything else that is bad in the
-origin's step or later is marked as following from it, except further origins. Rounding that grows from layer to layer
-until it crosses a threshold has no origin. If the dump shows no inputs, the first bad tensor in execution order is the
-origin.
+The first step with a bad row is searched: its parameters, then the forward pass, the backward pass and the updates.
+
+- A module with a bad output, good inputs and good inner modules is itself the origin.
+- A call before the first bad one is the origin if its inputs agree up to rounding and its output is off by far more:
+  the error has grown before it crossed a threshold.
+- Rounding that grows from layer to layer until it crosses a threshold has no origin.
+- If the dump shows no inputs, the first bad tensor in execution order is the origin.
+
+Other bad rows of the origin's step or later are marked as following from it, except further origins.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from viaduct.comparison.naming import ROOT_MODULE
 from viaduct.comparison.rows import Origin, OriginKind, Row
 from viaduct.comparison.tensors import Role, Stored
 
-JUMP = 6.0  # an output's error that is this many times that of the inputs is the operator's own
+JUMP = 6.0  # an operator adds an error of its own if its output's error is this many times that of its inputs
 ROUNDINGS = 4  # inputs with an error of at most this many roundings count as exact
 CANCELLED = 10.0  # the terms of a weight's gradient mostly cancel: errors grow by this factor without a fault
 QUIET = 200  # roundings; sums in another order differ by less, given equal inputs
@@ -32,26 +34,26 @@ EPSILONS = {"bfloat16": BFLOAT16.epsilon, "float16": FLOAT16.epsilon}
 
 @dataclass(frozen=True)
 class Judgement:
-    """The rows with what they follow from, and the origins: the first is the answer."""
+    """Result of judging: the rows, with `follows_from` filled in, and the origins, the main one first."""
 
     rows: tuple[Row, ...]
     origins: tuple[Origin, ...] = ()
-    growth: tuple[float, float] | None = None  # smallest and largest error, where rounding only accumulates
-    weight_drift: WeightDrift | None = None  # where training itself has carried the weights apart
+    growth: tuple[float, float] | None = None  # smallest and largest error, if rounding only accumulates
+    weight_drift: WeightDrift | None = None  # if the weights drifted apart in training
 
 
 @dataclass(frozen=True)
 class WeightDrift:
-    """Weights that were equal in one dumped step and mostly differ in a later one."""
+    """Weights that were equal in one dumped step, while many of them differ in a later one."""
 
     before: int  # the last dumped step that began with equal weights
     after: int  # the step in which they differ
-    weights: int  # number of those that differ
-    of: int  # number of all
+    weights: int  # number of weights that differ
+    all_weights: int
 
 
 def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgement:
-    """Find the origins, and mark what follows from them; `feeders`: operator -> those it reads from."""
+    """Find the origins, and mark what follows from them; `feeders`: operator -> the operators it reads from."""
     if not any(row.result == "bad" for row in rows):
         return Judgement(tuple(rows))
     is_gradual = False
@@ -69,7 +71,7 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
         candidates = find_candidates(moment)
         is_gradual = is_gradual or bool(candidates)
         if jumps := [candidate for candidate in candidates if candidate.is_jump]:
-            # After the first origin few inputs are exact: an operator that has exact ones is an origin of its own.
+            # After the first origin few inputs are exact, so an operator with exact inputs is an origin of its own.
             further = [candidate.origin for candidate in jumps[1:] if candidate.has_exact_inputs]
             origins = [jumps[0].origin, *further[:MOST_FURTHER]]
             return Judgement(mark_followers(rows, origins), tuple(origins))
@@ -83,7 +85,7 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
 
 
 def find_weight_drift(moment: Moment, before: int) -> WeightDrift | None:
-    """Return the drift if most weights differ; a single one that differs is a fault of its own."""
+    """Return the drift if many weights differ, or None if few do: these are faults of their own."""
     bad = sum(is_bad(moment, index) for index in moment.parameters)
     if bad <= max(FEW_WRONG, MOST_WRONG * len(moment.parameters)):
         return None
@@ -92,30 +94,28 @@ def find_weight_drift(moment: Moment, before: int) -> WeightDrift | None:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible origin, with the error of its inputs and its own."""
+    """A possible origin, with the largest error of its inputs and of its bad tensors."""
 
     origin: Origin
-    input_error: float  # the largest of its inputs
-    own_error: float  # the largest of its bad tensors
+    input_error: float
+    own_error: float
     rounding: float  # relative error of one rounding in its format
-    order: float  # in execution; parts of 0.5 put it before or after a call
+    order: float  # in execution; half an order before or after a call is possible
 
     @property
     def has_exact_inputs(self) -> bool:
-        """Return True if its inputs are equal up to a few roundings."""
         return self.input_error <= ROUNDINGS * self.rounding
 
     @property
     def is_jump(self) -> bool:
-        """Return True if its error is its own, and not a growth of its inputs' error."""
+        """Return True if the error does not come from the inputs."""
         return self.own_error >= JUMP * self.input_error
 
 
 def find_candidates(moment: Moment) -> list[Candidate]:
-    """Return the candidates of a step's first phase that has any, in execution order.
+    """Return the candidates of the first phase of a step that has any, in execution order.
 
-    Unless these are parameters, a hidden origin is put before them, if there is one: of wrong outputs a call before the
-    first of them, of wrong gradients and updates any call.
+    A hidden origin is put before wrong outputs, gradients and updates; before wrong outputs only if it ran earlier.
     """
     for phase in (find_wrong_parameters, find_wrong_outputs, find_wrong_gradients, find_wrong_updates):
         if candidates := sorted(phase(moment), key=lambda candidate: candidate.order):
@@ -127,7 +127,7 @@ def find_candidates(moment: Moment) -> list[Candidate]:
 
 
 def find_hidden_origin(moment: Moment, before: float) -> list[Candidate]:
-    """Return the first call that turns equal inputs into an output far beyond rounding, within thresholds."""
+    """Return the first call with equal inputs and an output within the thresholds but off by far more than rounding."""
     for call in moment.calls:
         outputs, inputs = call.row_indices.get("output", []), input_rows(moment, call)
         if call.order >= before or not outputs or not inputs:
@@ -151,7 +151,6 @@ def find_wrong_parameters(moment: Moment) -> list[Candidate]:
 
 
 def find_wrong_updates(moment: Moment) -> list[Candidate]:
-    """Return updates that differ."""
     return [
         make_candidate(moment, [index], "parameter", explain_update(moment, moment.rows[index].stored))
         for index in moment.updates
@@ -160,7 +159,7 @@ def find_wrong_updates(moment: Moment) -> list[Candidate]:
 
 
 def explain_update(moment: Moment, update: Stored) -> str:
-    """Return how an update differs, and what is known of the gradient that it was computed from."""
+    """Describe how an update differs, and what is known about its gradient."""
     gradients = [
         moment.rows[index]
         for call in moment.by_op.get(update.op, ())
@@ -200,7 +199,7 @@ def make_candidate(
 
 
 def find_wrong_outputs(moment: Moment) -> list[Candidate]:
-    """Return calls with a bad output from good inputs, and the first bad input."""
+    """Return calls with a bad output and good inputs, and the first bad input."""
     candidates = [candidate for call in moment.calls if (candidate := check_output(moment, call)) is not None]
     first = find_wrong_input(moment, min((candidate.order for candidate in candidates), default=math.inf))
     return [*candidates, *([first] if first else [])]
@@ -209,7 +208,7 @@ def find_wrong_outputs(moment: Moment) -> list[Candidate]:
 def check_output(moment: Moment, call: Call) -> Candidate | None:
     """Return the candidate if the call's output is bad although its inputs and all modules within it are good.
 
-    Without dumped inputs the outputs of the calls that feed it count; without edges all that ran before it.
+    Without dumped inputs, the outputs of the calls that feed it must be good; without edges those of all calls before.
     """
     bad = moment.bad_rows(call, "output")
     if not bad or moment.bad_rows(call, "input"):
@@ -232,16 +231,16 @@ def check_output(moment: Moment, call: Call) -> Candidate | None:
 
 
 def input_rows(moment: Moment, call: Call) -> list[int]:
-    """Return the rows of its dumped inputs; else those of the outputs that feed it."""
+    """Return the rows of a call's dumped inputs, else those of the outputs that feed it."""
     return call.row_indices.get("input") or output_rows(moment.feeding_calls(call))
 
 
-def describe_output(moment: Moment, index: int, known: Sequence[int], parts: bool) -> str:
-    """Describe the error of an output and of its inputs. `parts`: there are modules within the call."""
+def describe_output(moment: Moment, index: int, known: Sequence[int], has_parts: bool) -> str:
+    """Describe the error of an output and of its inputs. `has_parts`: there are modules within the call."""
     differs = f"its {moment.rows[index].stored.role} differs by {error_of(moment.rows[index]):.2g} of the golden size"
     if not known:
         return f"{differs}; it is the first in execution order"
-    inside = " and all modules within it" if parts else ""
+    inside = " and all modules within it" if has_parts else ""
     return f"{differs}, while its inputs{inside} agree (largest difference {moment.largest_error(known):.2g})"
 
 
@@ -263,7 +262,7 @@ def find_wrong_input(moment: Moment, before: float) -> Candidate | None:
 
 
 def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
-    """Return where a bad input comes from: what feeds it, the module around it, or the network's input."""
+    """Return the candidate for a bad input: the call that feeds it, the module around it, or the network's input."""
     feeding = sorted(moment.feeding_calls(call), key=lambda other: other.order)
     measured = [any(moment.rows[index].measures is not None for index in output_rows([other])) for other in feeding]
     unseen = [other for other, is_measured in zip(feeding, measured, strict=True) if not is_measured]
@@ -285,7 +284,7 @@ def explain_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate:
     else:
         return explain_network_input(moment, call, around, bad)
     outputs = output_rows(feeding)
-    if not outputs:  # those of the last call before
+    if not outputs:  # take the last earlier call that has some
         before = [other for other in moment.calls if other.order < call.order and output_rows([other])]
         outputs = output_rows(before[-1:])
     error = moment.largest_error(outputs)
@@ -301,19 +300,19 @@ def explain_network_input(moment: Moment, call: Call, around: Sequence[Call], ba
 
 
 def is_after_network(moment: Moment, call: Call) -> bool:
-    """Return True if the network had ended before this call, as for a loss. A module's number is that of its end.
+    """Return True if the network had ended before this call, as for a loss. A module's order is that of its end.
 
-    A name with a dot is taken for that of a module within another, not for a loss.
+    A name with a dot belongs to a module within another one, and so not to a loss.
     """
     ended = [root for root in moment.by_op.get(ROOT_MODULE, ()) if root.order < call.order]
     return any(part.order < root.order for root in ended for part in moment.calls_within(root)) and "." not in call.op
 
 
 def explain_loss_input(moment: Moment, call: Call, bad: Sequence[int], differs: str) -> Candidate:
-    """Return the candidate for labels, or for what the loop computes from the output."""
+    """Return the candidate for a loss with a bad input: labels, or values that the loop computes from the output."""
     why = (
-        f"{differs} (number {moment.rows[bad[0]].stored.index} of what enters it), though all that the network "
-        "computed agrees: look at the input pipeline and the training loop"
+        f"{differs} (input number {moment.rows[bad[0]].stored.index}), though everything that the network computed "
+        "agrees: look at the input pipeline and the training loop"
     )
     return make_candidate(moment, bad, "input", why, order=call.order - 0.5)
 
@@ -323,7 +322,7 @@ def output_rows(calls: Sequence[Call]) -> list[int]:
 
 
 def find_wrong_gradients(moment: Moment) -> list[Candidate]:
-    """Return the candidate for the first bad gradient of a step whose forward pass is good; none if all are good."""
+    """Return the candidate for the first bad gradient of a step with a good forward pass; none if all are good."""
     calls = sort_backward(moment, [call for call in moment.calls if any(map(call.row_indices.get, BACKWARD))])
     # Of the operators with bad gradients only the innermost modules count.
     ops = {call.op for call in calls if moment.bad_rows(call, *BACKWARD)}
@@ -344,12 +343,12 @@ def find_wrong_gradients(moment: Moment) -> list[Candidate]:
 
 
 def explain_arriving_gradient(moment: Moment, first: Call, before: Sequence[Call]) -> Candidate:
-    """Return the candidate for a gradient that is bad on arrival: from the loss, or between operators."""
+    """Return the candidate for a gradient that is bad when it arrives at the call `first`."""
     bad = moment.bad_rows(first, "grad_output") or moment.bad_rows(first, *BACKWARD)
     differs = f"the gradient at {first.op} differs by {moment.largest_error(bad):.2g}, while the forward pass agrees"
     if not before:
         return make_candidate(moment, bad, "input", f"{differs}, and it is the first of all gradients: labels or loss")
-    # The calls that read what `first` computes: backward they hand it the gradient.
+    # The calls that read the output of `first` pass it the gradient in the backward pass.
     handing = [call for call in before if first.op in moment.feeders.get(call.op, ())] or before[-1:]
     error = moment.largest_error(index for call in handing for index in call.row_indices.get("grad_input", ()))
     why = f"{differs}, and so do the gradients before it (largest difference {error:.2g})"
@@ -360,16 +359,15 @@ def explain_arriving_gradient(moment: Moment, first: Call, before: Sequence[Call
 def estimate_relu_error(moment: Moment, calls: Sequence[Call]) -> float:
     """Estimate the gradient error that a ReLU makes of a small difference in its input.
 
-    If the input differs by e, about a share e of normally distributed values changes its sign. There one side passes
-    the gradient on and the other does not, so that its relative error is the root of e. Seen on a GPU: 8e-5, then
-    5.5e-3.
+    If the input differs by e, about a share e of normally distributed values changes its sign. For these, only one side
+    passes the gradient on, so its relative error is the root of e. Measured on a GPU: 8e-5 became 5.5e-3.
     """
     row_indices = [index for call in calls for role in FORWARD for index in call.row_indices.get(role, ())]
     return math.sqrt(moment.largest_error(row_indices))
 
 
 def sort_backward(moment: Moment, calls: Sequence[Call]) -> list[Call]:
-    """Sort calls by their gradients' order where the dump numbers them; else reverse the forward order."""
+    """Sort calls by the order of their gradients, or in reverse forward order if gradients are not numbered."""
     forward, backward = first_orders(moment, FORWARD), first_orders(moment, BACKWARD)
     if set(forward.values()) & set(backward.values()):
         return sorted(calls, key=lambda call: -call.order)
@@ -377,7 +375,7 @@ def sort_backward(moment: Moment, calls: Sequence[Call]) -> list[Call]:
 
 
 def first_orders(moment: Moment, roles: Sequence[Role]) -> dict[int, int]:
-    """Return the first number in execution order of each call's tensors of these roles."""
+    """Return the lowest order of each call's tensors with these roles, by id of the call."""
     return {
         id(call): min(moment.rows[index].stored.order for index in row_indices)
         for call in moment.calls
@@ -386,7 +384,7 @@ def first_orders(moment: Moment, roles: Sequence[Role]) -> dict[int, int]:
 
 
 def find_first_bad(rows: Sequence[Row]) -> Origin:
-    """Return the first bad row; used if no row's inputs are known to be good."""
+    """Return the first bad row as the origin, for rows without any inputs that are known to be good."""
     index = min(
         (index for index, row in enumerate(rows) if row.result == "bad"),
         key=lambda index: (rows[index].stored.step, rows[index].stored.order),
@@ -397,7 +395,7 @@ def find_first_bad(rows: Sequence[Row]) -> Origin:
 
 
 def mark_followers(rows: Sequence[Row], origins: Sequence[Origin]) -> tuple[Row, ...]:
-    """Mark bad rows that are no origin with the operator from which they follow."""
+    """Set `follows_from` of bad rows that are not an origin."""
     origin_calls = {(origin.op, origin.step, origin.rank) for origin in origins}
     origin_rows = {origin.row for origin in origins}
     main = origins[0]

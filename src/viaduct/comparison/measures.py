@@ -1,11 +1,12 @@
-"""Distance between two tensors: the ten measures of the result table, and what explains them.
+"""Distance between two tensors: the ten measures of the result table, with statistics, histograms and largest errors.
 
-`measure` compares two arrays in float64, piece by piece and in two passes, so a memory map is never widened as a whole.
-`measure_statistics` compares what a dump without tensors has. Left is the accelerator's, right the golden one.
+`measure` compares two arrays in float64, piece by piece in two passes, so a memory map is never widened as a whole.
+`measure_statistics` compares the statistics of a dump without tensors. Left is the accelerator's tensor, right the
+golden one.
 
-NaN, or Inf of equal sign, in the same places are taken out and the finite rest is compared: `paired` counts them. Any
-other NaN or Inf makes `mismatched` positive; then the measures say NaN, or Inf where only infinities are to blame,
-while the tables of errors and histograms still describe the finite rest.
+Elements that are NaN on both sides, or Inf of the same sign, are left out and counted in `nonfinite_pairs`. All other
+NaN and Inf are counted in `mismatched`. If there are any, the measures are NaN, or Inf if no side has NaN; histograms
+and largest errors still describe the finite elements.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from viaduct.comparison.passes import (
     Kld,
     SecondPass,
     SideTotals,
-    Tolerated,
+    ToleranceCount,
     exact_sum,
 )
 from viaduct.comparison.tensors import Array
 from viaduct.comparison.ulps import Ulps, coarser_dtype
 
 Overflow = Literal["YES", "NO", "NaN"]
-LARGEST_ERRORS_KEPT = 10  # largest errors that are kept
-# Twice the rounding of one operation in the coarser type; float32 and float64 leave room for sums in another order.
+LARGEST_ERRORS_KEPT = 10
+# Twice the rounding of one operation in the coarser dtype; float32 and float64 leave room for sums in another order.
 TOLERANCES = {"bfloat16": 8e-3, "float16": 1e-3, "float32": 1e-5, "float64": 1e-12}
 # The column's name -> the attribute, in the table's order.
 MEASURES = {
@@ -61,8 +62,8 @@ class ElementIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """One side: statistics of the elements that were compared, and the numbers of NaN and Inf among all elements."""
+class SideStatistics:
+    """Statistics of one side: of its compared elements, and the numbers of NaN and Inf among all elements."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -80,15 +81,11 @@ class Figures:
 
     @property
     def inf(self) -> int:
-        """Return the number of infinities of both signs."""
         return self.plus_inf + self.minus_inf
 
     @property
     def size(self) -> float:
-        """Return the scale of an error: the RMS, or a tenth of the largest value if that is more.
-
-        The second counts where few values are large, as in gradients: rounding grows with the value.
-        """
+        """Return the scale for errors: the RMS, or a tenth of the largest value if few values are large."""
         sizes = (self.rms, abs(self.min) / 10, abs(self.max) / 10)
         return max((size for size in sizes if not math.isnan(size)), default=math.nan)
 
@@ -105,7 +102,7 @@ class LargeError:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Values of both sides in equally wide bins between `low` and `high`; of large tensors a sample of each."""
+    """Counts of both sides' values in equally wide bins between `low` and `high`; large tensors are sampled."""
 
     low: float
     high: float
@@ -115,7 +112,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Nine of the ten measures; the tenth is Measures.standard_deviation. `cosine` None: one element has none."""
+    """Nine of the ten measures; the tenth is Measures.standard_deviation. A single element has no `cosine`."""
 
     cosine: float | None
     max_absolute: float
@@ -129,7 +126,7 @@ class Errors:
 
     @classmethod
     def all(cls, error: float, cosine: float | None) -> Errors:
-        """Return errors that all have one value, but for the cosine, and for the KL divergence: NaN."""
+        """Return errors that are all equal, except the cosine, and the KL divergence, which is NaN."""
         return Errors(cosine, error, error, error, math.nan, error, error, error, error)
 
 
@@ -137,13 +134,13 @@ class Errors:
 class Measures(Errors):
     """Result of comparing two tensors."""
 
-    left: Figures
-    right: Figures
-    count: int  # elements of the tensor; here and below real and imaginary parts count one by one
-    compared: int  # finite on both sides
-    kld_reading: Kld = "book"
-    differing: int = 0  # compared elements that are not equal; of statistics alone 1 if any differs
-    paired: int = 0  # NaN, or Inf of one sign, on both sides
+    left: SideStatistics
+    right: SideStatistics
+    count: int  # elements of the tensor; here and below real and imaginary parts are counted separately
+    compared: int  # elements that are finite on both sides
+    kld_variant: Kld = "book"
+    differing: int = 0  # compared elements that are not equal; 1 if only statistics were compared and any differs
+    nonfinite_pairs: int = 0  # NaN, or Inf of one sign, on both sides
     mismatched: int = 0  # NaN or Inf on one side only, or Inf of both signs
     first_mismatch: ElementIndex | None = None
     within: float = 1.0  # share of compared elements within `tolerance`
@@ -151,19 +148,19 @@ class Measures(Errors):
     ulps: Ulps | None = None
     histogram: Histogram | None = None
     top: tuple[LargeError, ...] = ()
-    overflow: Overflow = "NaN"  # of a float16 left side: YES when something reaches 65504
+    overflow: Overflow = "NaN"  # of a float16 left side: YES if a value reaches 65504
     statistics_only: bool = False
     notes: tuple[str, ...] = ()
 
     @property
     def standard_deviation(self) -> str:
-        """Return (mean;std),(mean;std) of left and right, as the table writes it."""
+        """Return (mean;std),(mean;std) of left and right, as in the table."""
         sides = (self.left, self.right)
         return ",".join(f"({format_short(side.mean)};{format_short(side.std)})" for side in sides)
 
     @property
     def scaled_max(self) -> float:
-        """Return the largest error in units of the golden side's size (Figures.size); its mean may be 0."""
+        """Return the largest error relative to the golden side's size (SideStatistics.size)."""
         return scale_error(self.max_absolute, self.right.size)
 
     @property
@@ -172,7 +169,7 @@ class Measures(Errors):
         return not self.differing and not self.mismatched and not self.statistics_only
 
     def columns(self) -> dict[str, str]:
-        """Return the ten measures as the table shows them."""
+        """Return the ten measures as texts of the table."""
         values = {column: getattr(self, name) for column, name in MEASURES.items()}
         return {column: value if isinstance(value, str) else format_measure(value) for column, value in values.items()}
 
@@ -187,11 +184,11 @@ def measure(
     tolerance: float | None = None,
     top: int = LARGEST_ERRORS_KEPT,
 ) -> Measures:
-    """Compare two arrays of the same number of elements; raise Unmeasurable, with the reason, where that is impossible.
+    """Compare two arrays of the same number of elements; raise Unmeasurable, with the reason, if that is impossible.
 
-    `left_dtype`, `right_dtype`: the dtypes in the dump; needed for bfloat16, which is stored as its bits. `kld`: how
-    the KL divergence is read ("floored": values below passes.FLOOR are raised to it). `tolerance`: what Measures.within
-    counts by; None: that of the coarser dtype. `top`: the number of largest errors that are kept.
+    `left_dtype`, `right_dtype`: the dtypes in the dump; needed for bfloat16, which is stored as its bits. `kld`: the
+    variant of the KL divergence. `tolerance`: for Measures.within; None: that of the coarser dtype. `top`: the number
+    of largest errors to keep.
     """
     left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
     _refuse(left, right, left_dtype, right_dtype)
@@ -221,14 +218,14 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 class FinalMeasures:
-    """Computes the measures from what the two passes added up."""
+    """The measures, computed from the sums of the two passes."""
 
     def __init__(self, first: FirstPass, kld: Kld, tolerance: float) -> None:
         self.first, self.kld, self.tolerance = first, kld, tolerance
         self.scales = first.scales
         self.n = first.count
         left, right = first.left, first.right
-        # Norms and products of the scaled sides; a scale is a power of two, so dividing by it is exact.
+        # Norms of the scaled sides; a scale is a power of two, so dividing by it is exact.
         self.norms = math.sqrt(exact_sum(left.squares)), math.sqrt(exact_sum(right.squares))
         self.means = self._mean(left), self._mean(right)
 
@@ -241,11 +238,11 @@ class FinalMeasures:
         if not self.n:
             return self._assemble((math.nan, math.nan), math.nan, 1.0, None)
         rms = self.norms[1] / math.sqrt(self.n) / self.scales.right
-        allowed = self.tolerance * rms  # any element may be off by this; if none is off by more, none is counted
+        allowed = self.tolerance * rms  # every element may be off by this; if none is off by more, no pass is needed
         second = SecondPass(
             first,
             (self._inexact_mean(0), self._inexact_mean(1)),
-            None if self._max_absolute() <= allowed else Tolerated(self.tolerance, allowed),
+            None if self._max_absolute() <= allowed else ToleranceCount(self.tolerance, allowed),
             None if self._known_kld() is not None else self.kld,
         ).run()
         divergence = second.divergence.result() if second.divergence else self._known_kld() or 0.0
@@ -255,12 +252,12 @@ class FinalMeasures:
         return self._assemble(stds, divergence, within, Histogram(*second.histogram()))
 
     def _known_kld(self) -> float | None:
-        """Return 0 for identical sides that are not all zero (all zero is allowed for "floored"), else None."""
+        """Return 0 for identical sides, else None. All-zero sides have a divergence in the floored variant only."""
         zero = self.first.right.low == self.first.right.high == 0.0
         return 0.0 if not self.first.differing and (self.kld == "floored" or not zero) else None
 
     def _inexact_mean(self, side: int) -> float | None:
-        """Return the mean of a side for which E[x²] - E[x]² would lose more than two digits; None for other sides."""
+        """Return the mean of a side if E[x²] - E[x]² would lose more than two digits, else None."""
         square = self.norms[side] ** 2 / self.n
         return self.means[side] if square - self.means[side] ** 2 < 0.01 * square else None
 
@@ -271,7 +268,7 @@ class FinalMeasures:
         return 0.0 if totals.low == totals.high else math.sqrt(max(variance, 0.0)) / scale
 
     def _max_absolute(self) -> float:
-        return self.first.max_absolute / self.scales.halved
+        return self.first.max_absolute / self.scales.before_subtraction
 
     def _assemble(
         self, stds: tuple[float, float], divergence: float, within: float, bins: Histogram | None
@@ -286,9 +283,9 @@ class FinalMeasures:
             right=right,
             count=count,
             compared=self.n,
-            kld_reading=self.kld,
+            kld_variant=self.kld,
             differing=first.differing,
-            paired=count - self.n - first.mismatched,
+            nonfinite_pairs=count - self.n - first.mismatched,
             mismatched=first.mismatched,
             first_mismatch=None if mismatch is None else ElementIndex(mismatch, first.flats[0].index_of(mismatch)),
             within=within,
@@ -300,10 +297,10 @@ class FinalMeasures:
             notes=self._notes(),
         )
 
-    def _figures(self, side: int, totals: SideTotals, std: float) -> Figures:
+    def _figures(self, side: int, totals: SideTotals, std: float) -> SideStatistics:
         flat, scale = self.first.flats[side], (self.scales.left, self.scales.right)[side]
         nonfinite, empty = totals.nonfinite, not self.n
-        return Figures(
+        return SideStatistics(
             dtype=flat.dtype if flat.parts == 1 else f"complex of {flat.dtype}",
             shape=tuple(flat.shape),
             mean=self.means[side] / scale,
@@ -320,19 +317,19 @@ class FinalMeasures:
         )
 
     def _errors(self, left: float, right: float, divergence: float) -> Errors:
-        """Return the errors of the finite elements; `left` and `right` are the norms, with the scales taken out."""
+        """Return the errors of the finite elements; `left` and `right` are the unscaled norms."""
         first, n = self.first, self.n
         cosine = self._cosine(left, right)
         if not n:
             return Errors.all(math.nan, cosine)
-        scale = self.scales.difference * self.scales.halved
+        scale = self.scales.difference * self.scales.before_subtraction
         distance = math.sqrt(exact_sum(first.squares))
         accumulated = exact_sum(first.relatives)
         return Errors(
             cosine,
             self._max_absolute(),
             accumulated,
-            # The scales are taken out in an order that does not overflow.
+            # Multiplied in an order that does not overflow.
             0.0 if right <= EPSILON else distance / self.norms[1] * (self.scales.right / scale),
             divergence,
             exact_sum(first.absolutes) / n / scale,
@@ -354,7 +351,7 @@ class FinalMeasures:
         return self.first.flats[0].count == self.first.flats[0].parts
 
     def _replace_errors(self, errors: Errors) -> Errors:
-        """Return the errors; if NaN or Inf differ between the sides, all are NaN, or Inf if no side has NaN."""
+        """Return the errors, or all NaN if NaN or Inf are mismatched, or all Inf if no side has NaN."""
         first = self.first
         if not first.mismatched:
             return errors
@@ -362,9 +359,9 @@ class FinalMeasures:
         return Errors.all(math.inf if only_infinite else math.nan, None if errors.cosine is None else math.nan)
 
     def _top(self) -> tuple[LargeError, ...]:
-        index_of, halved = self.first.flats[0].index_of, self.scales.halved
+        index_of, scale = self.first.flats[0].index_of, self.scales.before_subtraction
         return tuple(
-            LargeError(ElementIndex(flat, index_of(flat)), left, right, error / halved)
+            LargeError(ElementIndex(flat, index_of(flat)), left, right, error / scale)
             for error, flat, left, right in self.first.top.entries
         )
 
@@ -383,7 +380,7 @@ class FinalMeasures:
 
 
 def scale_error(error: float, size: float) -> float:
-    """Return an error relative to a size; Inf where there is an error but no size."""
+    """Return an error relative to a size; Inf if only the size is 0."""
     if error == 0.0 or math.isnan(error) or math.isnan(size):
         return math.nan if math.isnan(size) else error
     return error / size if size > 0.0 else math.inf
@@ -417,12 +414,12 @@ def measure_statistics(
 ) -> Measures:
     """Compare the statistics of tensors that were not stored: min, max, mean and norm.
 
-    The largest of their differences stands for the maximum absolute error, in units of values; the norm's relative
-    difference stands for the relative Euclidean distance, of which it is a lower bound. The rest cannot be known.
+    The largest difference of min, max and mean is reported as the maximum absolute error. The norm's relative
+    difference is reported as the relative Euclidean distance, since it is a lower bound of it. Other errors are NaN.
     """
     names = [name for name in ("min", "max", "mean", "norm") if name in left and name in right]
     finite = [name for name in names if math.isfinite(left[name]) and math.isfinite(right[name])]
-    conflicts = [name for name in names if name not in finite and not _same(left[name], right[name])]
+    conflicts = [name for name in names if name not in finite and not _are_equal_or_nan(left[name], right[name])]
     if not finite and not conflicts:
         raise Unmeasurable("the two sides have no finite statistic in common")
     ours, theirs = _from_statistics(left, left_dtype, shapes[0]), _from_statistics(right, right_dtype, shapes[1])
@@ -438,8 +435,9 @@ def measure_statistics(
         count=count,
         compared=count,
         differing=int(any(gaps) or gap > 0.0),
-        # Where the dumps count no NaN and Inf, the statistics that are not finite are counted instead.
-        paired=min(ours.nan, theirs.nan) + min(ours.inf, theirs.inf) or len(names) - len(finite) - len(conflicts),
+        # If the dumps do not count NaN and Inf, the statistics that are not finite are counted instead.
+        nonfinite_pairs=min(ours.nan, theirs.nan) + min(ours.inf, theirs.inf)
+        or len(names) - len(finite) - len(conflicts),
         mismatched=abs(ours.nan - theirs.nan) + abs(ours.inf - theirs.inf) or len(conflicts),
         within=math.nan,
         statistics_only=True,
@@ -447,13 +445,13 @@ def measure_statistics(
     )
 
 
-def _same(left: float, right: float) -> bool:
+def _are_equal_or_nan(left: float, right: float) -> bool:
     return left == right or (math.isnan(left) and math.isnan(right))
 
 
-def _from_statistics(values: Mapping[str, float], dtype: str, shape: tuple[int, ...]) -> Figures:
+def _from_statistics(values: Mapping[str, float], dtype: str, shape: tuple[int, ...]) -> SideStatistics:
     get = values.get
-    return Figures(
+    return SideStatistics(
         dtype=dtype,
         shape=shape,
         mean=get("mean", math.nan),

@@ -1,9 +1,9 @@
 """Measurement of many pairs, in order, on all cores.
 
-Few pairs are measured in this process, many in worker processes. Those are started afresh, since a fork of a process
-with threads is not safe. They import NumPy and no torch, so that they are ready in a fifth of a second. A worker opens
-one pair at a time, as memory maps. If it dies (out of memory, a file cut short while it was mapped), that pair is
-refused with the reason, and another worker goes on with the rest.
+Few pairs are measured in this process, many in worker processes. Workers are not forked, since forking a process with
+threads is not safe, and they import no torch, so they are ready in a fifth of a second. A worker opens one pair at a
+time, as memory maps. If it dies (out of memory, a file cut short while it was mapped), that pair is refused with the
+reason, and another worker measures the remaining pairs.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from viaduct.comparison.tensors import Array, Layout, Pair, Stored
 from viaduct.errors import BadData, ViaductError
 from viaduct.signals import name_signal
 
-BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # of one message to a worker, at most
+BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # limits of one message to a worker
 CHECKSUM_CHUNK = 1 << 20  # bytes that are read at a time
-PATIENCE = 0.5  # estimated seconds of work; workers are started only for more, since starting them takes time
-# Code of a worker. It looks for modules where this process does, not in the current folder.
-START = (
+MIN_SECONDS_FOR_WORKERS = 0.5  # of estimated work; for less, starting workers takes too long
+# A worker searches the module path of this process, not the current folder.
+WORKER_CODE = (
     "import sys; sys.path[:] = sys.argv[2].split('\\n'); from viaduct.comparison.measuring import serve; "
     "serve(int(sys.argv[1]))"
 )
@@ -51,7 +51,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A mistake of ours, met by a worker."""
+    """An unexpected exception in a worker: a bug of viaduct."""
 
     traceback: str
 
@@ -80,14 +80,14 @@ Measured = tuple[Pair, Answer]
 def measure_pairs(
     pairs: Sequence[Pair], workers: int | None = None, *, kld: Kld = "book", tolerance: float | None = None
 ) -> Iterator[Measured]:
-    """Yield every pair with its measures, or with the reason why there are none, in the order given."""
+    """Yield every pair, in order, with its measures or the reason why it has none."""
     options = Options(kld, tolerance)
     jobs = [Job(number, pair, options) for number, pair in enumerate(pairs)]
     batches = make_batches(jobs)
-    wanted = min(workers or count_cores(), len(batches))
-    if wanted <= 1 or (workers is None and sum(map(estimate_seconds, pairs)) < PATIENCE):
+    workers_needed = min(workers or count_cores(), len(batches))
+    if workers_needed <= 1 or (workers is None and sum(map(estimate_seconds, pairs)) < MIN_SECONDS_FOR_WORKERS):
         return ((pair, measure_pair(pair, options)) for pair in pairs)
-    return WorkerPool(jobs, batches, wanted).results()
+    return WorkerPool(jobs, batches, workers_needed).results()
 
 
 def count_cores() -> int:
@@ -96,19 +96,18 @@ def count_cores() -> int:
 
 
 def count_elements(pair: Pair) -> int:
-    """Return the number of elements of the larger side."""
     return max((math.prod(side.shape) for side in (pair.left, pair.right) if side is not None), default=0)
 
 
 def estimate_seconds(pair: Pair) -> float:
-    """Estimate how long a pair takes; one that is refused takes no time."""
+    """Estimate the time to measure a pair; 0 for a pair with one side only."""
     if not (pair.left and pair.right):
         return 0.0
     return _SECONDS_PER_PAIR + _SECONDS_PER_ELEMENT * count_elements(pair)
 
 
 def make_batches(jobs: list[Job]) -> list[list[Job]]:
-    """Group jobs into batches: a message costs as much as measuring a few small pairs."""
+    """Group jobs into batches, since a message costs as much as measuring a few small pairs."""
     batches: list[list[Job]] = []
     room = 0
     for job in jobs:
@@ -122,7 +121,7 @@ def make_batches(jobs: list[Job]) -> list[list[Job]]:
 
 
 def measure_pair(pair: Pair, options: Options) -> Answer:
-    """Measure one pair. What is wrong with its files becomes the reason of a refusal."""
+    """Measure one pair. An error in its files becomes the reason of a refusal."""
     if pair.left is None or pair.right is None:
         for side, stored in (("left", pair.left), ("right", pair.right)):
             if stored is not None and stored.fault:
@@ -139,7 +138,7 @@ def measure_pair(pair: Pair, options: Options) -> Answer:
 
 
 def compare_stored(left: Stored, right: Stored, layout: Layout | None, options: Options) -> Measures:
-    """Measure two stored tensors, the left one converted from its layout; raise Unmeasurable where impossible."""
+    """Measure two stored tensors, after converting the layout of the left one; raise Unmeasurable if impossible."""
     for side, stored in (("left", left), ("right", right)):
         if stored.fault:
             raise Unmeasurable(f"{side}: {stored.fault}")
@@ -157,7 +156,7 @@ def compare_stored(left: Stored, right: Stored, layout: Layout | None, options: 
 
 
 def open_checked(side: str, stored: Stored) -> Array:
-    """Open a tensor; one of a viaduct dump (with a checksum field) is checked against its index."""
+    """Open a tensor, and check it against its index if it belongs to a viaduct dump."""
     try:
         array = open_tensor(stored)
         if stored.crc32 is not None:
@@ -170,9 +169,9 @@ def open_checked(side: str, stored: Stored) -> Array:
 
 
 def check_file(stored: Stored, array: Array) -> None:
-    """Check dtype, shape and, if the index states one, checksum of a file against its index; raise BadData."""
+    """Check dtype, shape and checksum of a file against its index; raise BadData."""
     path = Path(str(stored.path))
-    # NumPy has neither bfloat16 nor eight-bit floats, which are stored as their bits.
+    # NumPy has neither bfloat16 nor eight-bit floats: they are stored as their bits.
     as_bits = "uint16" if stored.dtype == "bfloat16" else "uint8" if stored.dtype.startswith("float8") else stored.dtype
     if str(array.dtype) not in (as_bits, stored.dtype):
         raise BadData(f"{path.name} is damaged: it holds {array.dtype}, its index says {stored.dtype}")
@@ -185,9 +184,9 @@ def check_file(stored: Stored, array: Array) -> None:
 
 @lru_cache(maxsize=4096)
 def checksum(path: Path, changed: tuple[int, int]) -> int:
-    """Return the CRC-32 of a file, cached, since several tensors may share a file.
+    """Return the CRC-32 of a file, cached since several tensors may share a file.
 
-    `changed`: the file's stamp (formats.stamp), part of the cache's key, so that a changed file is read again.
+    `changed`: the file's stamp (formats.stamp), so that a changed file is read again.
     """
     crc32 = 0
     with path.open("rb") as file:
@@ -197,13 +196,13 @@ def checksum(path: Path, changed: tuple[int, int]) -> int:
 
 
 def dtype_of(stored: Stored, array: Array) -> str:
-    """Return the file's own dtype; bfloat16, which arrays do not have, as the dump states it."""
+    """Return the dtype of the file, or bfloat16 if the dump says so: NumPy arrays do not have it."""
     bits = array.dtype.kind in "ui" and array.dtype.itemsize == 2
     return "bfloat16" if stored.dtype == "bfloat16" and bits else str(array.dtype)
 
 
 def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    """Refuse different shapes without a layout; a single element matches any other."""
+    """Raise Unmeasurable for different shapes; single elements match whatever their shapes."""
     if left == right or math.prod(left) == math.prod(right) == 1:
         return
     text = f"shapes differ: {list(left)} against {list(right)}"
@@ -213,7 +212,7 @@ def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
 
 
 def compare_statistics(left: Stored, right: Stored) -> Measures:
-    """Compare statistics; those of a side that has tensors are computed."""
+    """Compare statistics; they are computed for a side that has the tensor."""
     if left.shape and right.shape:
         refuse_shapes(left.shape, right.shape)
     numbers = read_statistics("left", left), read_statistics("right", right)
@@ -253,17 +252,16 @@ class Worker:
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
         descriptor = theirs.fileno()
-        # One thread each: the cores are shared by the workers.
-        threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        single_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", START, str(descriptor), "\n".join(sys.path)],
+            [sys.executable, "-c", WORKER_CODE, str(descriptor), "\n".join(sys.path)],
             pass_fds=(descriptor,),
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C reaches this process alone; a worker ends when its connection is closed
-            env={**os.environ, **threads},
+            env={**os.environ, **single_thread},
         )
         theirs.close()
-        self.waiting: deque[Job] = deque()
+        self.pending: deque[Job] = deque()
 
     def stop(self) -> None:
         self.connection.close()
@@ -271,9 +269,9 @@ class Worker:
         self.process.wait()
 
     def describe_death(self) -> str:
-        """Return the signal that ended the process; any exit code is a bug of ours and raises RuntimeError."""
+        """Return the signal that ended the process; raise RuntimeError for an exit code, which is a bug of viaduct."""
         code = self.process.wait()
-        if code >= 0:  # nothing that a file can do: our own mistake, and its traceback is on stderr
+        if code >= 0:
             raise RuntimeError(f"a measuring process ended with code {code}")
         name = name_signal(-code)
         hint = {"SIGKILL": " (out of memory?)", "SIGBUS": " (was the file cut short meanwhile?)"}.get(name, "")
@@ -286,7 +284,7 @@ class WorkerPool:
     def __init__(self, jobs: list[Job], batches: list[list[Job]], workers: int) -> None:
         self.jobs = jobs
         self.batches = deque(batches)
-        self.wanted = workers
+        self.max_workers = workers
         self.workers: list[Worker] = []
         self.answers: dict[int, Answer] = {}
 
@@ -303,11 +301,11 @@ class WorkerPool:
 
     def _run_once(self) -> None:
         """Keep every worker supplied, and wait until one answers or dies."""
-        while self.batches and len(self.workers) < self.wanted:
+        while self.batches and len(self.workers) < self.max_workers:
             self.workers.append(Worker())
         for worker in list(self.workers):
             self._supply(worker)
-        busy = [worker for worker in self.workers if worker.waiting]
+        busy = [worker for worker in self.workers if worker.pending]
         ready = wait([worker.connection for worker in busy]) if busy else []  # wait([]) would never return
         for worker in busy:
             if worker.connection in ready:
@@ -316,12 +314,12 @@ class WorkerPool:
     def _supply(self, worker: Worker) -> None:
         """Send the next batch while the worker measures its last pair, so that it never waits for a message.
 
-        Sent earlier it could block both sides: a worker whose answers fill the pipe does not receive a batch.
+        An earlier message could block both processes: a worker that waits for room in the pipe receives nothing.
         """
         try:
-            while self.batches and len(worker.waiting) <= 1:
+            while self.batches and len(worker.pending) <= 1:
                 worker.connection.send(self.batches[0])
-                worker.waiting.extend(self.batches.popleft())
+                worker.pending.extend(self.batches.popleft())
         except ConnectionError:
             self._replace_worker(worker)
 
@@ -333,15 +331,15 @@ class WorkerPool:
             return
         if isinstance(answer, Bug):
             raise RuntimeError(f"measuring {self.jobs[number].pair.left_op} failed:\n{answer.traceback}")
-        worker.waiting.popleft()
+        worker.pending.popleft()
         self.answers[number] = answer
 
     def _replace_worker(self, worker: Worker) -> None:
-        """Remove a dead worker. The pair that it was measuring is refused; its other jobs go to another worker."""
+        """Remove a dead worker. Refuse the pair that it was measuring, and give its other jobs to another worker."""
         self.workers.remove(worker)
         reason = worker.describe_death()
         worker.connection.close()
-        unfinished = list(worker.waiting)
+        unfinished = list(worker.pending)
         if unfinished:
             self.answers[unfinished[0].number] = Refusal(reason)
         if unfinished[1:]:

@@ -1,8 +1,7 @@
 """The two passes over a pair of tensors: the first finds sums, extremes and positions; the second uses them.
 
-Sums of a piece are float64 (pairwise, or a dot product over 65,536 elements); the pieces' sums are added exactly by
-math.fsum. Squares of values beyond 1e±140, which only float64 has, would leave the range of float64: then the first
-pass runs again with powers of two as scales, which costs no digit.
+Sums of a piece are float64; the sums of the pieces are added exactly by math.fsum. Squares of values beyond 1e±140
+would leave the range of float64. Then the first pass runs again with powers of two as scales, which loses no digit.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from viaduct.comparison.chunks import CHUNK, FLOATS, LARGE_INTEGERS, Flat, Float
 from viaduct.comparison.tensors import Array
 from viaduct.comparison.ulps import UlpCount
 
-Kld = Literal["book", "floored"]  # readings of the KL divergence ("book": the CANN book's): see Divergence and Scaling
+Kld = Literal["book", "floored"]  # KL divergence as in the CANN documents, or with values raised to FLOOR at least
 Extremes = tuple[float, float, float, float]  # left low and high, right low and high
 EPSILON = 2.22e-16  # a value or norm at or below it counts as zero
-FLOOR = 1.1920929e-07  # smallest value in the floored reading of KLD: float32's epsilon
+FLOOR = 1.1920929e-07  # float32's epsilon
 HALF_LIMIT = 65504.0  # the largest float16
 BINS = 40  # of the histogram of values
-SAMPLE = 16384  # about as many values make that histogram
+SAMPLE = 16384  # values in that histogram, about
 _SMALLEST = 5e-324  # the smallest float64 above 0
 _SAFE = (1e-140, 1e140)  # between these, squares and their sums stay within float64
 
 
 @dataclass(slots=True)
 class Nonfinite:
-    """NaN and Inf of one side, with the first places."""
+    """Counts of NaN and Inf of one side, and the first positions."""
 
     nan: int = 0
     plus: int = 0
@@ -54,7 +53,7 @@ class Scales:
     left: float = 1.0
     right: float = 1.0
     difference: float = 1.0
-    halved: float = 1.0  # both sides before they are subtracted, lest 1e308 and -1e308 overflow
+    before_subtraction: float = 1.0  # of both sides, so that 1e308 and -1e308 do not overflow
 
 
 UNSCALED = Scales()
@@ -62,7 +61,7 @@ UNSCALED = Scales()
 
 @dataclass(slots=True)
 class SideTotals:
-    """The sums of one side: of each piece, scaled; extremes are not scaled."""
+    """Scaled sums of each piece of one side, and unscaled extremes."""
 
     sums: list[float] = field(default_factory=list)
     squares: list[float] = field(default_factory=list)
@@ -78,30 +77,28 @@ class SideTotals:
         self.low, self.high = min(self.low, low), max(self.high, high)
 
     @property
-    def size(self) -> float:
-        """Return the largest magnitude (Figures.size is another size)."""
+    def largest_magnitude(self) -> float:
         return max(abs(self.low), abs(self.high))
 
 
 class FirstPass:
     """Sums, extremes and the largest errors of both tensors, from reading them once.
 
-    `keep`: how many of the largest errors, and of the positions of NaN and Inf, are kept. A piece has three forms:
-    `raw` as stored, `narrow` in float32 for floats of 32 bits or fewer, else in float64, `wide` in float64.
+    `keep`: how many of the largest errors, and of the positions of NaN and Inf, are kept.
     """
 
     def __init__(self, left: Flat, right: Flat, keep: int, scales: Scales = UNSCALED) -> None:
         self.flats, self.keep, self.scales = (left, right), keep, scales
         self.left, self.right = SideTotals(), SideTotals()
-        # The sum of each piece: left times right; then the squared, absolute and relative differences.
+        # Sums of each piece: left times right; the squared, absolute and relative differences.
         self.products: list[float] = []
         self.squares: list[float] = []
         self.absolutes: list[float] = []
         self.relatives: list[float] = []
         self.max_absolute = self.max_relative = 0.0
-        self.count = self.differing = self.mismatched = 0  # as in measures.Measures, where `count` is `compared`
+        self.count = self.differing = self.mismatched = 0  # Measures: compared, differing, mismatched
         self.first_mismatch: int | None = None
-        self.pieces_with_nonfinite: set[int] = set()  # where they begin
+        self.pieces_with_nonfinite: set[int] = set()  # by their start
         self.top = LargestErrors(keep)
         length = min(CHUNK, left.count)
         self.ulps = UlpCount(left.dtype, right.dtype, left.count)
@@ -188,18 +185,18 @@ class FirstPass:
         if self._integers:  # exact beyond 2^53
             exact = np.maximum(left.raw, right.raw) - np.minimum(left.raw, right.raw)
             np.copyto(out, exact.view(np.uint64))
-        elif self.scales.halved == 1.0:
+        elif (scale := self.scales.before_subtraction) == 1.0:
             np.subtract(left.wide, right.wide, out=out)
         else:
-            np.subtract(left.wide * self.scales.halved, right.wide * self.scales.halved, out=out)
+            np.subtract(left.wide * scale, right.wide * scale, out=out)
 
     def _add_relative(self, difference: Floats, right: Floats, ratio: Floats) -> None:
         """Add |x - y| / |y|, and 0 where the golden value y counts as zero."""
         mask = self._mask[: ratio.size]
         np.abs(right, out=ratio)
         np.less_equal(ratio, EPSILON, out=mask)
-        if self.scales.halved != 1.0:
-            np.multiply(ratio, self.scales.halved, out=ratio)
+        if self.scales.before_subtraction != 1.0:
+            np.multiply(ratio, self.scales.before_subtraction, out=ratio)
         np.divide(difference, ratio, out=ratio)
         if mask.any():
             np.putmask(ratio, mask, 0.0)
@@ -207,28 +204,29 @@ class FirstPass:
         self.max_relative = max(self.max_relative, float(np.maximum.reduce(ratio)))
 
     def needed_scales(self) -> Scales:
-        """Return the scales that the squares need, now that the sizes are known; mostly UNSCALED."""
-        halved = 0.25 if max(self.left.size, self.right.size) > 1e307 else 1.0
+        """Return the scales with which the squares stay within float64; mostly UNSCALED."""
+        left, right = self.left.largest_magnitude, self.right.largest_magnitude
+        reduction = 0.25 if max(left, right) > 1e307 else 1.0
         error = self.max_absolute if math.isfinite(self.max_absolute) else math.ldexp(1.0, 1023)
-        return Scales(scale_for(self.left.size), scale_for(self.right.size), scale_for(error * halved), halved)
+        return Scales(scale_for(left), scale_for(right), scale_for(error * reduction), reduction)
 
 
 class LargestErrors:
-    """The few largest differences and where they are."""
+    """The few largest differences with their positions."""
 
     def __init__(self, keep: int) -> None:
         self.keep = keep
-        self.least = -1.0  # an error must exceed it to enter
+        self.least = -1.0  # only larger errors enter the list
         self.entries: list[tuple[float, int, float, float]] = []  # error, flat index, left and right value
 
     def add(self, difference: Floats, left: Floats, right: Floats, start: int, positions: Array | None) -> None:
         """Add the largest errors of a piece."""
         if self.keep <= 0:
             return
-        found = np.flatnonzero(difference >= self._entry_bound(difference))
-        if found.size > self.keep:  # mostly of the first pieces: later ones must exceed what is in the list
-            found = found[np.argpartition(difference[found], -self.keep)[-self.keep :]]
-        for i in found.tolist():
+        large = np.flatnonzero(difference >= self._entry_bound(difference))
+        if large.size > self.keep:
+            large = large[np.argpartition(difference[large], -self.keep)[-self.keep :]]
+        for i in large.tolist():
             flat_index = start + int(i) if positions is None else int(positions[i])
             self.entries.append((float(difference[i]), flat_index, float(left[i]), float(right[i])))
         self.entries.sort(key=lambda entry: (-entry[0], entry[1]))
@@ -239,7 +237,7 @@ class LargestErrors:
     def _entry_bound(self, difference: Floats) -> float:
         """Return a lower bound of the errors that can still enter the list.
 
-        As many errors as are kept reach the `keep`-th largest of the maxima of 64 neighbours each.
+        The bound is the `keep`-th largest of the maxima of 64 neighbours each: `keep` errors reach it.
         """
         bound = max(self.least, _SMALLEST)
         rows = difference.size // 64
@@ -263,7 +261,7 @@ def select_valid(piece: Piece, valid: NDArray[np.bool_]) -> Piece:
 
 
 def same_bits(left: Array, right: Array) -> bool:
-    """Return True if two pieces are bitwise equal. Most differ in the first few elements."""
+    """Return True if two pieces are bitwise equal; most differ in the first few elements, which are compared first."""
     if left.dtype != right.dtype:
         return False
     ours, theirs = left.view(f"u{left.dtype.itemsize}"), right.view(f"u{right.dtype.itemsize}")
@@ -286,25 +284,25 @@ def scale_for(size: float) -> float:
 
 
 class SecondPass:
-    """KL divergence, deviations from a mean that is far from zero, the share within tolerance, a histogram.
+    """KL divergence, variances, the share within tolerance, and a histogram.
 
-    `means`: those from which deviations are to be summed, else None; `tolerated`, `kld`: None where they are known.
+    `means`: of the sides whose variance needs deviations from the mean. What is None is not computed.
     """
 
     def __init__(
         self,
         first: FirstPass,
         means: tuple[float | None, float | None],
-        tolerated: Tolerated | None,
+        tolerated: ToleranceCount | None,
         kld: Kld | None,
     ) -> None:
         self.first, self.tolerated = first, tolerated
         self.deviations = Deviations(means[0], first.scales.left), Deviations(means[1], first.scales.right)
         self.samples: tuple[list[Floats], list[Floats]] = ([], [])
         length = min(CHUNK, first.flats[0].count)
-        self._one = buffer("one", length)
+        self._scratch = buffer("one", length)
         self.divergence = Divergence(first, kld == "floored", length) if kld else None
-        self._stride = (first.flats[0].count // SAMPLE) | 1  # odd, lest it walks along one channel
+        self._stride = (first.flats[0].count // SAMPLE) | 1  # odd, so that it does not stay in one channel
 
     def run(self) -> SecondPass:
         left, right = self.first.flats
@@ -322,15 +320,15 @@ class SecondPass:
         left, right = ours.wide, theirs.wide
         self.samples[0].append(left[:: self._stride].copy())
         self.samples[1].append(right[:: self._stride].copy())
-        self.deviations[0].add(left, self._one[: left.size])
-        self.deviations[1].add(right, self._one[: left.size])
+        self.deviations[0].add(left, self._scratch[: left.size])
+        self.deviations[1].add(right, self._scratch[: left.size])
         if self.tolerated is not None:
             self.tolerated.add(ours.narrow, theirs.narrow)
         if self.divergence is not None:
             self.divergence.add(left, right)
 
     def histogram(self) -> tuple[float, float, tuple[int, ...], tuple[int, ...]]:
-        """Return the range of both sides, and the counts of a sample of each in the bins between."""
+        """Return low, high, and the counts of a sample of each side in the bins between."""
         sides = self.first.left, self.first.right
         low, high = min(side.low for side in sides), max(side.high for side in sides)
         left, right = (histogram_counts(np.concatenate(sample), low, high) for sample in self.samples)
@@ -348,10 +346,10 @@ def histogram_counts(sample: Floats, low: float, high: float) -> tuple[int, ...]
     return tuple(int(count) for count in counts[:BINS])
 
 
-class Tolerated:
-    """Count of elements within tolerance of the golden value, or of the golden side's RMS where that is larger.
+class ToleranceCount:
+    """Count of elements within tolerance of the golden value, or of the golden side's RMS if that is larger.
 
-    It computes in float32 if both sides are no wider: the result is a share, which needs no more.
+    Computed in float32 if no side is wider, which is enough for a share.
     """
 
     def __init__(self, tolerance: float, allowed: float) -> None:
@@ -359,7 +357,6 @@ class Tolerated:
         self.count = 0
 
     def add(self, left: Array, right: Array) -> None:
-        """Count the elements of a piece that are within tolerance."""
         kind = np.float32 if left.dtype == right.dtype == np.float32 else np.float64
         error, limit, least = (buffer(name, left.size, kind) for name in ("one", "two", "three"))
         np.abs(np.subtract(left, right, out=error), out=error)
@@ -370,7 +367,7 @@ class Tolerated:
 
 
 class Deviations:
-    """Sums for the variance, around a mean far above the standard deviation; nothing is summed if no mean is given."""
+    """Sums for the variance around a mean far above the standard deviation; nothing is summed if `mean` is None."""
 
     def __init__(self, mean: float | None, scale: float) -> None:
         self.mean, self.scale = mean, scale
@@ -378,7 +375,6 @@ class Deviations:
         self.squares: list[float] = []
 
     def add(self, values: Floats, spare: Floats) -> None:
-        """Add the deviations of a piece."""
         if self.mean is None:
             return
         np.multiply(values, self.scale, out=spare)
@@ -387,9 +383,10 @@ class Deviations:
         self.squares.append(float(np.dot(spare, spare)))
 
     def variance(self, count: int) -> float | None:
-        """Return the variance of the scaled values; the second term corrects the rounded mean."""
+        """Return the variance of the scaled values, or None without a mean."""
         if self.mean is None:
             return None
+        # The second term corrects the rounding of the mean.
         return exact_sum(self.squares) / count - (exact_sum(self.sums) / count) ** 2
 
 
@@ -397,7 +394,7 @@ class Divergence:
     """KL divergence of the left side from the right one, both scaled to 0 … 1 and divided by their sum.
 
     With a and b the scaled sides before the division by their sums A and B it is sum(a ln(a / b)) / A + ln(B / A).
-    That does not change when a or b is multiplied by a number, so the book's reading need not divide by the range.
+    This does not change when a or b is multiplied by a number, so the book's variant need not divide by the range.
     """
 
     def __init__(self, first: FirstPass, floored: bool, length: int) -> None:
@@ -410,7 +407,6 @@ class Divergence:
         self.infinite = False
 
     def add(self, left: Floats, right: Floats) -> None:
-        """Add the terms of a piece."""
         if self.infinite:
             return
         a, b = self._left.apply(left, self._a[: left.size]), self._right.apply(right, self._b[: left.size])
@@ -425,14 +421,14 @@ class Divergence:
             np.log(np.divide(a, b, out=out), out=out)
             if not math.isnan(product := float(np.dot(a, out))):
                 return product
-        # A zero among the a, or quotients beyond float64.
+        # a holds a zero, or a quotient leaves float64.
         np.subtract(np.log(a), np.log(b), out=out)
         np.putmask(out, a == 0.0, 0.0)
         return float(np.dot(a, out))
 
     def result(self) -> float:
-        """Return the divergence; NaN where a side is all zero."""
-        if self._left.zero or self._right.zero:  # nothing to divide by
+        """Return the divergence; NaN if a side is all zero, since it cannot be divided by its sum."""
+        if self._left.zero or self._right.zero:
             return math.nan
         if self.infinite:
             return math.inf
@@ -442,10 +438,10 @@ class Divergence:
 
 
 class Scaling:
-    """Brings one side of a KL divergence to 0 … 1, up to a factor that the division by the sum takes out.
+    """Shift of one side of a KL divergence to a minimum of 0.
 
-    In the floored reading the values are divided by the range and at least FLOOR. A constant side becomes all ones, or
-    all zeros if its values are 0 and nothing is floored.
+    In the floored variant the values are also divided by the range and raised to FLOOR at least. A constant side
+    becomes all ones, or all zeros if its values are 0 and nothing is floored.
     """
 
     def __init__(self, low: float, high: float, scale: float, floored: bool) -> None:
@@ -457,7 +453,6 @@ class Scaling:
         self.width = high * scale - low * scale
 
     def apply(self, values: Floats, out: Floats) -> Floats:
-        """Scale values into `out`."""
         if self.constant:
             out.fill(self.level)
             return out

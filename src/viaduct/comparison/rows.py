@@ -1,7 +1,6 @@
 """Results of a comparison: a row per pair of tensors, the origin, and its explanation.
 
-The table, the page, the summary and the printed answer are all made from these. A row without measures is refused or
-new; it never counts as good.
+The table, the page, the summary and the printed answer are made from these.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ OriginKind = Literal["operator", "parameter", "input"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One pair of tensors, measured and judged."""
+    """One pair of tensors, measured and judged. Without measures it is refused or new."""
 
     pair: Pair
     measures: Measures | None
@@ -40,7 +39,7 @@ class Row:
 
     @property
     def stored(self) -> Stored:
-        """Return the tensor of this row: the left one, or the right one where the left is missing."""
+        """Return the left tensor, or the right one if the left is missing."""
         stored = self.pair.left or self.pair.right
         if stored is None:
             raise ValueError("a pair without either side")
@@ -48,12 +47,12 @@ class Row:
 
     @property
     def op(self) -> str:
-        """Return the operator's name on the left, or on the right where there is no left."""
+        """Return the operator's name on the left, or on the right if the left is missing."""
         return self.stored.op
 
     @property
     def is_compared(self) -> bool:
-        """Return True if values of both sides were judged: a pair may have measures and still no finite value."""
+        """Return True if values of both sides were judged. A refused pair may have measures, but no finite value."""
         return self.measures is not None and self.result != "refused"
 
     @property
@@ -66,14 +65,14 @@ class Row:
 class Origin:
     """First divergence: an operator, parameter or network input that is bad although its inputs are good.
 
-    If the dump does not show any such, it is the first bad tensor in execution order; `why` says so.
+    If the dump does not show one, it is the first bad tensor in execution order, and `why` says so.
     """
 
     op: str
     kind: OriginKind
     step: int
     rank: int
-    row: int  # its place in the list of rows: the first bad tensor of this operator
+    row: int  # number of the operator's first bad row
     why: str  # one sentence: what differs, and what is known about its inputs
 
 
@@ -83,20 +82,20 @@ class Cause:
 
     name: str  # overflow, reduced precision, wrong layout …: the word in summary.json
     confidence: float  # 0 … 1
-    evidence: str  # what was seen in the tensors, with numbers
+    evidence: str  # observations in the tensors, with numbers
     advice: str  # what to try
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """An operator around the origin, for the drawing and the printed neighbourhood."""
+    """An operator near the origin, for the drawing and the printed neighbourhood."""
 
     op: str
     op_type: str
-    hops: int  # -1: feeds the origin; 0: the origin; 1: is fed by it; up to 2 either way
+    hops: int  # links from the origin: 0: the origin; -1: feeds it; 1: is fed by it
     result: Result
     error: float | None  # the largest error of its outputs (calls.error_of); None if nothing was measured
-    row: int | None  # place of its worst row in the list of rows
+    row: int | None  # number of its worst row
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +104,11 @@ class Explanation:
 
     headline: str  # one sentence: the answer
     origin: Origin | None
-    further: tuple[Origin, ...] = ()  # other places that went wrong by themselves
+    further: tuple[Origin, ...] = ()  # other, independent origins
     causes: tuple[Cause, ...] = ()  # likeliest first
     neighbours: tuple[Neighbour, ...] = ()
     edges: tuple[tuple[str, str], ...] = ()  # (producer, consumer) among the neighbours
-    notes: tuple[str, ...] = ()  # what could not be looked into
+    notes: tuple[str, ...] = ()  # what could not be examined
 
     @property
     def cause(self) -> str | None:

@@ -1,10 +1,9 @@
 """Alignment of operators by type, shapes and values, where names do not match.
 
-Each operator has a signature: its type, the shapes of its outputs, inputs and parameters, mean and root mean square of
-its values, the last part of its name, and its position among the operators that are matched already. The agreement of
-two operators is a score. The sequences of both sides are aligned so that the sum of scores is largest and the order of
-execution is kept, as in a text diff. If the order is unknown (plain folders, tfdbg), operators that are each other's
-only best choice are matched first.
+Operators are scored by type, the shapes of their outputs, inputs and parameters, mean and root mean square of their
+values, the last part of their names, and their position among the operators that are matched already. The sequences of
+both sides are aligned so that the sum of scores is largest and the order of execution is kept, as in a text diff. If
+the order is unknown (plain folders, tfdbg), operators that are each other's only best choice are matched first.
 """
 
 from __future__ import annotations
@@ -29,11 +28,12 @@ SAMPLE = 1 << 14  # values of an opened tensor
 EQUAL, CLOSE, FAR = 0.001, 0.02, 0.5  # difference of mean or root mean square, relative to the root mean square
 ENOUGH = 7  # lowest score of a match
 
-# Scores of each agreement, then of each contradiction. SHAPES: equal sizes in any order of axes; SAME_ORDER: in this
-# order, too; VALUES: CLOSE; SAME_VALUES: also EQUAL; BETWEEN: as many matched operators come before; ELSEWHERE: at
-# least three fewer or more of them.
-SHAPES, SAME_ORDER, TYPE, PARAMETERS, INPUTS, VALUES, SAME_VALUES, NAME, BETWEEN = 4, 2, 3, 3, 2, 6, 2, 1, 2
-CONFLICT, OTHER_VALUES, ELSEWHERE = -4, -2, -3
+# Scores of each agreement, then of each contradiction.
+SHAPES, SAME_ORDER = 4, 2  # the same sizes in any order of axes; also in the same order
+TYPE, PARAMETERS, INPUTS, NAME = 3, 3, 2, 1
+VALUES, SAME_VALUES = 6, 2  # mean and root mean square are CLOSE; also EQUAL
+SAME_POSITION, OTHER_POSITION = 2, -3  # the same number of matched operators before; three or more fewer or more
+CONFLICT, OTHER_VALUES = -4, -2  # both types are known and differ; values are FAR apart
 
 _SPLIT = re.compile(r"[/._:]+")
 KINDS = {  # words within a type's name -> what it is
@@ -47,11 +47,11 @@ KINDS = {  # words within a type's name -> what it is
 
 @dataclass
 class Op:
-    """One call of an operator that has no partner yet."""
+    """One call of an operator without a partner."""
 
     name: str
     type: str
-    between: int  # how many operators with a known partner come before it
+    matched_before: int  # number of operators with a known partner before it
     tensors: list[Stored]
 
     @property
@@ -75,7 +75,7 @@ class Match(NamedTuple):
     confidence: float
 
 
-def kind_of(op_type: str) -> str:
+def normalise_kind(op_type: str) -> str:
     """Return the kind of an operator: the same for Conv2d, Conv2D and convolution; "" if unknown."""
     lowered = op_type.lower()
     return next((kind for part, kind in KINDS.items() if part in lowered), re.sub(r"(v\d+|\d+d|\d+)$", "", lowered))
@@ -86,17 +86,17 @@ def align_operators(left: Sequence[Op], right: Sequence[Op], ordered: bool) -> l
     if not left or not right or len(left) * len(right) > MOST_CELLS:
         return []
     scores = Scores(left, right)
-    found = [] if ordered else scores.find_mutual_best()
-    matched_left, matched_right = {match.left for match in found}, {match.right for match in found}
+    matches = [] if ordered else scores.find_mutual_best()
+    matched_left, matched_right = {match.left for match in matches}, {match.right for match in matches}
     unmatched_left = [number for number in range(len(left)) if number not in matched_left]
     unmatched_right = [number for number in range(len(right)) if number not in matched_right]
-    return found + _align_in_order(scores, unmatched_left, unmatched_right)
+    return matches + _align_in_order(scores, unmatched_left, unmatched_right)
 
 
 class Scores:
-    """Agreement of each operator of the left with each of the right, a row at a time.
+    """Scores of each left operator with each right operator, computed a row at a time.
 
-    The arrays have an element for each operator: first those of the left, from `split` on those of the right.
+    The arrays have an element for each operator: first the left ones, from `split` on the right ones.
     """
 
     def __init__(self, left: Sequence[Op], right: Sequence[Op]) -> None:
@@ -104,11 +104,11 @@ class Scores:
         self.split = len(left)
         self.main = self._number_keys(both, lambda op: tuple(sorted(tuple(sorted(t.shape)) for t in op.main)))
         self.exact = self._number_keys(both, lambda op: tuple(tensor.shape for tensor in op.main))
-        self.kinds = self._number_keys(both, lambda op: kind_of(op.type))
+        self.kinds = self._number_keys(both, lambda op: normalise_kind(op.type))
         self.parameters = self._number_keys(both, lambda op: op.shapes("parameter"))
         self.inputs = self._number_keys(both, lambda op: op.shapes("input"))
         self.last = self._number_keys(both, lambda op: _SPLIT.split(op.name)[-1].lower())
-        self.between = np.array([op.between for op in both])
+        self.matched_before = np.array([op.matched_before for op in both])
         self.values = _collect_values(both)
 
     @staticmethod
@@ -133,8 +133,8 @@ class Scores:
         total += NAME * self._same(self.last, left)
         difference = self._value_distance(left)
         total += VALUES * (difference < CLOSE) + SAME_VALUES * (difference < EQUAL) + OTHER_VALUES * (difference > FAR)
-        distance = np.abs(self.between[self.split :] - self.between[left])
-        total += BETWEEN * (distance == 0) + ELSEWHERE * (distance > 2)
+        distance = np.abs(self.matched_before[self.split :] - self.matched_before[left])
+        total += SAME_POSITION * (distance == 0) + OTHER_POSITION * (distance > 2)
         return total
 
     def _same(self, numbers: NDArray[np.int64], left: int) -> NDArray[np.bool_]:
@@ -142,16 +142,16 @@ class Scores:
         return same
 
     def _value_distance(self, left: int) -> NDArray[np.float64]:
-        """Return the distance of means and root mean squares, in units of the latter; NaN where not known."""
+        """Return the larger difference of mean and root mean square, relative to the latter; NaN where unknown."""
         ours, theirs = self.values[left], self.values[self.split :]
         scale = np.maximum(np.maximum(abs(ours[1]), np.abs(theirs[:, 1])), 1e-30)
-        found: NDArray[np.float64] = np.abs(theirs - ours).max(axis=1) / scale
-        return found
+        distance: NDArray[np.float64] = np.abs(theirs - ours).max(axis=1) / scale
+        return distance
 
     def highest_score(self, left: int, right: int) -> float:
-        """Return the score of two operators that agree in everything known of both."""
+        """Return the score these two operators would have if everything known about both agreed."""
         right += self.split
-        known = [SHAPES, SAME_ORDER, NAME, BETWEEN]
+        known = [SHAPES, SAME_ORDER, NAME, SAME_POSITION]
         known += [TYPE] if self.kinds[left] and self.kinds[right] else []
         known += [PARAMETERS] if self.parameters[left] or self.parameters[right] else []
         known += [INPUTS] if self.inputs[left] or self.inputs[right] else []
@@ -159,13 +159,13 @@ class Scores:
         return float(sum(known))
 
     def match(self, left: int, right: int, row: NDArray[np.float32]) -> Match:
-        """Return a match with its confidence, a rule of thumb: lower where another operator scores the same."""
+        """Return a match with a heuristic confidence, which is lower if another operator has the same score."""
         agreement = float(row[right]) / self.highest_score(left, right)
         is_only_best = int((row >= row[right]).sum()) == 1
         return Match(left, right, round(min(0.99, (0.35 + 0.65 * agreement) * (1.0 if is_only_best else 0.9)), 2))
 
     def find_mutual_best(self) -> list[Match]:
-        """Return pairs that are each other's only best choice."""
+        """Return pairs of operators that are each other's only best choice."""
         best_right: list[int] = []  # of each left operator; -1: none, or several
         best_left = np.full(len(self.main) - self.split, -1)  # of each right operator; -2: several
         highest = np.zeros(len(best_left), np.float32)
@@ -180,15 +180,15 @@ class Scores:
 
 
 def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[Match]:
-    """Return the matches of greatest total score that keep the order; table[i, j] is that of the first i and j."""
+    """Return the matches of greatest total score that keep the order."""
     if not left or not right:
         return []
-    table = np.zeros((len(left) + 1, len(right) + 1), np.float32)
+    table = np.zeros((len(left) + 1, len(right) + 1), np.float32)  # [i, j]: best total of the first i and the first j
     for row_number, number in enumerate(left, 1):
         row = scores.row(number)[right]
         through = np.where(row > 0, table[row_number - 1, :-1] + row, 0)
         np.maximum.accumulate(np.maximum(table[row_number - 1, 1:], through), out=table[row_number, 1:])
-    found = []
+    matches = []
     i, j = len(left), len(right)
     while i and j:
         if table[i, j] == table[i - 1, j]:
@@ -197,8 +197,8 @@ def _align_in_order(scores: Scores, left: list[int], right: list[int]) -> list[M
             j -= 1
         else:
             i, j = i - 1, j - 1
-            found.append(scores.match(left[i], right[j], scores.row(left[i])))
-    return found[::-1]
+            matches.append(scores.match(left[i], right[j], scores.row(left[i])))
+    return matches[::-1]
 
 
 def _collect_values(ops: Sequence[Op]) -> NDArray[np.float64]:
@@ -207,20 +207,20 @@ def _collect_values(ops: Sequence[Op]) -> NDArray[np.float64]:
     opened = 0
     for row_number, op in enumerate(ops):
         first = min(op.main, key=lambda tensor: (tensor.parameter, tensor.index))
-        found = _from_statistics(first)
-        if found is None and first.path is not None and not first.fault and opened < MOST_OPENED:
+        mean_and_rms = _read_statistics(first)
+        if mean_and_rms is None and first.path is not None and not first.fault and opened < MOST_OPENED:
             opened += 1
-            found = _sample_values(first)
-        if found is not None and all(map(math.isfinite, found)):
-            table[row_number] = found
+            mean_and_rms = _sample_values(first)
+        if mean_and_rms is not None and all(map(math.isfinite, mean_and_rms)):
+            table[row_number] = mean_and_rms
     return table
 
 
-def _from_statistics(tensor: Stored) -> tuple[float, float] | None:
-    found, count = tensor.statistics, math.prod(tensor.shape)
-    if not found or "mean" not in found or "norm" not in found or not count:
+def _read_statistics(tensor: Stored) -> tuple[float, float] | None:
+    statistics, count = tensor.statistics, math.prod(tensor.shape)
+    if not statistics or "mean" not in statistics or "norm" not in statistics or not count:
         return None
-    return found["mean"], found["norm"] / math.sqrt(count)
+    return statistics["mean"], statistics["norm"] / math.sqrt(count)
 
 
 def _sample_values(tensor: Stored) -> tuple[float, float] | None:

@@ -1,7 +1,7 @@
 """Data types of the comparison: a stored tensor, a side (all tensors of one dump), a pair.
 
 Readers make sides, alignment makes pairs, measuring and judging make rows (rows.py). The page, the CSV and the
-explanation are made of rows. A stored tensor has the path of its file; its values are read where it is measured.
+explanation are made of rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
+INSERTED = "*"  # replaces the name of an operator's counterpart if the compiler inserted the operator
 Array = NDArray[Any]
 Role = Literal["input", "output", "grad_input", "grad_output", "parameter", "gradient", "update"]
 Result = Literal["good", "bad", "flag", "refused", "new"]
@@ -22,25 +23,25 @@ Layout = tuple[str, str, tuple[int, ...]]  # left layout, right layout, shape of
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One tensor of a dump. `fault` says why it cannot be read; then `dtype`, `shape` and `path` may be missing."""
+    """One tensor of a dump, by the path of its file. With a `fault`, `dtype`, `shape` and `path` may be missing."""
 
     op: str  # the operator's or module's name: layer3.0.conv2
     op_type: str = ""  # Conv2d, BatchNorm, "" where the dump does not say
     role: Role = "output"
     index: int = 0  # number of the input or output, from 0
-    order: int = 0  # place in execution order within its step; equal for all tensors of one call
+    order: int = 0  # position in execution order within its step; equal for all tensors of one call
     step: int = 0
     rank: int = 0
     dtype: str = ""  # as it was on the device: float32, float16, bfloat16, int64, bool …
     shape: tuple[int, ...] = ()
-    path: Path | None = None  # the file that holds it; None: only `statistics` were dumped, or there is a fault
-    member: str = ""  # its key within the file, for .npz and .safetensors
+    path: Path | None = None  # None: only `statistics` were dumped, or there is a fault
+    member: str = ""  # key within the file, for .npz and .safetensors
     call: int = 0  # number of the call of the same operator within a step, from 0
-    layout: str = ""  # NCHW, NHWC, NC1HWC0 … where the graph or the dump says
-    statistics: Mapping[str, float] | None = None  # min max mean std norm nan inf, where the dump has them
-    fault: str = ""
-    parameter: str = ""  # of a parameter, its gradient or update: what its module calls it: weight, running_mean
-    crc32: int | None = None  # of the whole file, as its index says (0: it does not); None: no index of ours
+    layout: str = ""  # NCHW, NHWC, NC1HWC0 …, if the graph or the dump says it
+    statistics: Mapping[str, float] | None = None  # min max mean std norm nan inf, if the dump has them
+    fault: str = ""  # why the tensor cannot be read
+    parameter: str = ""  # name within the module of a parameter, or of its gradient or update: weight, running_mean
+    crc32: int | None = None  # of the file, as a viaduct index states it; 0: not stated; None: no viaduct index
 
     @property
     def tensor_index(self) -> str:
@@ -56,22 +57,22 @@ class Side:
     kind: str  # viaduct, rehearsal, npu, tfdbg, msprobe, folder
     tensors: tuple[Stored, ...]
     edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # operator -> the operators that feed it
-    notes: tuple[str, ...] = ()  # what the reader wants the user to know: collisions, files left out
+    notes: tuple[str, ...] = ()  # for the user: name collisions, files that were left out
     settings: Mapping[str, str] = field(default_factory=dict)  # device, precision, mode, deterministic, seed, script …
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A tensor of the left side and the one of the right side that it should equal.
+    """A tensor of the left side and its counterpart on the right.
 
-    One of them is None if it has no partner. Then `matched` is "none", and `reason` says why: the compiler inserted the
-    operator or fused it away (shown as *), or the other side does not have it.
+    A tensor without a partner has `matched` "none" and a `reason`: the compiler inserted the operator or fused it away
+    (shown as *), or the other side does not have it.
     """
 
     group: int  # the Index column: rows of one fused group share it
     left: Stored | None
     right: Stored | None
-    left_op: str  # as shown; several names joined by commas for a split operator; "*" for none
+    left_op: str  # as shown: names of a split operator are joined by commas; "*" for none
     right_op: str
     matched: Matched
     confidence: float = 1.0  # below 1 only for structure

@@ -1,8 +1,8 @@
-"""Thresholds that decide if a pair of tensors is equal enough, and the verdict.
+"""Thresholds for a pair of tensors, and the verdict.
 
-The defaults depend on the coarser of the two types. A float32 sum in another order differs by about 1e-6 of its size,
-and depth multiplies that by tens; float16 rounds each element by up to 5e-4 and bfloat16 by 4e-3 of its size, and some
-fifty operators in a row add up to the limits here. Flags given on the command line replace the defaults as a whole.
+The defaults depend on the coarser dtype. A float32 sum in another order differs by about 1e-6 of its size; a deep
+network multiplies that by some tens. float16 rounds each element by up to 5e-4 and bfloat16 by 4e-3 of its size; the
+errors of about fifty operators in a row add up to these limits. Command-line flags replace all defaults.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from viaduct.comparison.measures import Figures, Measures, format_measure
+from viaduct.comparison.measures import Measures, SideStatistics, format_measure
 from viaduct.comparison.passes import EPSILON
 from viaduct.comparison.tensors import Result
 from viaduct.comparison.ulps import coarser_dtype
@@ -20,12 +20,12 @@ Verdict = tuple[Result, str]
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Limits of the measures; one that is None is not judged."""
+    """Limits of the measures; a measure without a limit is not judged."""
 
     cosine: float | None = None  # at least
     euclid: float | None = None  # relative Euclidean distance, at most
     max_abs: float | None = None  # at most, in units of the values
-    scaled_max: float | None = None  # at most, in units of the golden side's size (measures.Figures.size)
+    scaled_max: float | None = None  # at most, in units of the golden side's size (measures.SideStatistics.size)
     differing: float | None = None  # share of integers or truth values that may differ
 
     def limits_by_name(self) -> dict[str, float]:
@@ -40,9 +40,9 @@ DEFAULTS = {
     "float32": Thresholds(cosine=0.999999, euclid=1e-4, scaled_max=1e-3),
     "float64": Thresholds(cosine=1 - 1e-12, euclid=1e-9, scaled_max=1e-8),
 }
-# Indices of maxima, or masks, may differ where rounding decides: a few differing elements among many are a flag.
+# In indices of maxima and in masks a few elements may differ by rounding: that is a flag.
 WHOLE_NUMBERS = Thresholds(differing=0.0)
-FLIPPED = 1e-3  # up to this share of differing integers is a flag, above it is bad
+FLIPPED = 1e-3  # a share of differing integers up to this is a flag, above it bad
 
 
 def thresholds_from_flags(cosine: float | None, euclid: float | None, max_abs: float | None) -> Thresholds | None:
@@ -53,7 +53,7 @@ def thresholds_from_flags(cosine: float | None, euclid: float | None, max_abs: f
 
 
 def default_thresholds(left: str, right: str) -> Thresholds:
-    """Return the default limits of two dtypes; the coarser one decides."""
+    """Return the default limits of two dtypes: those of the coarser one."""
     left, right = left.removeprefix("complex of "), right.removeprefix("complex of ")
     kind = coarser_dtype(left, right)
     if kind is not None:
@@ -63,23 +63,23 @@ def default_thresholds(left: str, right: str) -> Thresholds:
 
 
 def judge_measures(measures: Measures, thresholds: Thresholds | None = None) -> Verdict:
-    """Return good, bad, flag or refused, and why it is not good. `thresholds` None: defaults by dtype."""
+    """Return the result and why it is not good. `thresholds` None: defaults by dtype."""
     limits = thresholds or default_thresholds(measures.left.dtype, measures.right.dtype)
     for rule in (judge_nonfinite, judge_empty, judge_zeros):
-        if found := rule(measures):
-            return found
+        if verdict := rule(measures):
+            return verdict
     judged, reasons = apply_limits(measures, limits)
-    if not judged:  # a single element has no cosine: then the defaults decide
+    if not judged:  # for example a limit of the cosine only, and a single element, which has none
         judged, reasons = apply_limits(measures, default_thresholds(measures.left.dtype, measures.right.dtype))
     if not judged:
         return "refused", "no measure of this pair has a threshold"
     if reasons:
         return judge_differing(measures, limits, reasons)
-    return judge_remarks(measures)
+    return judge_within_limits(measures)
 
 
 def judge_nonfinite(measures: Measures) -> Verdict | None:
-    """Return bad if NaN or Inf stand at different positions."""
+    """Return bad if NaN or Inf are at different positions."""
     if not measures.mismatched:
         return None
     left, right = measures.left, measures.right
@@ -91,7 +91,7 @@ def judge_nonfinite(measures: Measures) -> Verdict | None:
     return "bad", f"NaN or Inf differ in {measures.mismatched} {positions}: {sides}{where}"
 
 
-def count_nonfinite(side: Figures) -> str:
+def count_nonfinite(side: SideStatistics) -> str:
     """Describe how many NaN and Inf a side has: 3 NaN, 1 +Inf."""
     counts = {"NaN": side.nan, "+Inf": side.plus_inf, "-Inf": side.minus_inf}
     return " and ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
@@ -105,7 +105,7 @@ def judge_empty(measures: Measures) -> Verdict | None:
 
 
 def judge_zeros(measures: Measures) -> Verdict | None:
-    """Return bad if exactly one side has a norm of at most EPSILON: neither cosine nor relative error would show it."""
+    """Return bad if exactly one side is all zero: neither cosine nor relative error would show it."""
     zero = [side.norm <= EPSILON for side in (measures.left, measures.right)]
     if zero[0] == zero[1] or math.isnan(measures.left.norm) or math.isnan(measures.right.norm):
         return None
@@ -113,7 +113,7 @@ def judge_zeros(measures: Measures) -> Verdict | None:
 
 
 def apply_limits(measures: Measures, limits: Thresholds) -> tuple[int, list[str]]:
-    """Return how many limits apply, and which are exceeded. NaN never passes."""
+    """Return the number of limits that apply, and a sentence for each that is exceeded. NaN never passes."""
     share = measures.differing / measures.compared if measures.compared else math.nan
     tests = (
         ("cosine similarity", measures.cosine, limits.cosine, False),
@@ -133,14 +133,14 @@ def apply_limits(measures: Measures, limits: Thresholds) -> tuple[int, list[str]
 
 
 def format_number(value: float) -> str:
-    """Format a number for a sentence: three significant digits, more near 1."""
+    """Format a number with three significant digits, or more near 1."""
     if not math.isfinite(value):
         return format_measure(value)
     return f"{value:.9f}".rstrip("0") if 0.99 < value < 1 else f"{value:.3g}"
 
 
 def judge_differing(measures: Measures, limits: Thresholds, reasons: list[str]) -> Verdict:
-    """Return the verdict for exceeded limits; a few differing integers are a flag."""
+    """Return bad for exceeded limits, or flag for a few differing integers."""
     if limits.differing is not None:
         result: Result = "flag" if measures.differing <= FLIPPED * measures.compared else "bad"
         return result, f"{measures.differing} of {measures.compared} elements differ"
@@ -149,13 +149,13 @@ def judge_differing(measures: Measures, limits: Thresholds, reasons: list[str]) 
     return "bad", "; ".join(reasons)
 
 
-def judge_remarks(measures: Measures) -> Verdict:  # of a pair that exceeds no limit
-    """Return good, or a flag for NaN, Inf or saturation that both sides share."""
-    if measures.paired and measures.statistics_only:
+def judge_within_limits(measures: Measures) -> Verdict:
+    """Return good, or a flag for NaN and Inf on both sides or a saturated left side."""
+    if measures.nonfinite_pairs and measures.statistics_only:
         return "flag", "the statistics of both sides hold NaN or Inf; the finite ones agree"
-    if measures.paired:
-        found = f"both sides have {count_nonfinite(measures.right)} in the same places"
-        return "flag", f"{found}; the other {measures.compared} elements agree"
+    if measures.nonfinite_pairs:
+        same = f"both sides have {count_nonfinite(measures.right)} in the same places"
+        return "flag", f"{same}; the other {measures.compared} elements agree"
     if measures.overflow == "YES":
         return "flag", f"{measures.left.saturated} values reach 65504, the largest float16"
     return "good", ""

@@ -1,7 +1,7 @@
 """Step counter of a TensorFlow 1 script, through the stand-in's session observers.
 
 RECORD/observed/rank-0/ holds steps.jsonl, losses.npz, gradients.npz and weights.npz as `observe.py` describes them, and
-with `plan.look` evaluations.jsonl and facts.json. Arrays are named after the graph's variables.
+with `plan.inspect` evaluations.jsonl and facts.json. Arrays are named after the graph's variables.
 RECORD/profiling_points.json names the operators with which the forward pass begins and the backward pass ends.
 """
 
@@ -30,9 +30,9 @@ class GraphCounter:
         from viaduct.rehearsal.tf1_stage import inspection, profiling_points, sessions, watch
 
         self.plan = plan
-        if plan.shake:
+        if plan.perturb:
             sessions.observers.append(inspection.Perturbation())
-        self.inspection = inspection.GraphInspection() if plan.look else None
+        self.inspection = inspection.GraphInspection() if plan.inspect else None
         self.evaluations = inspection.Evaluations()
         if self.inspection is not None:
             sessions.observers += [self.inspection, self.evaluations]

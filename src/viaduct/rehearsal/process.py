@@ -45,8 +45,8 @@ IMPORTS_S = 120.0  # allowed beyond the script's time limit and GRACE_S, to inst
 MAX_CHANGED_SHOWN = 5  # paths of changed files that are printed
 
 
-def rehearse(plan: Plan, tell: Callable[[str], None]) -> Summary:
-    """Run a rehearsal to its end, save its summary and return it; `tell` prints a note to the user."""
+def rehearse(plan: Plan, report: Callable[[str], None]) -> Summary:
+    """Run a rehearsal to its end, save its summary and return it; `report` prints a note to the user."""
     Path(plan.record).mkdir(parents=True, exist_ok=True)
     plan.save()
     if plan.processes > 1 and plan.on == "npu":
@@ -54,13 +54,13 @@ def rehearse(plan: Plan, tell: Callable[[str], None]) -> Summary:
     files = open_files(plan)
     try:
         command = files.command([plan.python, "-c", RUN_CHILD.format(root=str(VIADUCT_ROOT))])
-        end = run_ranks(plan, command, tell) if plan.processes > 1 else run_alone(plan, command)
+        end = run_ranks(plan, command, report) if plan.processes > 1 else run_alone(plan, command)
     finally:
         wrote, changed = files.close()
     for path in changed[:MAX_CHANGED_SHOWN]:
-        tell(f"ATTENTION: your own {path} was changed while the script ran; it is reached through a link.")
+        report(f"ATTENTION: your own {path} was changed while the script ran; it is reached through a link.")
     if len(changed) > MAX_CHANGED_SHOWN:
-        tell(f"ATTENTION: so were {len(changed) - MAX_CHANGED_SHOWN} more; summary.json names them.")
+        report(f"ATTENTION: so were {len(changed) - MAX_CHANGED_SHOWN} more; summary.json names them.")
     return make_summary(plan, end, wrote, changed)
 
 
@@ -105,7 +105,7 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> End:
+def run_ranks(plan: Plan, command: list[str], report: Callable[[str], None]) -> End:
     """Run several ranks of the script."""
     from viaduct.cluster.launch import limit_threads, quiet_import
 
@@ -126,7 +126,7 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
                 log_dir=str(logs),
                 show_all=True,
                 get_variables=lambda torchrun: {**limit_threads(plan.ranks), **rank_variables(plan, torchrun)},
-                report=tell,
+                report=report,
             )
         finally:
             os.chdir(folder_before)
@@ -138,7 +138,7 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
     # rank whose progress file was written longest ago.
     activity = last_activity(Path(plan.record))
     first = min(outcome.failures, key=lambda failure: activity.get(failure.rank, 0.0))
-    tell(f"rank {first.rank} ended with {first.exit_code}; the others are ended.")
+    report(f"rank {first.rank} ended with {first.exit_code}; the others are ended.")
     return End(first.exit_code if first.exit_code >= 0 else 128 - first.exit_code, rank=first.rank, bound=timeout.bound)
 
 

@@ -124,7 +124,7 @@ def set_tf1(plan: Plan, ours: bool) -> StepCounter:
     deprecation._PRINT_DEPRECATION_WARNINGS = False
     warnings.filterwarnings("ignore", message=r"`tf\.(layers|keras)\..*` is deprecated")
     tf1_stage.install(plan.on, seed=seed_of_rank(plan))
-    if plan.joined:
+    if plan.join_ranks:
         from viaduct.rehearsal.tf1_stage import joining
 
         joining.install()

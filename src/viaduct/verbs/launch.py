@@ -36,6 +36,11 @@ from viaduct.errors import BadValue
 OLD_FLAGS = {"--plan": "plan", "--write-scripts": "scripts"}  # former flag -> the subcommand that replaces it
 HINT = "What follows `--` is the command's own: `… -- python my_script.py --epochs 3`."
 HOW_MANY_RANKS = "Give --ranktable FILE, or --ranks N (of each machine) and, for several machines, --nodes and --rdzv."
+HELP = """Start this machine's ranks of a job under torch's elastic agent: `viaduct launch --ranks 8 -- train RECIPE`.
+
+Run the same command on every machine. If a rank fails, viaduct names it and starts all ranks again from the last
+checkpoint; exit code 2, a user's mistake, ends the job at once. Ctrl-C ends all ranks, a second one kills them.
+"""
 
 
 class StartByDefault(typer.core.TyperGroup):
@@ -43,8 +48,7 @@ class StartByDefault(typer.core.TyperGroup):
 
     default = "start"
 
-    def translate(self, arguments: list[str]) -> list[str]:
-        """Return the arguments with the subcommand in front."""
+    def prepend_subcommand(self, arguments: list[str]) -> list[str]:
         if arguments[:1] and arguments[0] in self.commands:
             return arguments
         for index, argument in enumerate(drop_command(arguments)):
@@ -58,11 +62,11 @@ class StartByDefault(typer.core.TyperGroup):
         flags = drop_command(args)
         if "--help" in flags and not (flags[0] in self.commands or set(flags) & set(OLD_FLAGS)):
             return super().parse_args(ctx, args)
-        arguments = self.translate(args)
+        arguments = self.prepend_subcommand(args)
         for flag, name in OLD_FLAGS.items():
             if arguments[0] == name and args[:1] != [name]:
                 new = f"viaduct launch {name} {'RECIPE' if name == 'plan' else 'DIR'}"
-                print(f"viaduct launch: {flag} is now `{new}`; the flag goes with the next release.", file=sys.stderr)
+                print(f"viaduct launch: {flag} is now `{new}`; the next release removes the flag.", file=sys.stderr)
         return super().parse_args(ctx, arguments)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -86,7 +90,7 @@ class StartCommand(typer.core.TyperCommand):
         original = list(args)  # the parser consumes args
         try:
             return list(super().parse_args(ctx, args))
-        except Exception as error:  # of click; its class differs between typer 0.12, which imports click, and later
+        except Exception as error:  # click's NoSuchOption, which newer typer releases define themselves
             if type(error).__name__ == "NoSuchOption" and "--" not in original:
                 vars(error)["hint"] = HINT  # usage.py adds it
             raise
@@ -96,11 +100,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     cls=StartByDefault,
-    help="""Start this machine's ranks of a job under torch's elastic agent: `viaduct launch --ranks 8 -- train RECIPE`.
-
-    Run the same command on every machine. A rank that fails is named, and all are started again from the last
-    checkpoint; exit code 2, a mistake, ends the job at once. Ctrl-C ends all ranks, a second one kills them.
-    """,
+    help=HELP,
 )
 Arguments = Annotated[
     list[str] | None,
@@ -114,7 +114,7 @@ Nodes = Annotated[int, typer.Option(help="Number of machines.", min=1)]
 JobName = Annotated[str, typer.Option(help="JOB_ID, the same on all machines.")]
 
 
-@app.command("start", cls=StartCommand, hidden=True)
+@app.command("start", cls=StartCommand, hidden=True, help=HELP)
 def start(
     context: typer.Context,
     command: Arguments = None,
@@ -147,10 +147,10 @@ def start(
         ),
     ] = None,
     target: Annotated[
-        Kind | None, typer.Option(help="Devices that must be present.", show_default="as --device says")
+        Kind | None, typer.Option(help="Devices that must be present.", show_default="the command's --device")
     ] = None,
     max_restarts: Annotated[
-        int, typer.Option(help="How often all ranks are started again after one has failed.", min=0)
+        int, typer.Option(help="Number of times that all ranks are started again after one has failed.", min=0)
     ] = MAX_RESTARTS,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the other machines.", min=1)] = TIMEOUT_S,
     log_dir: Annotated[
@@ -158,11 +158,6 @@ def start(
     ] = None,
     show: Annotated[Show, typer.Option(help="Output shown here: each machine's first rank, or all.")] = "first",
 ) -> None:
-    """Start this machine's ranks of a job, under torch's elastic agent.
-
-    Run the same command on every machine. A rank that fails is named, and all are started again from the last
-    checkpoint; exit code 2, a mistake, ends the job at once. Ctrl-C ends all ranks, a second one kills them.
-    """
     argv = command or []
     kind = target or find_device(argv)
     resolve_command(argv)
@@ -187,7 +182,7 @@ def write_scripts(
     folder: Annotated[Path, typer.Argument(help="Folder for the files.", metavar="DIR")],
     command: Arguments = None,
     target: Annotated[
-        Kind | None, typer.Option(help="Devices that the scripts are for.", show_default="as --device says")
+        Kind | None, typer.Option(help="Devices that the scripts are for.", show_default="the command's --device")
     ] = None,
     ranktable: RankTable = None,
     card: Rules = None,
@@ -256,7 +251,7 @@ def is_given(context: typer.Context, name: str) -> bool:
 
 
 def refuse_table_flags(context: typer.Context, rdzv: str | None, port: int) -> None:
-    """Refuse flags that need a rank table, and --rdzv without --nodes."""
+    """Refuse --port, which needs a rank table, and --rdzv without --nodes."""
     check_port(port)
     if is_given(context, "port"):
         hint = HOW_MANY_RANKS
@@ -268,7 +263,7 @@ def refuse_table_flags(context: typer.Context, rdzv: str | None, port: int) -> N
 
 
 def check_training(argv: list[str], share: NodeShare) -> list[str]:
-    """Refuse what `viaduct train` would refuse; if its run has finished, return what train prints about it."""
+    """Refuse arguments that `viaduct train` would refuse; if the run has finished, return what train prints then."""
     command = argv[1:] if argv[0] == "viaduct" else argv
     if command[:1] != ["train"] or {"--help", "--list"} & set(command):
         return []
@@ -276,11 +271,11 @@ def check_training(argv: list[str], share: NodeShare) -> list[str]:
 
     ranks = share.table.size if share.table else share.ranks * len(share.names)
     finished = check_command(command[1:], ranks, share.ranks, has_rank_0=share.node == 0)
-    return [] if share.host else finished  # with several machines the ranks print it: the others wait for them
+    return [] if share.host else finished  # with several machines the ranks must start: other machines wait for them
 
 
 def find_device(argv: list[str]) -> Kind | None:
-    """Return the device that the command names: `train … --device npu`."""
+    """Return the value of --device in a command such as `train … --device npu`; None if it is missing or unknown."""
     kinds: dict[str, Kind] = {"npu": "npu", "mlu": "mlu", "cuda": "cuda", "cpu": "cpu"}
     values = [value for flag, value in pairwise(argv) if flag == "--device"]
     values += [argument.partition("=")[2] for argument in argv if argument.startswith("--device=")]
@@ -288,7 +283,6 @@ def find_device(argv: list[str]) -> Kind | None:
 
 
 def get_accelerator(kind: Kind | None) -> Target | None:
-    """Return the accelerator, None for the CPU."""
     return kind if kind is not None and kind != "cpu" else None
 
 
@@ -305,7 +299,7 @@ def find_share(
     job: str,
     secret: str,
 ) -> NodeShare:
-    """Return the ranks that this machine starts, from the rank table or else from --nodes, --ranks and --rdzv."""
+    """Return this machine's share of the job, from the rank table or else from --nodes, --ranks and --rdzv."""
     if ranktable is not None:
         for flag, value in (("--rdzv", rdzv), ("--node-rank", node_rank), ("--nodes", nodes - 1 or None)):
             if value is not None:
@@ -331,12 +325,12 @@ def find_share(
 
 
 def choose_card(card: Card | None, kind: Kind | None) -> Card:
-    """Return the rules for a rank table: `card` if it is given, else those of the device."""
+    """Return the card whose rules a rank table must follow: `card` if it is given, else the one of the device."""
     return card or ("ascend-910" if kind in (None, "npu") else "other")
 
 
 def check_devices(kind: Kind | None, share: NodeShare) -> None:
-    """Raise once, before ranks are started, if this machine lacks one of the devices that the ranks need."""
+    """Raise if this machine lacks one of the devices that the ranks need."""
     target = get_accelerator(kind)
     if target is None:
         return
@@ -344,19 +338,22 @@ def check_devices(kind: Kind | None, share: NodeShare) -> None:
     from viaduct.devices.base import check_index
 
     device = devices.get(target)
-    numbers = [share.ranks - 1]
+    highest = share.ranks - 1
     if share.table is not None:
-        numbers = [entry.device_id for entry in share.table.servers[share.node or 0].devices]
-    check_index(target, max(numbers), device.count(), device.missing())
+        highest = max(entry.device_id for entry in share.table.servers[share.node or 0].devices)
+    check_index(target, highest, device.count_cards(), device.find_problem())
 
 
 def announce_ranks(share: NodeShare, argv: list[str], show: Show) -> None:
     """Print the number of ranks, and a warning if the job has no secret."""
-    where = f" on {share.name}, one of {len(share.names)} servers" if share.host else ""
-    hidden = "; rank 0 of them is shown here (--show all: every one)" if share.ranks > 1 and show == "first" else ""
-    print(f"{format_count(share.ranks, 'rank')}{where}{hidden}", file=sys.stderr, flush=True)
+    server = f" on {share.name}, one of {len(share.names)} servers" if share.host else ""
+    shown = "; output of the first is shown here (--show all: of all)" if share.ranks > 1 and show == "first" else ""
+    print(f"{format_count(share.ranks, 'rank')}{server}{shown}", file=sys.stderr, flush=True)
     if share.hosts_store and not share.secret:
-        note = f"Note: the job has no secret; whoever reaches {format_endpoint(share.host, share.port)} can disturb it."
+        endpoint = format_endpoint(share.host, share.port)
         print(
-            f"{note} VIADUCT_JOB_SECRET or --secret-file, on all machines, gives it one.", file=sys.stderr, flush=True
+            f"Note: the job has no secret; anyone who can reach {endpoint} can disturb it. "
+            "VIADUCT_JOB_SECRET or --secret-file, on all machines, gives it one.",
+            file=sys.stderr,
+            flush=True,
         )

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from viaduct.migration.options import Options
     from viaduct.migration.run import Outcome
 
+# Panels of the help
 RULES, REPORTS = "Rules", "Reports"
 TORCH, TF1 = "PyTorch scripts", "TensorFlow 1 scripts"
-
-
 Command = GroupedCommand  # cli.py makes the verb's command of this class
 
 
@@ -35,20 +34,20 @@ def parse_path(text: str) -> Path:
     return Path(text)
 
 
-def rule_option(meaning: str, **more: Any) -> Any:
-    return typer.Option(help=meaning, rich_help_panel=RULES, metavar="RULE", show_default=False, **more)
+def rule_option(help_text: str) -> Any:
+    return typer.Option(help=help_text, rich_help_panel=RULES, metavar="RULE", show_default=False)
 
 
-def report_option(meaning: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=meaning, rich_help_panel=REPORTS, **more)
+def report_option(help_text: str, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, help=help_text, rich_help_panel=REPORTS, **settings)
 
 
-def torch_option(meaning: str, *names: str) -> Any:
-    return typer.Option(*names, help=meaning, rich_help_panel=TORCH)
+def torch_option(help_text: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_text, rich_help_panel=TORCH)
 
 
-def tf1_option(meaning: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=meaning, rich_help_panel=TF1, **more)
+def tf1_option(help_text: str, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, help=help_text, rich_help_panel=TF1, **settings)
 
 
 def main(
@@ -66,56 +65,57 @@ def main(
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Change the files themselves, all or none.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Though git has uncommitted changes; over a file that is no report.")
+        bool, typer.Option("--force", help="Ignore uncommitted changes in git; let reports replace other files.")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if something would change.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if something needs manual review.")] = False,
     entry: Annotated[
-        str, typer.Option(help="The script that is started.", metavar="FILE", show_default="found if only one can be")
+        str,
+        typer.Option(help="The script that is started.", metavar="FILE", show_default="found if it is the only one"),
     ] = "",
     exclude: Annotated[
         list[str] | None,
         typer.Option(
-            help="Copy these files as they are: a pattern of .gitignore; may be repeated.",
+            help="Do not change files that match this .gitignore pattern; may be repeated.",
             metavar="PATTERN",
             show_default=False,
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes.", min=0, show_default="the cores")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only the summary.")] = False,
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=0, show_default="the cores")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only the summary.")] = False,
     mode: Annotated[
         Literal["rewrite", "patch"],
-        torch_option("rewrite, or only import the vendor's run-time patch and say what it cannot fix."),
+        torch_option("Rewrite, or only import the vendor's run-time patch and report what it cannot fix."),
     ] = "rewrite",
     data_parallel: Annotated[
         Literal["report", "unwrap", "ddp"],
-        torch_option("nn.DataParallel: report it, take it off, or make it DistributedDataParallel."),
+        torch_option("nn.DataParallel: report it, remove it, or replace it by DistributedDataParallel."),
     ] = "report",
     int32_targets: Annotated[
-        bool, torch_option("On the NPU: cast class numbers to int32 before the move.", "--int32-targets")
+        bool, torch_option("On the NPU: cast class labels to int32 before they are moved.", "--int32-targets")
     ] = False,
     start_up: Annotated[
-        bool, torch_option("On the NPU: write the settings that are advised for speed.", "--start-up")
+        bool, torch_option("On the NPU: write the settings that are recommended for speed.", "--start-up")
     ] = False,
     distributed: Annotated[bool, tf1_option("For several devices.", "--distributed")] = False,
     precision: Annotated[
         str, tf1_option("precision_mode, or a mode of precision_mode_v2.", metavar="MODE", show_default=False)
     ] = "",
-    loop: Annotated[int, tf1_option("iterations_per_loop: steps on the device between visits of the host.")] = 1,
+    loop: Annotated[int, tf1_option("iterations_per_loop: steps on the device per return to the host.")] = 1,
     style: Annotated[
-        Literal["explicit", "wrapper"], tf1_option("Sessions: options written out, or the vendor's helpers.")
+        Literal["explicit", "wrapper"], tf1_option("Sessions: write out the options, or use the vendor's helpers.")
     ] = "explicit",
     imports: Annotated[
-        Literal["explicit", "star"], tf1_option("Names one by one, or npu_init's star import.")
+        Literal["explicit", "star"], tf1_option("Import names one by one, or with npu_init's star import.")
     ] = "explicit",
     rank: Annotated[
-        RankSource, tf1_option(f"Where rank and size come from: {DEFAULT_RANK_SOURCE}, or the environment.")
+        RankSource, tf1_option(f"Source of rank and size: {DEFAULT_RANK_SOURCE}, or the environment.")
     ] = DEFAULT_RANK_SOURCE,
     reduction: Annotated[
-        Literal["average", "sum"], tf1_option("With --distributed: what becomes of the ranks' gradients.")
+        Literal["average", "sum"], tf1_option("With --distributed: average or sum of the ranks' gradients.")
     ] = "average",
     resources: Annotated[
-        Literal["session", "plugin"], tf1_option("What starts communication: a session of its own, or npu_plugin.")
+        Literal["session", "plugin"], tf1_option("Start communication with a separate session, or with npu_plugin.")
     ] = "session",
     device: Annotated[
         Literal["remove", "cpu"], tf1_option("`with tf.device('/gpu:0')`: remove, or name the CPU.")
@@ -124,7 +124,7 @@ def main(
         Literal["convert", "keep"], tf1_option("TPUEstimator: convert, or keep with the TPU off.")
     ] = "convert",
     keep_defaults: Annotated[
-        bool, tf1_option("Write out TensorFlow's defaults where NPURunConfig has others.", "--keep-defaults")
+        bool, tf1_option("Write out TensorFlow's defaults where those of NPURunConfig differ.", "--keep-defaults")
     ] = False,
     pad_predict: Annotated[
         bool, tf1_option("Pad the last batch of a prediction instead of dropping it.", "--pad-predict")
@@ -138,23 +138,23 @@ def main(
     preset: Annotated[str, tf1_option("Advice for one model: resnet-seed.", show_default=False)] = "",
     fusion_switch: Annotated[
         str,
-        tf1_option("The graph compiler's switches of fusion rules, on the device.", metavar="FILE", show_default=False),
+        tf1_option("Path on the device of the graph compiler's fusion switches.", metavar="FILE", show_default=False),
     ] = "",
-    profile: Annotated[str, tf1_option("Record profiles there.", metavar="DIR", show_default=False)] = "",
+    profile: Annotated[str, tf1_option("Record profiles in this folder.", metavar="DIR", show_default=False)] = "",
     profile_points: Annotated[
         Path | None,
-        tf1_option("With --profile: fp_point and bp_point from this record of a rehearsal.", metavar="RECORD"),
+        tf1_option("With --profile: take fp_point and bp_point from this rehearsal's record.", metavar="RECORD"),
     ] = None,
-    dump: Annotated[str, tf1_option("Dump tensors there.", metavar="DIR", show_default=False)] = "",
+    dump: Annotated[str, tf1_option("Dump tensors to this folder.", metavar="DIR", show_default=False)] = "",
     dump_step: Annotated[
-        str, tf1_option("With --dump: which steps, such as 0|5-10.", metavar="STEPS", show_default=False)
+        str, tf1_option("With --dump: steps to dump, such as 0|5-10.", metavar="STEPS", show_default=False)
     ] = "",
     show_rules: Annotated[
-        bool, typer.Option("--list", help="The rules, and what each does.", rich_help_panel=RULES)
+        bool, typer.Option("--list", help="List the rules with a summary of each.", rich_help_panel=RULES)
     ] = False,
-    explain: Annotated[str | None, rule_option("One rule: example, reason.")] = None,
-    only: Annotated[list[str] | None, rule_option("Only this rule; may be repeated.")] = None,
-    skip: Annotated[list[str] | None, rule_option("Not this rule; may be repeated.")] = None,
+    explain: Annotated[str | None, rule_option("Explain a rule, with an example.")] = None,
+    only: Annotated[list[str] | None, rule_option("Apply only this rule; may be repeated.")] = None,
+    skip: Annotated[list[str] | None, rule_option("Do not apply this rule; may be repeated.")] = None,
     report: Annotated[
         Path | None, report_option("Write a page with all changes.", metavar="HTML", parser=parse_path)
     ] = None,
@@ -164,9 +164,9 @@ def main(
     json_file: Annotated[
         Path | None, report_option("Write everything as JSON.", "--json", metavar="FILE", parser=parse_path)
     ] = None,
-    lang: Annotated[Literal["en", "zh"], report_option("The language of the findings.")] = "en",
+    lang: Annotated[Literal["en", "zh"], report_option("Language of the findings.")] = "en",
 ) -> None:
-    """Carry PyTorch CUDA scripts and TensorFlow 1 scripts to the NPU or MLU by rewriting their text. Without --out or
+    """Port PyTorch CUDA scripts and TensorFlow 1 scripts to the NPU or MLU by rewriting their text. Without --out or
     --in-place nothing is written: the changes are shown. Nothing of the project is imported or run.
     """
     values = dict(locals())
@@ -181,7 +181,7 @@ def main(
 
 @dataclass(frozen=True)
 class Arguments:
-    """The options of the migration, and the flags that only this verb reads."""
+    """Options of the migration, and the flags that only this verb reads."""
 
     path: Path
     options: Options
@@ -213,7 +213,6 @@ def split_arguments(values: dict[str, Any]) -> Arguments:
 
 
 def run_migration(arguments: Arguments) -> int:
-    """Check the flags, migrate, write files and reports, print the outcome; return the exit code."""
     check_modes(arguments)
     check_reports(arguments)
     outcome = migrate_files(arguments.path, arguments.options, arguments.jobs, arguments.quiet)
@@ -226,15 +225,14 @@ def run_migration(arguments: Arguments) -> int:
 
 
 def list_rules() -> None:
-    """Print every rule with its summary."""
     from viaduct.migration.catalogue import summary_of
     from viaduct.migration.rule import all_rules
 
     rules = sorted(all_rules(), key=lambda rule: rule.name)
     width = max(len(rule.name) for rule in rules)
     for rule in rules:
-        when = "" if rule.on is None else " (when asked for)"
-        print(f"{rule.name:<{width}}  {rule.kind:<11}  {summary_of(rule)}{when}")
+        condition = "" if rule.when is None else " (when asked for)"
+        print(f"{rule.name:<{width}}  {rule.category:<11}  {summary_of(rule)}{condition}")
     print(f"{len(rules)} rules; `viaduct migrate --explain RULE` shows one with its example.", file=sys.stderr)
 
 
@@ -243,7 +241,9 @@ def explain_rule(name: str) -> None:
     from viaduct.migration.catalogue import find_rules
 
     for index, rule in enumerate(find_rules(name)):
-        head = f"{rule.name}: {rule.kind}, for {', '.join(rule.targets)}, rows {rule.rules_md_rows} of docs/rules.md"
+        head = (
+            f"{rule.name}: {rule.category}, for {', '.join(rule.targets)}, rows {' '.join(rule.rows)} of docs/rules.md"
+        )
         print(("\n" if index else "") + f"{head}\n\n{rule.doc.strip()}")
 
 
@@ -273,8 +273,8 @@ def check_reports(arguments: Arguments) -> None:
     check_report_paths(arguments.path, files, arguments.out, arguments.force)
 
 
-def migrate_files(path: Path, options: Options, jobs: int, quiet: bool = False) -> Outcome:
-    """Migrate a project; return the outcome."""
+def migrate_files(path: Path, options: Options, jobs: int, quiet: bool) -> Outcome:
+    """Migrate a project with a progress bar; refuse a path without Python files."""
     from viaduct.migration.run import migrate_project
     from viaduct.migration.walk import printable_path
     from viaduct.terminal import show_progress
@@ -318,11 +318,10 @@ def warn_without_git(outcome: Outcome) -> None:
     from viaduct.migration.writing import check_clean
 
     if outcome.changed and not check_clean(outcome):
-        print("Note: this is no git repository, so there is no way back but your own copy.", file=sys.stderr)
+        print("Note: this is not a git repository; the changes can be undone only with your own copy.", file=sys.stderr)
 
 
 def write_files(outcome: Outcome, arguments: Arguments) -> None:
-    """Write the migrated files."""
     from viaduct.migration.inplace import write_in_place
     from viaduct.migration.start_scripts import start_scripts
     from viaduct.migration.writing import write_out
@@ -334,7 +333,6 @@ def write_files(outcome: Outcome, arguments: Arguments) -> None:
 
 
 def write_reports(outcome: Outcome, arguments: Arguments) -> None:
-    """Write HTML, JSON and SARIF reports."""
     from viaduct.cluster.generate import write as write_text
 
     try:
@@ -355,7 +353,6 @@ def write_reports(outcome: Outcome, arguments: Arguments) -> None:
 
 
 def print_outcome(outcome: Outcome, arguments: Arguments) -> None:
-    """Print findings and summary."""
     from viaduct.migration import terminal
     from viaduct.migration.walk import printable_path
 
@@ -375,7 +372,7 @@ def print_outcome(outcome: Outcome, arguments: Arguments) -> None:
 
 
 def describe_written(outcome: Outcome, arguments: Arguments) -> str:
-    """Return the line that says what was written, and where."""
+    """Return the last line of the output: the written files, or a note that nothing was written."""
     from viaduct.migration.summary import plural
     from viaduct.migration.walk import printable_path
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from viaduct.profiling.collector import Plan
     from viaduct.profiling.gather import RankProfile
     from viaduct.profiling.record import Profile
-    from viaduct.profiling.script_run import ScriptRun
 
 app = typer.Typer(
     add_completion=False,
@@ -38,7 +37,7 @@ def run(
         str, typer.Argument(help="A PyTorch script; with -m, a module's name; or a recipe's name or file.")
     ],
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
+        list[str] | None, typer.Argument(help="After --: the script's own arguments.", metavar="[-- ARGUMENTS]")
     ] = None,
     steps: Annotated[int, typer.Option(help="Number of timed steps.", min=1)] = 20,
     skip: Annotated[int, typer.Option(help="Warm-up steps before the timed ones.", min=0)] = 5,
@@ -64,16 +63,19 @@ def run(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Run a script, unmodified, or a recipe for some steps, and write where their time went.
+    """Run some steps of a script, unmodified, or of a recipe, and write a profile of their time.
 
-    The script runs in a process of its own and is ended after the last step. Times come from the timed steps, operators
+    The script runs in a separate process and is ended after the last step. Times come from the timed steps, operators
     from the recorded ones, which are slower.
     """
     from viaduct.profiling.collector import Plan
 
     plan = Plan(skip, steps, recorded)
     if not module and is_recipe(target):
-        refuse_arguments(arguments)
+        if arguments:
+            raise BadValue(
+                f"a recipe takes no arguments: {arguments[0]!r}.", "Change its fields with --set FIELD=VALUE."
+            )
         raise typer.Exit(profile_recipe(target, plan, device, ranks, out, force, data, settings, apply, json))
     refuse_recipe_options(target, data, settings, apply)
     raise typer.Exit(profile_script(target, arguments or [], module, plan, device, ranks, out, force, json))
@@ -88,7 +90,7 @@ def read(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Read an existing profile, also of another tool; show its summary and advice, write its page."""
+    """Read an existing profile, also one of another tool; show its summary and advice, write its page."""
     from viaduct.profiling.readers import read_any
 
     profile = read_any(path)
@@ -108,7 +110,7 @@ def read(
 
 @app.command()
 def compare(
-    before: Annotated[Path, typer.Argument(help="A profile: a folder of viaduct's, or of another tool.")],
+    before: Annotated[Path, typer.Argument(help="A profile of viaduct or of another tool.")],
     after: Annotated[Path, typer.Argument(help="The profile to compare with it.")],
     out: Annotated[
         Path | None, typer.Option(help="Write the page there, too.", metavar="FILE", show_default="none")
@@ -117,7 +119,7 @@ def compare(
 ) -> None:
     """Compare two profiles: phases, operators and kernels that became slower or faster.
 
-    The exit code is 1 if the iterations differ by more than the noise of their steps, 2 if that cannot be decided.
+    The exit code is 1 if the iterations differ by more than the noise of their steps, 2 if too few steps were timed.
     """
     from viaduct.profiling.compare import compare_profiles
     from viaduct.profiling.compare_text import write_text
@@ -157,7 +159,7 @@ def defines_recipe(path: Path) -> bool:
     try:
         tree = ast.parse(path.read_bytes()) if path.is_file() else ast.Module([], [])
     except (OSError, SyntaxError, ValueError):
-        return False  # running it as a script reports what is wrong with it
+        return False  # running the file as a script reports the error
     assigned = {
         name.id
         for node in tree.body
@@ -168,12 +170,6 @@ def defines_recipe(path: Path) -> bool:
     imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     imported |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     return "recipe" in assigned and any(name.split(".")[0] == "viaduct" for name in imported)
-
-
-def refuse_arguments(arguments: Sequence[str] | None) -> None:
-    """Refuse arguments for a recipe."""
-    if arguments:
-        raise BadValue(f"a recipe takes no arguments: {arguments[0]!r}.", "Change its fields with --set FIELD=VALUE.")
 
 
 def profile_recipe(
@@ -196,7 +192,7 @@ def profile_recipe(
     loaded = load(target)
     changes = merge_changes({}, settings)
     outputs.check_folder(out, force)
-    # torch is imported from here on: mistakes above are answered at once.
+    # torch is imported from here on, after the flags have been checked.
     from viaduct.profiling.trace_file import read_events
     from viaduct.training.profiled import profile_recipe as train_profiled_steps
 
@@ -211,7 +207,9 @@ def profile_recipe(
         applied = apply_advice(
             profile.advice, loaded, plan=plan, device=device, data=data, ranks=ranks, settings=changes, tell=print_note
         )
-        text = applied.describe() if applied else "--apply: no advice that the recipe could follow; nothing was tried."
+        text = (
+            applied.describe() if applied else "--apply: the recipe can follow none of the advice; nothing was tried."
+        )
         print(text, file=sys.stderr if json else sys.stdout)
     return 0
 
@@ -239,7 +237,7 @@ def profile_script(
     force: bool,
     json: bool,
 ) -> int:
-    """Run a script under the profiler, write what was collected, and return the exit code."""
+    """Run a script under the profiler, write the profile, and return the exit code."""
     from viaduct import devices
     from viaduct.profiling import outputs
     from viaduct.profiling.script_job import ScriptJob
@@ -255,18 +253,19 @@ def profile_script(
         counts = plan.skip, plan.timed, plan.recorded
         job = ScriptJob(target, tuple(arguments), module, record, folder, *counts, device)
         sys.stdout.flush()
-        ended = run_script_job(job, ranks, sys.stderr.fileno() if json else None, print_note)
-        ranks_found = [add_facts(rank, ended.reason, device) for rank in ended.ranks] or [make_empty(target, ended)]
+        result = run_script_job(job, ranks, sys.stderr.fileno() if json else None, print_note)
+        profiles = [add_facts(rank, result.reason, device) for rank in result.ranks]
+        profiles = profiles or [make_empty_profile(target, result.reason)]
         outputs.remove_profile(out)
-        profile, events = outputs.write_ranks([(rank.rank, rank.profile, rank.events) for rank in ranks_found], out)
-    if ended.reason:
-        print_note(f"{ended.reason}.")
+        profile, events = outputs.write_ranks([(rank.rank, rank.profile, rank.events) for rank in profiles], out)
+    if result.reason:
+        print_note(f"{result.reason}.")
     write_and_print(profile, out, events, json)
-    return 128 + ended.interrupted if ended.interrupted else ended.code
+    return 128 + result.interrupted if result.interrupted else result.code
 
 
 def add_facts(rank: RankProfile, reason: str, device: str) -> RankProfile:
-    """Add to a rank's profile the command line, why the script ended, and a note if it used another device."""
+    """Add the command line, the reason why the script ended, and a note if it used another device than --device."""
     facts = rank.profile.facts
     notes = facts.notes
     if device not in ("auto", facts.device):
@@ -275,12 +274,12 @@ def add_facts(rank: RankProfile, reason: str, device: str) -> RankProfile:
     return replace(rank, profile=replace(rank.profile, facts=changed))
 
 
-def make_empty(target: str, ended: ScriptRun) -> RankProfile:
+def make_empty_profile(target: str, reason: str) -> RankProfile:
     """Return an empty profile for a script that ended before a rank had recorded anything."""
     from viaduct.profiling.gather import RankProfile
     from viaduct.profiling.record import Facts, Profile
 
-    facts = Facts(target, "script", command=get_command_line(), ended=ended.reason)
+    facts = Facts(target, "script", command=get_command_line(), ended=reason)
     return RankProfile(0, Profile(facts), [], 0)
 
 
@@ -288,7 +287,7 @@ def make_empty(target: str, ended: ScriptRun) -> RankProfile:
 
 
 def write_and_print(profile: Profile, out: Path, events: Sequence[dict[str, Any]], json: bool) -> Profile:
-    """Write the folder, print the summary and the names of the files; return the profile with its advice."""
+    """Write the folder, print the summary and the file names; return the profile with its advice."""
     from viaduct.profiling import outputs
 
     profile, files = outputs.complete_folder(profile, out, events, print_note)
@@ -298,7 +297,6 @@ def write_and_print(profile: Profile, out: Path, events: Sequence[dict[str, Any]
 
 
 def print_profile(profile: Profile, json: bool) -> None:
-    """Print summary or JSON."""
     if json:
         from viaduct.profiling.folder import encode_profile
 
@@ -311,12 +309,10 @@ def print_profile(profile: Profile, json: bool) -> None:
 
 
 def list_files(files: Sequence[Path]) -> None:
-    """Name the written files on stderr."""
     print_note("Written:")
     for path in files:
         print_note(f"  {path}")
 
 
 def get_command_line() -> str:
-    """Return the command line as it was typed."""
     return shlex.join(["viaduct", *sys.argv[1:]])
