@@ -197,14 +197,14 @@ def main() -> None:
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "active":
         parser.error("OMP_WAIT_POLICY=active: variants that wait for their turn would take cores from the others")
     room, recipe = devices.get("cpu"), choose_recipe(options)
-    precisions = options.precision.split(",") if options.precision else ["fp32", *room.autocast_dtypes()]
+    precisions = options.precision.split(",") if options.precision else ["fp32", *room.list_native_dtypes()]
     loops = ["nchw", "channels_last", "eager", *(["graph"] if options.graph else [])]
     variants = [Variant(precision, loop) for precision in precisions for loop in loops]
     turns, first_steps = measure(variants, options)
     size = recipe.data.size
     title = f"A training step on the CPU: {options.recipe}, batch {options.batch}, {size}x{size}"
     rows = make_rows(turns, options.batch)
-    print(f"{title}; {room.description()}")
+    print(f"{title}; {room.describe_card()}")
     print_rows(rows, first_steps)
     if options.out:
         record = {

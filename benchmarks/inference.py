@@ -62,7 +62,7 @@ def measure_all(options: argparse.Namespace, batches: list[int]) -> None:
     precision = options.precision or ("fp32" if device.type == "cpu" else "bf16")
     torch.manual_seed(0)
     network = calibrate_batch_norms(models.build(options.network, classes=1000), options.size)
-    print(f"{options.network} at {options.size}, {precision}, {room.description()}, torch {torch.__version__}")
+    print(f"{options.network} at {options.size}, {precision}, {room.describe_card()}, torch {torch.__version__}")
     rows = []
     for batch in batches:
         variants = build_variants(network, options, batch, device, precision)

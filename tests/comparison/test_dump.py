@@ -45,7 +45,7 @@ def test_hooks_are_gone_outside_dumped_steps(tmp_path: Path) -> None:
     [
         ((9, 0), lambda: None, "convolutions"),
         ((9, 0), lambda: torch.set_float32_matmul_precision("high"), "convolutions and products"),
-        ((9, 0), lambda: cuda.allow_tf32(False), "no"),
+        ((9, 0), lambda: cuda.set_tf32(False), "no"),
         ((9, 0), lambda: setattr(torch.backends.cudnn.conv, "fp32_precision", "ieee"), "no"),
         ((7, 5), lambda: None, "no"),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from viaduct import devices
-from viaduct.devices.base import Device, check_index, facts, find_in_file, first_line
+from viaduct.devices.base import Device, check_index, collect_facts, find_in_file, first_line
 from viaduct.errors import MissingDevice
 
 ROOM = Path(devices.__file__).parent
@@ -50,27 +50,27 @@ def test_every_device_keeps_the_promise(name: str) -> None:
 @pytest.mark.parametrize("name", devices.names())
 def test_a_device_is_available_exactly_when_nothing_is_missing(name: str) -> None:
     device = devices.get(name)
-    assert device.available() == (device.missing() is None) == (device.count() > 0)
+    assert device.is_available() == (device.find_problem() is None) == (device.count_cards() > 0)
 
 
 @pytest.mark.parametrize("name", devices.names())
 def test_what_is_missing_is_said_in_two_lines_without_addresses(name: str) -> None:
-    missing = devices.get(name).missing()
+    missing = devices.get(name).find_problem()
     assert missing is None or (len(missing.splitlines()) == 2 and "://" not in missing)
 
 
 @pytest.mark.parametrize(("name", "backend"), [("cpu", "gloo"), ("cuda", "nccl"), ("mlu", "cncl"), ("npu", "hccl")])
 def test_every_device_names_its_collective_backend(name: str, backend: str) -> None:
-    assert devices.get(name).collective_backend() == backend
+    assert devices.get(name).get_collective_backend() == backend
 
 
 def test_facts_of_an_absent_device_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     npu = devices.get("npu")
-    monkeypatch.setattr(npu, "missing", lambda: "torch_npu is not installed\nInstall it.")
-    select_known = facts(npu)
-    assert not select_known.present
-    assert select_known.missing == "torch_npu is not installed\nInstall it."
-    assert "torch" in select_known.versions
+    monkeypatch.setattr(npu, "find_problem", lambda: "torch_npu is not installed\nInstall it.")
+    facts = collect_facts(npu)
+    assert not facts.present
+    assert facts.missing == "torch_npu is not installed\nInstall it."
+    assert "torch" in facts.versions
 
 
 def test_facts_of_a_card_that_does_not_answer_are_not_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,21 +78,21 @@ def test_facts_of_a_card_that_does_not_answer_are_not_an_exception(monkeypatch: 
         raise RuntimeError("driver error 507033\nstack trace")
 
     cpu = devices.get("cpu")
-    monkeypatch.setattr(cpu, "memory_free", hang)
-    select_known = facts(cpu)
-    assert not select_known.present
-    assert select_known.missing is not None
-    assert select_known.missing.startswith("cpu is here but does not answer: RuntimeError: driver error 507033\n")
+    monkeypatch.setattr(cpu, "get_free_memory", hang)
+    facts = collect_facts(cpu)
+    assert not facts.present
+    assert facts.missing is not None
+    assert facts.missing.startswith("cpu is here but does not answer: RuntimeError: driver error 507033\n")
 
 
 def test_an_index_in_range_passes() -> None:
-    check_index("cuda", 7, count=8, missing=None)
+    check_index("cuda", 7, count=8, problem=None)
 
 
 @pytest.mark.parametrize("index", [-1, 8])
 def test_an_index_out_of_range_says_how_many_cards_there_are(index: int) -> None:
     with pytest.raises(MissingDevice, match="This process sees 8: cuda:0 to cuda:7"):
-        check_index("cuda", index, count=8, missing=None)
+        check_index("cuda", index, count=8, problem=None)
 
 
 def test_a_first_line_has_no_address_in_it() -> None:

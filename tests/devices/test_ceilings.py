@@ -55,6 +55,6 @@ def test_a_window_is_long_enough_to_time_and_never_endless(once: float, times: i
 def test_rates_are_bytes_read_and_written_and_two_operations_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ceilings, "time_fastest", lambda clock, work: (work(), 0.5)[1])
     monkeypatch.setattr(ceilings, "COPY_BYTES", {"cpu": 4096})
-    monkeypatch.setattr(ceilings, "SIDE", {"cpu": 16})
+    monkeypatch.setattr(ceilings, "MATRIX_SIDE", {"cpu": 16})
     found = measure(devices.get("cpu"), torch.device("cpu"), torch.float32, tf32=False)
     assert found == Ceilings(bandwidth=2 * 4096 / 0.5, matrix=2 * 16**3 / 0.5)

@@ -49,9 +49,9 @@ def refuse(monkeypatch: pytest.MonkeyPatch, message: str) -> None:
 
 def test_a_torch_without_cuda_is_what_is_missing(absent: pytest.MonkeyPatch) -> None:
     absent.setattr(torch.version, "cuda", None)
-    assert cuda.missing() == (f"torch {torch.__version__} was built without CUDA\nInstall a CUDA build of torch.")
-    assert cuda.count() == 0
-    assert cuda.graph_capture() is None
+    assert cuda.find_problem() == (f"torch {torch.__version__} was built without CUDA\nInstall a CUDA build of torch.")
+    assert cuda.count_cards() == 0
+    assert cuda.get_graph_class() is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_torch_says_of_the_driver_is_passed_on_without_its_addresses(
     absent: pytest.MonkeyPatch, message: str, said: str
 ) -> None:
     refuse(absent, message)
-    missing = cuda.missing() or ""
+    missing = cuda.find_problem() or ""
     assert missing.startswith(said)
     assert "nvidia-smi" in missing
     assert "://" not in missing
@@ -75,13 +75,13 @@ def test_what_torch_says_of_the_driver_is_passed_on_without_its_addresses(
 def test_a_hidden_card_names_the_variable_that_hides_it(absent: pytest.MonkeyPatch) -> None:
     refuse(absent, "No CUDA GPUs are available")
     absent.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert cuda.missing() == "no card visible; CUDA_VISIBLE_DEVICES=''\nUnset it, or list card numbers: 0,1."
+    assert cuda.find_problem() == "no card visible; CUDA_VISIBLE_DEVICES=''\nUnset it, or list card numbers: 0,1."
 
 
 def test_the_variable_is_not_blamed_for_an_old_driver(absent: pytest.MonkeyPatch) -> None:
     refuse(absent, OLD)
     absent.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert "too old" in (cuda.missing() or "")
+    assert "too old" in (cuda.find_problem() or "")
 
 
 def test_selecting_a_card_makes_it_current(present: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_the_compute_capability_decides_the_precisions(
     present: pytest.MonkeyPatch, capability: tuple[int, int], precisions: tuple[str, ...]
 ) -> None:
     present.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    assert cuda.autocast_dtypes() == precisions
+    assert cuda.list_native_dtypes() == precisions
 
 
 @pytest.fixture
@@ -118,12 +118,12 @@ def switches() -> Iterator[None]:
 @pytest.mark.usefixtures("switches")
 def test_tf32_is_switched_off_and_on_where_either_generation_of_switches_is_read() -> None:
     torch.backends.cuda.matmul.allow_tf32 = True
-    cuda.allow_tf32(False)
+    cuda.set_tf32(False)
     assert not torch.backends.cudnn.allow_tf32
     assert not torch.backends.cuda.matmul.allow_tf32
     assert torch.get_float32_matmul_precision() == "highest"
     assert read_tf32_switches() == {"convolutions": False, "products": False}
-    cuda.allow_tf32(True)
+    cuda.set_tf32(True)
     assert torch.backends.cudnn.allow_tf32
     assert read_tf32_switches() == {"convolutions": True, "products": False}
 
@@ -133,7 +133,7 @@ def test_tf32_is_switched_off_and_on_where_either_generation_of_switches_is_read
 def test_no_warning_of_an_old_switch_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(torch, "set_float32_matmul_precision", lambda word: warnings.warn("old", stacklevel=1))
-        cuda.allow_tf32(False)
+        cuda.set_tf32(False)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_versions_name_cuda_cudnn_and_the_driver(present: pytest.MonkeyPatch, tm
     present.setattr(hardware, "NVIDIA_DRIVER", note)
     present.setattr(torch.version, "cuda", "13.0")
     present.setattr(torch.backends.cudnn, "version", lambda: 91002)
-    assert cuda.versions() == {
+    assert cuda.get_versions() == {
         "torch": torch.__version__,
         "cuda": "13.0",
         "cudnn": "9.10.2",
@@ -153,15 +153,23 @@ def test_versions_name_cuda_cudnn_and_the_driver(present: pytest.MonkeyPatch, tm
     }
 
 
+@pytest.mark.parametrize(("number", "version"), [(None, None), (8907, "8.9.7"), (90100, "9.1.0"), (91002, "9.10.2")])
+def test_cudnn_8_and_9_number_their_releases_differently(
+    monkeypatch: pytest.MonkeyPatch, number: int | None, version: str | None
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: number)
+    assert cuda.get_versions().get("cudnn") == version
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA card")
 def test_a_real_card_counts_its_memory_and_continues_its_random_numbers() -> None:
     place = cuda.select(0)
-    cuda.reset_memory()
-    before, saved = cuda.memory_used(), cuda.random_state()
+    cuda.reset_peak_memory()
+    before, saved = cuda.get_peak_memory(), cuda.get_random_state()
     first = torch.rand(2**20, device=place)
-    assert cuda.memory_used() >= before + 4 * 2**20
+    assert cuda.get_peak_memory() >= before + 4 * 2**20
     cuda.set_random_state(saved)
     assert torch.equal(torch.rand(2**20, device=place), first)
     cuda.synchronize()
-    assert cuda.memory_free() > 0
-    assert "GiB" in cuda.description()
+    assert cuda.get_free_memory() > 0
+    assert "GiB" in cuda.describe_card()

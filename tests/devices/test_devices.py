@@ -34,7 +34,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *present: str) -> None:
     """Only these devices are here, and selecting one moves nothing."""
     for name in devices.names():
         device = devices.get(name)
-        monkeypatch.setattr(device, "available", lambda name=name: name in present)
+        monkeypatch.setattr(device, "is_available", lambda name=name: name in present)
         monkeypatch.setattr(device, "select", lambda index=0, name=name: f"{name}:{index}")
 
 
@@ -71,7 +71,7 @@ def test_the_cpu_has_no_second_card() -> None:
 
 
 def test_a_device_that_is_not_here_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices.get("npu"), "missing", lambda: "torch_npu is not installed\nInstall CANN.")
+    monkeypatch.setattr(devices.get("npu"), "find_problem", lambda: "torch_npu is not installed\nInstall CANN.")
     with pytest.raises(MissingDevice) as caught:
         devices.pick("npu")
     assert str(caught.value) == "no npu to run on: torch_npu is not installed.\n  Install CANN."
@@ -127,7 +127,7 @@ def test_a_broken_plugin_that_torch_would_load_by_itself_is_a_reason_and_auto_sa
         """
         from viaduct import devices
         npu = devices.get("npu")
-        print(npu.missing(), npu.versions()["torch_npu"], npu.missing(), sep="\\n")
+        print(npu.find_problem(), npu.get_versions()["torch_npu"], npu.find_problem(), sep="\\n")
         print("auto is", devices.pick("auto")[0].NAME)
         """,
         PYTHONPATH=os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", ""))),

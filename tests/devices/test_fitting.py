@@ -93,7 +93,7 @@ def test_a_plugin_for_another_torch_is_not_imported_and_the_right_torch_is_named
 
 def test_a_plugin_for_a_torch_that_viaduct_does_not_support_is_to_be_exchanged(site: Path) -> None:
     install_package(site, "torch_mlu", "1.17.0+torch1.13")
-    missing = devices.get("mlu").missing() or ""
+    missing = devices.get("mlu").find_problem() or ""
     assert f"Install the torch_mlu built for torch {RELEASE}; viaduct trains with torch 2.4 or later." in missing
     assert "torch==1.13" not in missing
 
@@ -118,7 +118,7 @@ def test_a_plugin_that_fits_and_fails_in_its_libraries_names_both_versions_too(s
 
 def test_a_plugin_for_another_patch_release_that_fails_is_told_which_torch_would_fit(site: Path) -> None:
     install_package(site, "torch_npu", SAME_MINOR, code="raise ImportError('undefined symbol: _ZN3c10')")
-    missing = devices.get("npu").missing() or ""
+    missing = devices.get("npu").find_problem() or ""
     assert "undefined symbol" in missing
     assert missing.endswith(f"Install torch=={SAME_MINOR}, or the torch_npu built for torch {RELEASE}.")
 
@@ -126,7 +126,7 @@ def test_a_plugin_for_another_patch_release_that_fails_is_told_which_torch_would
 def test_a_plugin_for_another_patch_release_that_works_is_used_and_noted(site: Path, install: Install) -> None:
     install_package(site, "torch_mlu", f"1.25.0+torch{SAME_MINOR}")
     install("mlu")
-    assert devices.get("mlu").available()
+    assert devices.get("mlu").is_available()
     assert f"note: torch_mlu 1.25.0+torch{SAME_MINOR} is built for torch {SAME_MINOR}" in show_devices()
     assert len(json.loads(show_devices("--json"))["notes"]) == 1
 

@@ -19,7 +19,7 @@ def empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(hardware, "CNTOOLKIT", str(tmp_path))
     for variable in (*hardware.CANN_VARIABLES, "NEUWARE_HOME"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(hardware, "package_version", lambda package: None)
+    monkeypatch.setattr(hardware, "find_package_version", lambda package: None)
     (tmp_path / "DEV").mkdir()
     return tmp_path / "DEV"
 
@@ -51,7 +51,7 @@ def test_cards_that_the_kernel_shows_are_counted(empty: Path) -> None:
 
 @pytest.mark.usefixtures("empty")
 def test_an_installed_plug_in_lacks_torch_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "package_version", {"torch_npu": "2.5.1"}.get)
+    monkeypatch.setattr(hardware, "find_package_version", {"torch_npu": "2.5.1"}.get)
     assert (facts_of("npu").missing or "").startswith("torch is not installed\n")
     assert facts_of("npu").versions == {"torch_npu": "2.5.1"}
 

@@ -15,7 +15,7 @@ def test_a_hidden_card_names_the_variable_that_hides_it(monkeypatch: pytest.Monk
     monkeypatch.delenv("CN_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("MLU_VISIBLE_DEVICES", "")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert mlu.missing() == "no card visible; MLU_VISIBLE_DEVICES=''\nUnset it, or list card numbers: 0,1."
+    assert mlu.find_problem() == "no card visible; MLU_VISIBLE_DEVICES=''\nUnset it, or list card numbers: 0,1."
 
 
 def test_the_version_of_cntoolkit_is_read_from_where_the_environment_says(
@@ -23,7 +23,7 @@ def test_the_version_of_cntoolkit_is_read_from_where_the_environment_says(
 ) -> None:
     (tmp_path / "version.txt").write_text("Neuware Version 3.9.0\n")
     monkeypatch.setenv("NEUWARE_HOME", str(tmp_path))
-    assert mlu.versions()["cntoolkit"] == "3.9.0"
+    assert mlu.get_versions()["cntoolkit"] == "3.9.0"
 
 
 def test_the_version_of_the_driver_is_read_from_its_note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -31,4 +31,4 @@ def test_the_version_of_the_driver_is_read_from_its_note(monkeypatch: pytest.Mon
     note.parent.mkdir()
     note.write_text("Device name: MLU370-X8\nDriver Version: v5.10.22\n")
     monkeypatch.setattr(hardware, "CAMBRICON_DRIVERS", tmp_path)
-    assert mlu.versions()["driver"] == "5.10.22"
+    assert mlu.get_versions()["driver"] == "5.10.22"

@@ -11,7 +11,7 @@ import torch
 
 from viaduct import devices
 from viaduct.devices import plugin
-from viaduct.devices.base import facts
+from viaduct.devices.base import collect_facts
 from viaduct.errors import MissingDevice
 
 from .conftest import Graph, Install
@@ -35,10 +35,10 @@ def break_import(monkeypatch: pytest.MonkeyPatch, package: str, error: Exception
 def test_a_plugin_that_is_not_installed_is_no_exception(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     break_import(monkeypatch, f"torch_{name}", ModuleNotFoundError("none", name=f"torch_{name}"))
     device = devices.get(name)
-    assert not device.available()
-    assert device.count() == 0
-    assert device.graph_capture() is None
-    assert f"torch_{name} is not installed\nInstall " in (device.missing() or "")
+    assert not device.is_available()
+    assert device.count_cards() == 0
+    assert device.get_graph_class() is None
+    assert f"torch_{name} is not installed\nInstall " in (device.find_problem() or "")
     assert plugin.find_broken_plugins() == {}
 
 
@@ -57,25 +57,25 @@ def test_a_plugin_that_does_not_load_is_a_reason_and_not_a_traceback(
 ) -> None:
     break_import(monkeypatch, f"torch_{name}", error)
     device = devices.get(name)
-    missing = device.missing() or ""
+    missing = device.find_problem() or ""
     assert missing.startswith(f"torch_{name} is installed but does not load: ")
     assert said in missing
-    assert not facts(device).present
+    assert not collect_facts(device).present
 
 
 @both
 def test_the_first_error_of_a_broken_plugin_is_the_one_that_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     break_import(monkeypatch, f"torch_{name}", OSError("first"))
-    devices.get(name).missing()
+    devices.get(name).find_problem()
     break_import(monkeypatch, f"torch_{name}", OSError("second"))
-    assert "OSError: first" in (devices.get(name).missing() or "")
+    assert "OSError: first" in (devices.get(name).find_problem() or "")
 
 
 @both
 def test_a_plugin_too_old_to_add_itself_to_torch_is_a_reason(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(sys.modules, f"torch_{name}", ModuleType(f"torch_{name}"))
     monkeypatch.delattr(torch, name, raising=False)
-    assert "does not load: KeyError" in (devices.get(name).missing() or "")
+    assert "does not load: KeyError" in (devices.get(name).find_problem() or "")
 
 
 @both
@@ -92,7 +92,7 @@ def test_no_card_points_to_the_vendors_own_monitor(
     for variable in ("ASCEND_RT_VISIBLE_DEVICES", "CN_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(variable, raising=False)
     install(name, cards=0)
-    missing = devices.get(name).missing() or ""
+    missing = devices.get(name).find_problem() or ""
     assert missing.startswith(f"torch_{name} 2.11.0 sees no card\n")
     assert ("npu-smi info" if name == "npu" else "cnmon") in missing
 
@@ -104,7 +104,9 @@ def test_a_driver_that_fails_to_count_is_a_reason(monkeypatch: pytest.MonkeyPatc
 
     card = install(name)
     monkeypatch.setattr(card, "device_count", fail)
-    assert f"torch_{name} cannot count its cards: RuntimeError: drvGetDevNum" in (devices.get(name).missing() or "")
+    assert f"torch_{name} cannot count its cards: RuntimeError: drvGetDevNum" in (
+        devices.get(name).find_problem() or ""
+    )
 
 
 @both
@@ -119,35 +121,35 @@ def test_an_index_beyond_the_cards_selects_nothing(install: Install, name: str) 
 def test_a_present_card_answers_through_the_documented_names(install: Install, name: str) -> None:
     card = install(name)
     device = devices.get(name)
-    assert device.available()
-    assert device.count() == 2
-    assert device.memory_used() == 3 * 2**30
-    assert device.memory_free() == 60 * 2**30
-    assert device.description() == "Stand-in 910B, 64 GiB"
-    assert device.graph_capture() is Graph
-    assert device.versions()[f"torch_{name}"] == "2.11.0"
+    assert device.is_available()
+    assert device.count_cards() == 2
+    assert device.get_peak_memory() == 3 * 2**30
+    assert device.get_free_memory() == 60 * 2**30
+    assert device.describe_card() == "Stand-in 910B, 64 GiB"
+    assert device.get_graph_class() is Graph
+    assert device.get_versions()[f"torch_{name}"] == "2.11.0"
     device.synchronize()
-    device.reset_memory()
+    device.reset_peak_memory()
     assert card.calls == ["synchronize", "init", "reset_peak_memory_stats"]
 
 
 @both
 def test_bf16_comes_first_where_the_card_has_it(install: Install, name: str) -> None:
     install(name, bf16=True)
-    assert devices.get(name).autocast_dtypes() == ("bf16", "fp16")
+    assert devices.get(name).list_native_dtypes() == ("bf16", "fp16")
 
 
 @both
 def test_a_card_without_bf16_computes_in_fp16(install: Install, name: str) -> None:
     install(name, bf16=False)
-    assert devices.get(name).autocast_dtypes() == ("fp16",)
+    assert devices.get(name).list_native_dtypes() == ("fp16",)
 
 
 @both
 def test_random_numbers_continue_from_a_saved_state(install: Install, name: str) -> None:
     card = install(name)
     device = devices.get(name)
-    saved = device.random_state()
+    saved = device.get_random_state()
     card.state = torch.ones(16, dtype=torch.uint8)
     device.set_random_state(None)
     assert card.state.sum() == 16
@@ -159,6 +161,6 @@ def test_random_numbers_continue_from_a_saved_state(install: Install, name: str)
 def test_a_stand_in_installed_later_is_found(monkeypatch: pytest.MonkeyPatch, install: Install, name: str) -> None:
     with monkeypatch.context() as before:
         break_import(before, f"torch_{name}", ModuleNotFoundError("none", name=f"torch_{name}"))
-        assert not devices.get(name).available()
+        assert not devices.get(name).is_available()
     install(name)
-    assert devices.get(name).available()
+    assert devices.get(name).is_available()

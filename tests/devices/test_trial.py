@@ -50,13 +50,13 @@ def test_the_trial_leaves_the_random_numbers_alone() -> None:
 def test_every_present_device_passes_in_all_its_precisions(name: str) -> None:
     device = devices.get(name)
     results = trial.run(device)
-    assert len(results) == device.count() * (1 + len(device.autocast_dtypes() if results else ()))
+    assert len(results) == device.count_cards() * (1 + len(device.list_native_dtypes() if results else ()))
     assert [result.reason for result in results if not result.ok] == []
     assert all(result.milliseconds and result.milliseconds > 0 for result in results)
 
 
 def test_bf16_on_the_cpu_agrees_whether_or_not_the_processor_is_fast_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "autocast_dtypes", lambda: ("bf16",))
+    monkeypatch.setattr(cpu, "list_native_dtypes", lambda: ("bf16",))
     fp32, bf16 = trial.run(cpu)
     assert fp32.difference == 0
     assert bf16.ok

@@ -78,7 +78,7 @@ def test_a_further_dtype_is_measured_when_it_is_asked_for(measurements: list[lis
 
 def test_measuring_gives_figures_and_leaves_random_numbers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("viaduct.devices.ceilings.COPY_BYTES", {"cpu": 1 << 20})
-    monkeypatch.setattr("viaduct.devices.ceilings.SIDE", {"cpu": 64})
+    monkeypatch.setattr("viaduct.devices.ceilings.MATRIX_SIDE", {"cpu": 64})
     state = torch.get_rng_state()
     found = roofline.measure_ceilings("cpu", ["float32"])
     assert found.bandwidth > 0

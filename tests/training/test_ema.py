@@ -159,7 +159,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     tmp_path: Path, precision: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room, _ = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
-    monkeypatch.setattr(room, "autocast_dtypes", lambda: ("bf16",))
+    monkeypatch.setattr(room, "list_native_dtypes", lambda: ("bf16",))
     recipe = replace(AVERAGED, precision=Precision(precision, loss_scale=1.0), evaluation=Evaluation(every_epochs=0.6))
     straight = trained(recipe, RunDir(tmp_path / "straight"))
     broken = RunDir(tmp_path / "broken")

@@ -16,7 +16,7 @@ import pytest
 from training.tiny_runs import RECIPE, VALIDATION, After, trained
 from viaduct.recipes import Evaluation, Log, Recipe
 from viaduct.training.callbacks import Checkpointing, LogRecord, StopAtThreshold
-from viaduct.training.logs import FORMATS, Lines, compute_latencies, find_device_index, lines_for
+from viaduct.training.logs import FORMATS, Lines, compute_latencies, create_log_lines, find_device_index
 from viaduct.training.rundir import RunDir
 
 NUMBER = r"-?\d+(\.\d+)?(e[-+]\d+)?"
@@ -31,7 +31,7 @@ def printed(run: RunDir, capsys: pytest.CaptureFixture[str]) -> Printed:
     """`printed("tf")` trains ten steps and gives the lines that went to standard output."""
 
     def train(name: str, recipe: Recipe = RECIPE, *others: Any) -> list[str]:
-        trained(replace(recipe, log=Log(every_steps=5, format=name)), run, lines_for(name), *others)
+        trained(replace(recipe, log=Log(every_steps=5, format=name)), run, create_log_lines(name), *others)
         return capsys.readouterr().out.splitlines()
 
     return train
@@ -46,7 +46,7 @@ def said(tmp_path: Path) -> Said:
     """`said("tf", ask)` is what a format says when it is asked outside of a run."""
 
     def listen(name: str, ask: Callable[[Any], None]) -> list[str]:
-        lines: Lines = lines_for(name)
+        lines: Lines = create_log_lines(name)
         lines.path = tmp_path / "log.txt"
         ask(lines)
         return lines.path.read_text().splitlines()
@@ -164,9 +164,9 @@ def test_dll_writes_the_same_as_json_lines(printed: Printed, run: RunDir) -> Non
 
 def test_dll_writes_no_json_that_others_cannot_read(said: Said, tmp_path: Path) -> None:
     def log(lines: Any) -> None:
-        lines.began, lines.rates, lines.json = 0.0, [], tmp_path / "log.json"
+        lines.started_at, lines.images_per_s, lines.json_path = 0.0, [], tmp_path / "log.json"
         lines.log(None, replace(SEED, loss=math.nan))
-        record = json.loads(lines.json.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+        record = json.loads(lines.json_path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
         assert record["data"]["cross_entropy"] is None
 
     assert "cross_entropy : nan" in said("dll", log)[0]

@@ -130,7 +130,7 @@ def test_a_cast_network_resumes_bitwise_too(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, level: str, word: str
 ) -> None:
     recipe = replace(RECIPE, model=forgetful, precision=Precision(level))
-    monkeypatch.setattr(training(recipe, run).device, "autocast_dtypes", lambda: (word,))
+    monkeypatch.setattr(training(recipe, run).device, "list_native_dtypes", lambda: (word,))
     expected = trained(recipe, run)
     expected.computation.gather_statistics()
     again = resumed(recipe, run, interrupted_at(7, recipe, run))

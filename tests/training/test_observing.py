@@ -74,7 +74,7 @@ def test_looking_changes_nothing_captured_or_not(tmp_path: Path, monkeypatch: py
     plain = trained(replace(BASE, log=Log(every_steps=4)), RunDir(tmp_path / "plain"))
     looked = observed(BASE, RunDir(tmp_path / "looked"))
     assert all(torch.equal(weights(looked)[name], tensor) for name, tensor in weights(plain).items())
-    monkeypatch.setattr(cpu, "graph_capture", lambda: object)
+    monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
     monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
     sunk = trained(replace(BASE, sink="auto", log=Log(every_steps=4)), RunDir(tmp_path / "sunk"))
     both = observed(replace(BASE, sink="auto"), RunDir(tmp_path / "both"))

@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 def device(*able: str, software: tuple[str, ...] = ()) -> Any:
-    return SimpleNamespace(NAME="card", autocast_dtypes=lambda: able, software_dtypes=lambda: software)
+    return SimpleNamespace(NAME="card", list_native_dtypes=lambda: able, list_emulated_dtypes=lambda: software)
 
 
 @pytest.mark.parametrize("word", ["auto", "fp32", "O0"])
@@ -318,7 +318,7 @@ def test_one_step_changes_the_master_weights_by_less_than_bf16_can_hold(run: Run
 def able(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`able("fp16")` makes the device say that it computes in that, and in nothing else."""
     room, _ = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
-    return lambda *words: monkeypatch.setattr(room, "autocast_dtypes", lambda: words)
+    return lambda *words: monkeypatch.setattr(room, "list_native_dtypes", lambda: words)
 
 
 def losses(recipe: Recipe, run: RunDir) -> tuple[Training, list[float]]:
@@ -350,6 +350,6 @@ def test_the_recipe_says_whether_the_card_may_round_to_tf32(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
     told: list[bool] = []
-    monkeypatch.setattr(training(RECIPE, run).device, "allow_tf32", told.append)
+    monkeypatch.setattr(training(RECIPE, run).device, "set_tf32", told.append)
     training(replace(RECIPE, precision=Precision("fp32", tf32=allowed)), run)
     assert told == [allowed]

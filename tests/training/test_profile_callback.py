@@ -204,7 +204,7 @@ def test_a_finished_run_says_that_nothing_was_profiled(tmp_path: Path, capsys: p
 @pytest.fixture
 def capturing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor says that it can capture, and what is captured runs again when it is replayed."""
-    monkeypatch.setattr(cpu, "graph_capture", lambda: object)
+    monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
     monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
 
 

@@ -125,7 +125,7 @@ def test_a_change_outlives_an_interruption_and_holds_in_captured_steps(
     tmp_path: Path, name: str, captured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if captured:
-        monkeypatch.setattr(cpu, "graph_capture", lambda: object)
+        monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
         monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
     recipe = within(replace(BASE, sink="auto" if captured else 0), "log", every_steps=4)
     change = ChangesAt(5, CHANGES[name])

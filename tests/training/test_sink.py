@@ -214,7 +214,7 @@ class Vendor:
 class Cards:
     """A device room whose graphs can be replayed."""
 
-    def graph_capture(self) -> type:
+    def get_graph_class(self) -> type:
         return type("NPUGraph", (), {"replay": lambda self: None})
 
 
@@ -279,7 +279,7 @@ def test_what_stands_in_the_way_is_named(run: RunDir, name: str, monkeypatch: py
     usual = training(replace(recipe, sink=4), run, *callbacks)
     assert usual.sink is not None
     assert usual.sink.describe_obstacle() == "--sink 4: the host drives each step, because cpu captures no graphs."
-    monkeypatch.setattr(cpu, "graph_capture", lambda: object)
+    monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
     able = training(replace(recipe, sink=4), run, *callbacks)
     assert able.sink is not None
     assert reason in str(able.sink.describe_obstacle())
@@ -293,7 +293,7 @@ AUTO = within(replace(BASE, sink="auto"), "log", every_steps=4)
 @pytest.fixture
 def capturing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor says that it can capture, and what is captured runs again when it is replayed."""
-    monkeypatch.setattr(cpu, "graph_capture", lambda: object)
+    monkeypatch.setattr(cpu, "get_graph_class", lambda: object)
     monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
 
 

@@ -41,7 +41,7 @@ class Graphs:
     def __init__(self) -> None:
         self.captured = self.waited = 0
 
-    def graph_capture(self) -> object:
+    def get_graph_class(self) -> object:
         return object
 
     def synchronize(self) -> None:

@@ -407,7 +407,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     tmp_path: Path, precision: Any, traced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room, _ = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
-    monkeypatch.setattr(room, "autocast_dtypes", lambda: ("bf16",))
+    monkeypatch.setattr(room, "list_native_dtypes", lambda: ("bf16",))
     part = Thor(0.01, frequency=3, trace_rule=traced, trace_renew=0.5, trace_freeze=0.05)
     recipe = replace(RECIPE, model=normed, optimizer=part, precision=Precision(precision, loss_scale=1.0))
     straight = trained(recipe, RunDir(tmp_path / "straight"))

@@ -31,7 +31,7 @@ def test_asking_for_help_does_not_import_torch_or_rich() -> None:
 
 
 def test_the_table_shows_every_device_and_how_to_get_the_missing_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices.get("npu"), "missing", lambda: "torch_npu is not installed\nInstall CANN.")
+    monkeypatch.setattr(devices.get("npu"), "find_problem", lambda: "torch_npu is not installed\nInstall CANN.")
     result = viaduct_devices()
     assert result.exit_code == 0
     assert all(name in result.stdout for name in ("cpu", "cuda", "mlu", "npu", "gloo"))

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     # mypy checks here that every device implements the interface.
     _CHECKED: tuple[Device, ...] = (cpu, cuda, mlu.DEVICE, npu.DEVICE)
 
-# `auto` takes the last one that is available: a vendor's card before CUDA, because both vendors' migration helpers
-# patch torch.cuda so that it stands for their own card.
+# `auto` takes the last available device of this list. A vendor's card goes before CUDA, because the migration helpers
+# of both vendors redirect torch.cuda to their own card.
 _NAMES = ("cpu", "cuda", "mlu", "npu")
 _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 _NAME_HINT = "NVIDIA is 'cuda', Ascend 'npu', Cambricon 'mlu'; `viaduct devices` shows what is here."
@@ -50,9 +50,9 @@ def get(name: str) -> Device:
 
 
 def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device]:
-    """Return the device for `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and the card that is now the current one.
+    """Return the device for `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and make its card the current one.
 
-    With a `local_rank` that is the visible card of this number, so that each rank of a machine has its own.
+    `local_rank` is used as the number of the card, so that each rank on a machine has a card of its own.
     """
     if name == "auto":
         device = _find_first_available()
@@ -73,36 +73,36 @@ def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device
 
 
 def check_ranks(name: str, ranks: int) -> None:
-    """Raise unless each of `ranks` ranks on this machine has a card of its own. No card is made current."""
+    """Raise unless this machine has a card for each of `ranks` ranks. No card is made current."""
     kind, colon, _ = name.partition(":")
     if colon or kind not in ("auto", *_NAMES):
-        pick(name, local_rank=0)  # raises: a single card, or an unknown device
+        pick(name, local_rank=0)  # always raises: the name is one card or unknown
     device = _find_first_available() if kind == "auto" else get(kind)
     if device.NAME != "cpu":
         from viaduct.devices.base import check_index
 
-        check_index(device.NAME, ranks - 1, device.count(), device.missing())
+        check_index(device.NAME, ranks - 1, device.count_cards(), device.find_problem())
 
 
 def _choose_index(device: Device, local_rank: int | None) -> int:
-    return 0 if local_rank is None or device.NAME == "cpu" else local_rank  # all ranks share the one CPU
+    return 0 if local_rank is None or device.NAME == "cpu" else local_rank  # all ranks share the CPU
 
 
 def _find_first_available() -> Device:
-    return next(device for device in map(get, reversed(_NAMES)) if device.available())
+    return next(device for device in map(get, reversed(_NAMES)) if device.is_available())
 
 
 def _warn_about_broken_plugins() -> None:
     """Log a warning for each plug-in that is installed but does not load."""
     from viaduct.devices.plugin import find_broken_plugins
 
-    for why in find_broken_plugins().values():
-        logging.getLogger(__name__).warning("device auto passes over a plug-in: %s", why)
+    for reason in find_broken_plugins().values():
+        logging.getLogger(__name__).warning("device auto passes over a plug-in: %s", reason)
 
 
 @contextmanager
 def _disable_plugin_autoload() -> Iterator[None]:
-    """Keep `import torch` from importing every installed plug-in: a broken one would prevent torch from loading."""
+    """Keep `import torch` from importing installed plug-ins: a broken one would prevent torch from loading."""
     before = os.environ.get(_AUTOLOAD)
     os.environ[_AUTOLOAD] = "0"
     try:

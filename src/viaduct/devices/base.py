@@ -19,68 +19,71 @@ _MAY_BE_BUSY = "Another process may hold it: look with nvidia-smi, npu-smi or cn
 
 @runtime_checkable
 class Device(Protocol):
-    """Functions of a device, in the order in which cpu.py, cuda.py and plugin.py define them."""
+    """Functions of a device, in the order in which cpu.py, cuda.py and plugin.py define them.
+
+    A card is one accelerator of this kind; the whole CPU counts as one card.
+    """
 
     NAME: str
 
-    def available(self) -> bool:
+    def is_available(self) -> bool:
         """Return True if a card can be used now."""
 
-    def missing(self) -> str | None:
-        """Return None if a card can be used; else a line that says what is missing and one that says how to get it."""
+    def find_problem(self) -> str | None:
+        """Return None if a card can be used; else two lines: the reason why not, and what to do about it."""
 
-    def count(self) -> int:
+    def count_cards(self) -> int:
         """Return the number of cards that this process sees."""
 
     def select(self, index: int = 0) -> torch.device:
-        """Make a card the current one; MissingDevice if there is no such card."""
+        """Make a card the current one and return its torch device; raise MissingDevice if it does not exist."""
 
     def synchronize(self) -> None:
         """Wait until the current card has finished all queued work."""
 
-    def memory_used(self) -> int:
-        """Return the peak of allocated bytes since the start or `reset_memory`."""
+    def get_peak_memory(self) -> int:
+        """Return the peak of allocated bytes since the process started or `reset_peak_memory` was called."""
 
-    def reset_memory(self) -> None:
-        """Reset the peak of `memory_used` to the bytes allocated now."""
+    def reset_peak_memory(self) -> None:
+        """Set the peak to the bytes allocated now."""
 
-    def memory_free(self) -> int:
+    def get_free_memory(self) -> int:
         """Return the bytes that can still be allocated."""
 
-    def autocast_dtypes(self) -> tuple[str, ...]:
-        """Return those of bf16 and fp16 that the hardware has instructions for, best first."""
+    def list_native_dtypes(self) -> tuple[str, ...]:
+        """Return those of bf16 and fp16 that the hardware computes natively, best first."""
 
-    def software_dtypes(self) -> tuple[str, ...]:
-        """Return the reduced precisions that run in software, slower than fp32; used only on request."""
+    def list_emulated_dtypes(self) -> tuple[str, ...]:
+        """Return those of bf16 and fp16 that run emulated, slower than fp32; used only if the recipe asks for one."""
 
-    def allow_tf32(self, allowed: bool) -> None:
-        """Set whether fp32 convolutions may round their inputs to TF32; has an effect on NVIDIA cards only.
+    def set_tf32(self, allowed: bool) -> None:
+        """Allow or forbid TF32 in fp32 convolutions; only NVIDIA cards have it.
 
-        There False also sets fp32 matrix products to full precision; True leaves them as they are.
+        False also forbids TF32 in matrix products; True does not change their setting.
         """
 
-    def collective_backend(self) -> str:
+    def get_collective_backend(self) -> str:
         """Return the name of the torch.distributed backend for these cards."""
 
-    def graph_capture(self) -> object | None:
-        """Return the class that captures a graph of kernels; None if the device has none."""
+    def get_graph_class(self) -> object | None:
+        """Return the class that captures device graphs, such as torch.cuda.CUDAGraph; None if the device has none."""
 
-    def versions(self) -> dict[str, str]:
+    def get_versions(self) -> dict[str, str]:
         """Return the versions of torch and of the vendor's installed software."""
 
-    def description(self) -> str:
+    def describe_card(self) -> str:
         """Return name and memory of the current card."""
 
-    def random_state(self) -> torch.Tensor | None:
+    def get_random_state(self) -> torch.Tensor | None:
         """Return the card's RNG state as bytes on the CPU; None if the device has no generator of its own."""
 
     def set_random_state(self, state: torch.Tensor | None) -> None:
-        """Restore the card's RNG state from `random_state`."""
+        """Restore a state that `get_random_state` returned; None does nothing."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """One device as `viaduct devices` shows it and a run records it."""
+    """What `viaduct devices` shows about one device."""
 
     name: str
     present: bool
@@ -91,47 +94,47 @@ class Facts:
     precisions: tuple[str, ...] = ()
     collective: str | None = None
     graph_capture: str | None = None
-    missing: str | None = None
+    missing: str | None = None  # the two lines of `Device.find_problem`
 
 
-def facts(device: Device) -> Facts:
-    """Return the facts about a device; if asking it raises, the error becomes the `missing` reason."""
-    missing = device.missing()
-    if missing is None:
+def collect_facts(device: Device) -> Facts:
+    """Return the facts about a device; if querying it fails, `missing` holds the error."""
+    problem = device.find_problem()
+    if problem is None:
         try:
-            return _collect_facts(device)
+            return _query_device(device)
         except Exception as error:
-            missing = f"{device.NAME} is here but does not answer: {first_line(error)}\n{_MAY_BE_BUSY}"
-    return Facts(device.NAME, False, device.versions(), missing=missing)
+            problem = f"{device.NAME} is here but does not answer: {first_line(error)}\n{_MAY_BE_BUSY}"
+    return Facts(device.NAME, False, device.get_versions(), missing=problem)
 
 
-def _collect_facts(device: Device) -> Facts:
-    graph = device.graph_capture()
+def _query_device(device: Device) -> Facts:
+    graph = device.get_graph_class()
     return Facts(
         name=device.NAME,
         present=True,
-        versions=device.versions(),
-        count=device.count(),
-        description=device.description(),
-        memory_free_bytes=device.memory_free(),
-        precisions=device.autocast_dtypes(),
-        collective=device.collective_backend(),
+        versions=device.get_versions(),
+        count=device.count_cards(),
+        description=device.describe_card(),
+        memory_free_bytes=device.get_free_memory(),
+        precisions=device.list_native_dtypes(),
+        collective=device.get_collective_backend(),
         graph_capture=getattr(graph, "__name__", None),
     )
 
 
-def check_index(name: str, index: int, count: int, missing: str | None) -> None:
-    """Raise MissingDevice unless `name:index` is one of `count` cards."""
-    if missing is not None:
-        what, *hints = missing.splitlines()
-        raise MissingDevice(f"no {name} to run on: {what}.", *hints)
+def check_index(name: str, index: int, count: int, problem: str | None) -> None:
+    """Raise MissingDevice if the device has a problem, or if `name:index` is not one of its `count` cards."""
+    if problem is not None:
+        reason, *hints = problem.splitlines()
+        raise MissingDevice(f"no {name} to run on: {reason}.", *hints)
     if not 0 <= index < count:
         visible = f"{name}:0" if count == 1 else f"{name}:0 to {name}:{count - 1}"
         raise MissingDevice(f"no {name}:{index} here.", f"This process sees {count}: {visible}.")
 
 
 def first_line(error: BaseException) -> str:
-    """Return an error's class and first line, without URLs that vendors put there."""
+    """Return an error's class and the first line of its message, without the URLs that vendors put there."""
     lines = str(error).strip().splitlines() or [""]
     return re.sub(r"\s*\b\w+://\S+", "", f"{type(error).__name__}: {lines[0]}").rstrip(" :")
 
@@ -147,5 +150,5 @@ def find_in_file(path: Path, pattern: str) -> str | None:
 
 
 def select_known(versions: dict[str, str | None]) -> dict[str, str]:
-    """Return the versions that are known, without those that are None."""
+    """Return the versions that are not None or empty."""
     return {name: version for name, version in versions.items() if version}

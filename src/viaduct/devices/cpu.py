@@ -23,31 +23,31 @@ _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 
-# Overrides the detection of bf16 instructions: 1 has them, 0 does not.
+# Overrides the detection of bf16 instructions: 1 means that the processor has them, 0 that it does not.
 _BF16_VARIABLE = "VIADUCT_CPU_BF16"
 # PyTorch computes in bf16 on any CPU, but without one of these features it converts to fp32 and back.
 _BF16_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
 _BF16_PROBES = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-# glibc's mallopt, name: (number, value). Memory is returned to the system only beyond 2 GiB, fetched in steps of
-# 64 MiB, and mapped (mmap) only for buffers above 1 GiB.
+# Parameters of glibc's mallopt, name: (number, value). Free memory is returned to the system only beyond 2 GiB, fetched
+# in steps of 64 MiB, and mapped (mmap) only for buffers above 1 GiB.
 _MALLOC_OPTIONS = {"M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 64 << 20), "M_MMAP_THRESHOLD": (-3, 1 << 30)}
 _SHOWN_FLAGS = (*_BF16_FLAGS, "avx512f", "avx2", "sve", "asimd")  # the first one found is part of the description
 
 
-def available() -> bool:
-    return missing() is None
+def is_available() -> bool:
+    return find_problem() is None
 
 
-def missing() -> str | None:
+def find_problem() -> str | None:
     return None
 
 
-def count() -> int:
+def count_cards() -> int:
     return 1
 
 
 def select(index: int = 0) -> torch.device:
-    check_index(NAME, index, count(), missing())
+    check_index(NAME, index, count_cards(), find_problem())
     _keep_freed_memory()
     guard_weight_gradients()
     return torch.device(NAME)
@@ -57,53 +57,53 @@ def synchronize() -> None:
     return None
 
 
-def memory_used() -> int:
+def get_peak_memory() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def reset_memory() -> None:
+def reset_peak_memory() -> None:
     # proc(5): writing 5 lowers the peak to what is resident now. Where the kernel forbids it the peak stays.
     with suppress(OSError):
         _CLEAR_REFS.write_text("5")
 
 
-def memory_free() -> int:
-    return min(_machine_free(), _container_free())
+def get_free_memory() -> int:
+    return min(_get_machine_free(), _get_container_free())
 
 
-def autocast_dtypes() -> tuple[str, ...]:
+def list_native_dtypes() -> tuple[str, ...]:
     return ("bf16",) if _has_bf16_instructions() else ()
 
 
-def software_dtypes() -> tuple[str, ...]:
+def list_emulated_dtypes() -> tuple[str, ...]:
     return ("fp16",) if _has_bf16_instructions() else ("bf16", "fp16")
 
 
-def allow_tf32(allowed: bool) -> None:
+def set_tf32(allowed: bool) -> None:
     return None
 
 
-def collective_backend() -> str:
+def get_collective_backend() -> str:
     return "gloo"
 
 
-def graph_capture() -> object | None:
+def get_graph_class() -> object | None:
     return None
 
 
-def versions() -> dict[str, str]:
+def get_versions() -> dict[str, str]:
     return {"torch": torch.__version__, "python": platform.python_version()}
 
 
-def description() -> str:
+def describe_card() -> str:
     name = find_in_file(_CPUINFO, r"^model name\s*:\s*(.+)$") or platform.processor() or platform.machine()
     cores = _count_cores()
-    flag = next((flag for flag in _SHOWN_FLAGS if flag in _flags()), None)
+    flag = next((flag for flag in _SHOWN_FLAGS if flag in _read_flags()), None)
     return ", ".join(filter(None, (name, f"{cores} core{'s' * (cores > 1)}", flag)))
 
 
-def random_state() -> torch.Tensor | None:
+def get_random_state() -> torch.Tensor | None:
     return None
 
 
@@ -111,7 +111,7 @@ def set_random_state(state: torch.Tensor | None) -> None:
     return None
 
 
-def _flags() -> frozenset[str]:
+def _read_flags() -> frozenset[str]:
     return frozenset((find_in_file(_CPUINFO, r"^(?:flags|features)\s*:\s*(.+)$") or "").split())
 
 
@@ -124,9 +124,9 @@ def _has_bf16_instructions() -> bool:
                 "1: the processor has bf16 instructions, 0: it has none; unset it to have them detected.",
             )
         return setting == "1"
-    # Private names that torch 2.11 to 2.13 have; without them the processor's flags decide alone.
+    # Private functions of torch 2.11 to 2.13; without them only the processor's flags decide.
     probes = (getattr(torch.cpu, name, None) for name in _BF16_PROBES)
-    return any(probe() for probe in probes if probe) or not _flags().isdisjoint(_BF16_FLAGS)
+    return any(probe() for probe in probes if probe) or not _read_flags().isdisjoint(_BF16_FLAGS)
 
 
 def _count_cores() -> int:
@@ -134,13 +134,13 @@ def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _machine_free() -> int:
+def _get_machine_free() -> int:
     kibibytes = find_in_file(_MEMINFO, r"^MemAvailable:\s*(\d+) kB")
     return int(kibibytes) * 1024 if kibibytes else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _container_free() -> int:
-    """Return the memory left in the control group; file pages that can be dropped count as free."""
+def _get_container_free() -> int:
+    """Return the bytes left in this process's control group; file pages that can be dropped count as free."""
     limit = find_in_file(_CGROUP / "memory.max", r"^(\d+)")
     used = find_in_file(_CGROUP / "memory.current", r"^(\d+)")
     droppable = find_in_file(_CGROUP / "memory.stat", r"^inactive_file (\d+)")
@@ -148,12 +148,12 @@ def _container_free() -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Make glibc keep freed memory, so that the next step reuses the last one's buffers.
+    """Make glibc keep freed memory, so that the next step reuses the buffers of the last one.
 
-    By default glibc maps every large tensor anew and the kernel zeroes its pages again in every step: a
-    ResNet-50 step at batch 8 spends a tenth of its time on that. Without glibc nothing happens.
+    By default every large tensor is mapped anew in every step and the kernel zeroes its pages. That takes a tenth of a
+    ResNet-50 step at batch 8.
     """
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError):  # without glibc there is no mallopt
         mallopt = ctypes.CDLL(None).mallopt
         for option, value in _MALLOC_OPTIONS.values():
             mallopt(option, value)

@@ -17,12 +17,12 @@ _VISIBLE = CARD.visible
 _NO_CARD = "No CUDA GPUs are available"
 
 
-def available() -> bool:
+def is_available() -> bool:
     return torch.cuda.is_available()
 
 
-def missing() -> str | None:
-    if available():
+def find_problem() -> str | None:
+    if is_available():
         return None
     if torch.version.cuda is None:
         return f"torch {torch.__version__} was built without CUDA\nInstall a CUDA build of torch."
@@ -32,12 +32,12 @@ def missing() -> str | None:
     return f"{refusal}\n`nvidia-smi` shows cards and driver; this torch wants one for CUDA {torch.version.cuda}."
 
 
-def count() -> int:
-    return torch.cuda.device_count() if available() else 0
+def count_cards() -> int:
+    return torch.cuda.device_count() if is_available() else 0
 
 
 def select(index: int = 0) -> torch.device:
-    check_index(NAME, index, count(), missing())
+    check_index(NAME, index, count_cards(), find_problem())
     torch.cuda.set_device(index)
     return torch.device(NAME, index)
 
@@ -46,33 +46,33 @@ def synchronize() -> None:
     torch.cuda.synchronize()
 
 
-def memory_used() -> int:
+def get_peak_memory() -> int:
     return torch.cuda.max_memory_allocated()
 
 
-def reset_memory() -> None:
-    torch.cuda.current_device()  # starts CUDA, without which there is no peak to reset
+def reset_peak_memory() -> None:
+    torch.cuda.current_device()  # initialises CUDA; before that there is no peak to reset
     torch.cuda.reset_peak_memory_stats()
 
 
-def memory_free() -> int:
+def get_free_memory() -> int:
     return torch.cuda.mem_get_info()[0]
 
 
-def autocast_dtypes() -> tuple[str, ...]:
+def list_native_dtypes() -> tuple[str, ...]:
     capability = torch.cuda.get_device_capability()
     if capability >= (8, 0):
         return ("bf16", "fp16")
     return ("fp16",) if capability >= (7, 0) else ()
 
 
-def software_dtypes() -> tuple[str, ...]:
+def list_emulated_dtypes() -> tuple[str, ...]:
     return ()
 
 
-def allow_tf32(allowed: bool) -> None:
-    # The old switches set the new ones (fp32_precision) as well. After the new ones alone torch refuses to read the
-    # old, which its own compiler does (torch._inductor.kernel.conv).
+def set_tf32(allowed: bool) -> None:
+    # The old switches also set the new ones (fp32_precision). If only the new ones were set, torch would refuse to read
+    # the old ones, and its own compiler reads them (torch._inductor.kernel.conv).
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns that they are deprecated
         torch.backends.cudnn.allow_tf32 = allowed
@@ -80,31 +80,31 @@ def allow_tf32(allowed: bool) -> None:
             torch.set_float32_matmul_precision("highest")
 
 
-def collective_backend() -> str:
+def get_collective_backend() -> str:
     return CARD.backend
 
 
-def graph_capture() -> object | None:
-    return torch.cuda.CUDAGraph if available() else None
+def get_graph_class() -> object | None:
+    return torch.cuda.CUDAGraph if is_available() else None
 
 
-def versions() -> dict[str, str]:
+def get_versions() -> dict[str, str]:
     return select_known(
         {
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
             "cudnn": _find_cudnn_version(),
-            "driver": hardware.nvidia_driver(),
+            "driver": hardware.find_nvidia_driver(),
         }
     )
 
 
-def description() -> str:
+def describe_card() -> str:
     card = torch.cuda.get_device_properties(torch.cuda.current_device())
     return f"{card.name}, {card.total_memory / GIB:.0f} GiB"
 
 
-def random_state() -> torch.Tensor | None:
+def get_random_state() -> torch.Tensor | None:
     return torch.cuda.get_rng_state()
 
 
@@ -124,4 +124,7 @@ def _explain_refusal() -> str:
 
 def _find_cudnn_version() -> str | None:
     number: int | None = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else None
+    if not number:
+        return None
+    major_factor = 1000 if number < 10_000 else 10_000  # cudnn_version.h: 8907 is 8.9.7, since cuDNN 9 91002 is 9.10.2
+    return f"{number // major_factor}.{number % major_factor // 100}.{number % 100}"

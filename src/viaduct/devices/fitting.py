@@ -1,9 +1,9 @@
-"""The torch release that an installed vendor plug-in was built for, read from its metadata: nothing is imported.
+"""The torch release that an installed vendor plug-in was built for, read from its metadata without importing it.
 
-A plug-in is C++ against one minor release of torch. With another it fails while it loads, or ends the process.
+A plug-in is C++ code compiled for one minor release of torch. With another one it fails to load, or ends the process.
 
-    torch_npu 2.5.1.post1         Requires-Dist: torch==2.5.1, or the first three numbers of its own version
-    torch_mlu 1.24.1+torch2.5.0   the release behind `torch` in its own version
+    torch_npu 2.5.1.post1         Requires-Dist: torch==2.5.1, else the first three numbers of its own version
+    torch_mlu 1.24.1+torch2.5.0   Requires-Dist, else the release behind `torch` in its own version
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OLDEST_TORCH = (2, 4)  # the oldest release that viaduct trains with
 
 @dataclass(frozen=True)
 class Fit:
-    """An installed plug-in, the torch release it was built for and the torch that is installed."""
+    """An installed plug-in, the torch release it was built for, and the installed torch."""
 
     package: str
     version: str
@@ -28,13 +28,13 @@ class Fit:
 
     @property
     def is_exact(self) -> bool:
-        """True if the installed torch has the release number that the plug-in names; 2.5.1 has that of 2.5."""
+        """True if the installed torch is the release that the plug-in names; 2.5 names every 2.5.x."""
         expected = parse_release(self.built_for)
         return parse_release(self.torch)[: len(expected)] == expected
 
     @property
     def is_loadable(self) -> bool:
-        """True if both have the same minor release: releases of one minor mostly share their C++ interface."""
+        """True if the minor releases are equal: they mostly share their C++ interface."""
         return parse_release(self.torch)[:2] == parse_release(self.built_for)[:2]
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Fit:
 
 
 def find_fit(package: str, torch: str) -> Fit | None:
-    """Return a plug-in beside the version of the installed `torch`; None if it is absent, or names no torch release."""
+    """Compare an installed plug-in with a torch version; None if it is not installed or names no torch release."""
     try:
         distribution = metadata.distribution(package)
     except metadata.PackageNotFoundError:
@@ -62,7 +62,7 @@ def find_fit(package: str, torch: str) -> Fit | None:
 
 
 def find_misfits(torch: str) -> list[Fit]:
-    """Return the installed plug-ins that were built for another torch than this."""
+    """Return the installed plug-ins that were built for another version of torch."""
     fits = (find_fit(package, torch) for package in PLUGINS)
     return [fit for fit in fits if fit is not None and not fit.is_exact]
 

@@ -1,8 +1,8 @@
 """Cards, drivers and vendor software, found without torch in files of the operating system and of the vendors.
 
-    nvidia_driver(), ascend_driver(), cann(), cambricon_driver(), cntoolkit()     versions, or None
-    describe_old_driver("mlu", "4.15.3")                                          what is wrong with a driver, or None
-    list_without_torch()                                                          every device, where torch is missing
+    find_ascend_driver()                    "25.2.0", or None
+    describe_old_driver("mlu", "4.15.3")    what is wrong with a driver, or None
+    list_without_torch()                    the facts about every device, if torch is not installed
 
 Importing this module does not import torch.
 """
@@ -27,76 +27,80 @@ CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/ca
 CAMBRICON_DRIVERS = Path("/proc/driver/cambricon/mlus")
 CNTOOLKIT = "/usr/local/neuware"
 OLDEST_DRIVERS = {"mlu": "4.20.6"}
-"""Oldest driver with which a vendor trains its own ResNet-50; torch itself refuses an NVIDIA driver that is too old."""
+"""Oldest driver with which the vendor trains its own ResNet-50. torch itself refuses an old NVIDIA driver."""
 INSTALL_LINE = "pip install 'viaduct[train]'"
 DEV = Path("/dev")
 CARD_FILES = {card.name: card.device_files for card in (CUDA, NPU, MLU)}
 
 
-def nvidia_driver() -> str | None:
+def find_nvidia_driver() -> str | None:
     return find_in_file(NVIDIA_DRIVER, r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
 
 
-def ascend_driver() -> str | None:
+def find_ascend_driver() -> str | None:
     return find_in_file(ASCEND_DRIVER, r"^version=(.+)$")
 
 
-def cann() -> str | None:
+def find_cann() -> str | None:
     """Return the version of Ascend's toolkit."""
     folders = (*filter(None, map(os.environ.get, CANN_VARIABLES)), *CANN_FOLDERS)
-    notes = (Path(folder, f"{platform.machine()}-linux", "ascend_toolkit_install.info") for folder in folders)
-    return next(filter(None, (find_in_file(note, r"^version=(.+)$") for note in notes)), None)
+    files = (Path(folder, f"{platform.machine()}-linux", "ascend_toolkit_install.info") for folder in folders)
+    return next(filter(None, (find_in_file(file, r"^version=(.+)$") for file in files)), None)
 
 
-def cambricon_driver() -> str | None:
-    notes = sorted(CAMBRICON_DRIVERS.glob("*/information"))
-    return next(filter(None, (find_in_file(note, r"^driver version\s*:\s*v?(.+)$") for note in notes)), None)
+def find_cambricon_driver() -> str | None:
+    files = sorted(CAMBRICON_DRIVERS.glob("*/information"))
+    return next(filter(None, (find_in_file(file, r"^driver version\s*:\s*v?(.+)$") for file in files)), None)
 
 
-def cntoolkit() -> str | None:
+def find_cntoolkit() -> str | None:
     """Return the version of Cambricon's toolkit."""
     folder = os.environ.get("NEUWARE_HOME", CNTOOLKIT)
     return find_in_file(Path(folder, "version.txt"), r"(\d+\.\d+\.\d+)")
 
 
 def describe_old_driver(name: str, version: str | None) -> str | None:
-    """Return two lines, what is wrong with a device's driver and what to do; None if nothing is known to be wrong.
-
-    A driver is wrong if it is older than OLDEST_DRIVERS, or if its version is unknown though the machine has cards.
-    """
+    """Return two lines if a driver is too old or its version unknown: the problem, and what to do; else None."""
     oldest = OLDEST_DRIVERS.get(name)
     if oldest is None or (version is None and not count_cards(name)):
         return None
-    numbers = read_version(version or "")
+    numbers = parse_version(version or "")
     if not numbers:
-        found = f"version {version!r}" if version else f"nothing under {CAMBRICON_DRIVERS}"
-        return f"{name}: the driver's version is not known ({found}).\nMake sure that it is {oldest} or newer."
-    if numbers >= read_version(oldest):
+        detail = f"version {version!r}" if version else f"nothing under {CAMBRICON_DRIVERS}"
+        return f"{name}: the driver's version is not known ({detail}).\nMake sure that it is {oldest} or newer."
+    if numbers >= parse_version(oldest):
         return None
     return (
         f"{name}: driver {version} is older than {oldest}, the oldest that the vendor trains with.\nUpdate the driver."
     )
 
 
-def read_version(text: str) -> tuple[int, ...]:
+def parse_version(text: str) -> tuple[int, ...]:
     """Return the numbers of a version: (4, 20, 6) of `v4.20.6-1`; () if it does not begin with a number."""
-    found = re.match(r"v?(\d+(?:\.\d+)*)", text.strip())
-    return tuple(int(number) for number in found[1].split(".")) if found else ()
+    match = re.match(r"v?(\d+(?:\.\d+)*)", text.strip())
+    return tuple(int(number) for number in match[1].split(".")) if match else ()
 
 
 def list_without_torch() -> list[Facts]:
-    """Return the facts about each device on a machine without torch, where none of them can be used."""
-    versions: dict[str, dict[str, str | None]] = {
+    """Return the facts about every device if torch is not installed; no device can be used then."""
+    software: dict[str, dict[str, str | None]] = {
         "cpu": {"python": platform.python_version()},
-        "cuda": {"driver": nvidia_driver()},
-        "mlu": {MLU.module: package_version(MLU.module), "cntoolkit": cntoolkit(), "driver": cambricon_driver()},
-        "npu": {NPU.module: package_version(NPU.module), "cann": cann(), "driver": ascend_driver()},
+        "cuda": {"driver": find_nvidia_driver()},
+        "mlu": {
+            MLU.module: find_package_version(MLU.module),
+            "cntoolkit": find_cntoolkit(),
+            "driver": find_cambricon_driver(),
+        },
+        "npu": {NPU.module: find_package_version(NPU.module), "cann": find_cann(), "driver": find_ascend_driver()},
     }
-    return [Facts(name, False, select_known(found), missing=describe_missing(name)) for name, found in versions.items()]
+    return [
+        Facts(name, False, select_known(versions), missing=describe_missing(name))
+        for name, versions in software.items()
+    ]
 
 
 def describe_missing(name: str) -> str:
-    """Return what is missing for a device and how to get it; the cards that the kernel shows are named."""
+    """Return two lines: what a device without torch lacks, with the number of its cards, and how to install it."""
     cards = count_cards(name)
     seen = f"; the kernel shows {cards} card{'s' * (cards > 1)}" if cards else ""
     if name == "cpu":
@@ -105,9 +109,9 @@ def describe_missing(name: str) -> str:
         return f"torch is not installed{seen}\n{INSTALL_LINE}"
     plugin = f"torch_{name}"
     if fit := find_fit(plugin, torch=""):
-        needed = f"Install torch=={fit.built_for}, which {plugin} {fit.version} is built for, then: {INSTALL_LINE}"
-        return f"torch is not installed{seen}\n{needed}"
-    absent = "torch is" if package_version(plugin) else f"torch and {plugin} are"
+        instruction = f"Install torch=={fit.built_for}, which {plugin} {fit.version} is built for, then: {INSTALL_LINE}"
+        return f"torch is not installed{seen}\n{instruction}"
+    absent = "torch is" if find_package_version(plugin) else f"torch and {plugin} are"
     return f"{absent} not installed{seen}\nInstall the vendor's torch and {plugin}, then: {INSTALL_LINE}"
 
 
@@ -116,7 +120,8 @@ def count_cards(name: str) -> int:
     return len(list(DEV.glob(CARD_FILES[name]))) if name in CARD_FILES else 0
 
 
-def package_version(package: str) -> str | None:
+def find_package_version(package: str) -> str | None:
+    """Return the version of an installed package, without importing it."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

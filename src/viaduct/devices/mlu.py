@@ -6,10 +6,10 @@ from viaduct.cards.mlu import CARD
 from viaduct.devices import hardware
 from viaduct.devices.plugin import PluginDevice
 
-# bf16: the MLU370 has none, the MLU590 has it. TF32: torch.backends.cnnl.allow_tf32 stays as the vendor sets it.
+# The MLU370 has no bf16, the MLU590 has it. torch.backends.cnnl.allow_tf32 keeps the vendor's default.
 DEVICE: PluginDevice = PluginDevice(
     CARD,
-    software={"cntoolkit": hardware.cntoolkit, "driver": hardware.cambricon_driver},
+    software={"cntoolkit": hardware.find_cntoolkit, "driver": hardware.find_cambricon_driver},
     repair_hint="Put $NEUWARE_HOME/lib64 on LD_LIBRARY_PATH",
     device_files="/dev/cambricon*",
     hidden_hint="Unset it, or list card numbers: 0,1.",

@@ -1,8 +1,7 @@
 """Devices whose support comes with a vendor's torch plug-in: torch_npu and torch_mlu.
 
-The two plug-ins have the same functions, so one class serves both; npu.py and mlu.py say what differs. The import of a
-plug-in that is not installed is tried again each time. A plug-in that fails while it loads is not tried again: half
-loaded, it leaves its name registered in torch, and the second error would hide the first.
+One class serves both; npu.py and mlu.py contain the differences. A plug-in that fails while it loads is not imported
+again in this process: it leaves its name registered in torch, and a second error would hide the first.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ import torch
 from viaduct.cards.card import Card
 from viaduct.devices.base import GIB, check_index, first_line, select_known
 from viaduct.devices.fitting import find_fit, strip_local
-from viaduct.devices.hardware import package_version
+from viaduct.devices.hardware import find_package_version
 from viaduct.errors import MissingDevice
 
 _broken: dict[str, str] = {}  # plug-in -> why it failed to load in this process
 
 
 class NotLoaded(Exception):
-    """Reason why a plug-in cannot be used, and a hint, as two lines."""
+    """A plug-in cannot be used; the message has two lines, the reason and a hint."""
 
 
 def find_broken_plugins() -> dict[str, str]:
@@ -34,7 +33,7 @@ def find_broken_plugins() -> dict[str, str]:
 
 
 class PluginDevice:
-    """Cards of one vendor: an implementation of `base.Device`, with its functions in the same order."""
+    """Cards of one vendor: an implementation of `base.Device`."""
 
     def __init__(
         self,
@@ -45,24 +44,24 @@ class PluginDevice:
         device_files: str,
         hidden_hint: str,
     ) -> None:
-        """`software` has functions that return versions. The other arguments are for messages.
+        """Store what differs between the vendors.
 
-        `repair_hint` is for a plug-in that does not load, `hidden_hint` for a variable that hides all cards;
-        `device_files` are those that a container needs.
+        `software` maps names to functions that return a version. The others are for messages: `repair_hint` if the
+        plug-in does not load, `device_files` that a container needs, `hidden_hint` if a variable hides all cards.
         """
         self.NAME = card.name
         self._card, self._software = card, software
         self._repair_hint, self._hidden_hint = repair_hint, hidden_hint
         self._no_card_hint = f"`{card.tool}` shows the cards and the driver; a container also needs {device_files}."
 
-    def available(self) -> bool:
-        return self.missing() is None
+    def is_available(self) -> bool:
+        return self.find_problem() is None
 
-    def missing(self) -> str | None:
+    def find_problem(self) -> str | None:
         try:
             cards = self._load().device_count()
-        except NotLoaded as why:
-            return str(why)
+        except NotLoaded as error:
+            return str(error)
         except Exception as error:
             return f"{self._card.module} cannot count its cards: {first_line(error)}\n{self._no_card_hint}"
         if cards > 0:
@@ -72,52 +71,52 @@ class PluginDevice:
                 return f"no card visible; {variable}={os.environ[variable]!r}\n{self._hidden_hint}"
         return f"{self._card.module} {self._find_version()} sees no card\n{self._no_card_hint}"
 
-    def count(self) -> int:
-        return int(self._vendor.device_count()) if self.available() else 0
+    def count_cards(self) -> int:
+        return int(self._vendor.device_count()) if self.is_available() else 0
 
     def select(self, index: int = 0) -> torch.device:
-        check_index(self.NAME, index, self.count(), self.missing())
+        check_index(self.NAME, index, self.count_cards(), self.find_problem())
         self._vendor.set_device(index)
         return torch.device(self.NAME, index)
 
     def synchronize(self) -> None:
         self._vendor.synchronize()
 
-    def memory_used(self) -> int:
+    def get_peak_memory(self) -> int:
         return int(self._vendor.max_memory_allocated())
 
-    def reset_memory(self) -> None:
-        self._vendor.init()  # without it there is no peak to reset
+    def reset_peak_memory(self) -> None:
+        self._vendor.init()  # before that there is no peak to reset
         self._vendor.reset_peak_memory_stats()
 
-    def memory_free(self) -> int:
+    def get_free_memory(self) -> int:
         return int(self._vendor.mem_get_info()[0])
 
-    def autocast_dtypes(self) -> tuple[str, ...]:
-        # A release of the plug-in that cannot say is older than the first card with bf16.
+    def list_native_dtypes(self) -> tuple[str, ...]:
+        # A plug-in without this function is older than the first card with bf16.
         can_bf16 = getattr(self._vendor, "is_bf16_supported", lambda: False)
         return ("bf16", "fp16") if can_bf16() else ("fp16",)
 
-    def software_dtypes(self) -> tuple[str, ...]:
+    def list_emulated_dtypes(self) -> tuple[str, ...]:
         return ()
 
-    def allow_tf32(self, allowed: bool) -> None:
+    def set_tf32(self, allowed: bool) -> None:
         return None
 
-    def collective_backend(self) -> str:
+    def get_collective_backend(self) -> str:
         return self._card.backend
 
-    def graph_capture(self) -> object | None:
-        return getattr(self._vendor, self._card.graph, None) if self.available() else None
+    def get_graph_class(self) -> object | None:
+        return getattr(self._vendor, self._card.graph, None) if self.is_available() else None
 
-    def versions(self) -> dict[str, str]:
+    def get_versions(self) -> dict[str, str]:
         software = {name: find_version() for name, find_version in self._software.items()}
         return select_known({"torch": torch.__version__, self._card.module: self._find_version(), **software})
 
-    def description(self) -> str:
+    def describe_card(self) -> str:
         return f"{self._vendor.get_device_name()}, {self._vendor.mem_get_info()[1] / GIB:.0f} GiB"
 
-    def random_state(self) -> torch.Tensor | None:
+    def get_random_state(self) -> torch.Tensor | None:
         state: torch.Tensor = self._vendor.get_rng_state()
         return state
 
@@ -130,12 +129,12 @@ class PluginDevice:
         """The plug-in's module torch.npu or torch.mlu; raises MissingDevice if it does not load."""
         try:
             return self._load()
-        except NotLoaded as why:
-            what, *hints = str(why).splitlines()
-            raise MissingDevice(f"no {self.NAME} to run on: {what}.", *hints) from why
+        except NotLoaded as error:
+            reason, *hints = str(error).splitlines()
+            raise MissingDevice(f"no {self.NAME} to run on: {reason}.", *hints) from error
 
     def _load(self) -> Any:
-        """Import the plug-in, and return its module in torch; raise `NotLoaded` if that fails, or has failed before."""
+        """Import the plug-in and return torch.npu or torch.mlu; raise NotLoaded if that fails or has failed before."""
         package = self._card.module
         if package not in _broken and package not in sys.modules:
             fit = find_fit(package, torch.__version__)
@@ -147,7 +146,7 @@ class PluginDevice:
             import_module(package)
             return vars(torch)[self.NAME]
         except Exception as error:
-            # Importing a plug-in runs the vendor's start-up code, which may raise anything: that error is the reason.
+            # The vendor's start-up code may raise anything.
             if isinstance(error, ModuleNotFoundError) and error.name == package:
                 install = f"Install {self._card.software} and {self._matching_plugin}."
                 raise NotLoaded(f"{package} is not installed\n{install}") from error
@@ -168,4 +167,4 @@ class PluginDevice:
     def _find_version(self) -> str | None:
         """Return the plug-in's version, also if it does not load."""
         loaded = getattr(sys.modules.get(self._card.module), "__version__", None)
-        return str(loaded) if loaded else package_version(self._card.module)
+        return str(loaded) if loaded else find_package_version(self._card.module)

@@ -1,10 +1,10 @@
 """Workaround for a heap overrun in oneDNN's weight gradient of strided 1x1 convolutions.
 
-oneDNN copies the pixels that such a convolution reads into a workspace of pixels x input channels, but advances in it
-by a whole vector block for each pixel: 8 channels with AVX2, 16 with AVX-512. With fewer input channels than that it
-writes past the end, in fp32 and bf16, for channels_last images whose height and width the stride divides. Seen with
-torch 2.4 to 2.15 (oneDNN 3.4 to 3.13); docs/cpu.md has the measurements. The pixels are therefore selected here, and
-oneDNN gets a convolution of stride 1.
+oneDNN copies the pixels that such a convolution reads into a workspace of pixels x input channels. For each pixel it
+advances by a whole vector block: 8 channels with AVX2, 16 with AVX-512. With fewer input channels it writes past the
+end, in fp32 and bf16, for channels_last images whose height and width are multiples of the stride. Seen with torch 2.4
+to 2.15 (oneDNN 3.4 to 3.13); docs/cpu.md has the measurements. Here the pixels are selected first, and oneDNN gets a
+convolution of stride 1.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 @cache
 def guard_weight_gradients() -> torch.library.Library | None:
-    """Replace the backward pass of affected convolutions in this process, wherever they are called from.
+    """Replace the backward pass of affected convolutions in this process.
 
-    The dispatcher is the one point that layers, torch.nn.functional and compiled graphs all pass.
+    Layers, torch.nn.functional and compiled graphs all call it through the dispatcher.
     """
     if platform.machine().lower() not in _X86:
         return None
@@ -50,10 +50,11 @@ def differentiate(
     groups: int,
     output_mask: list[bool],
 ) -> Gradients:
-    """Compute aten::convolution_backward; of an affected convolution the weight and bias gradients with stride 1.
+    """Compute aten::convolution_backward without the overrun.
 
-    They are computed from the pixels that the stride selects. oneDNN has one kernel for weight and bias, so a trained
-    bias beside a frozen weight is affected too. `output_mask` says which gradients are needed: input, weight, bias.
+    For an affected convolution the gradients of weight and bias are computed with stride 1 on the selected pixels.
+    oneDNN has one kernel for both, so a trained bias with a frozen weight is affected too. `output_mask` says which
+    gradients are needed: input, weight, bias.
     """
     shape = (transposed, output_padding, groups)
     if transposed or not any(output_mask[1:]) or not is_affected(weight, stride, padding, groups):
@@ -74,7 +75,7 @@ def differentiate(
 
 
 def is_affected(weight: Tensor, stride: list[int], padding: list[int], groups: int) -> bool:
-    """Return True for a strided 1x1 convolution of fewer channels than a vector block holds."""
+    """Return True for a strided 1x1 convolution with fewer input channels than a vector block."""
     return (
         max(stride) > 1
         and weight.shape[1] < WIDEST_BLOCK

@@ -5,8 +5,8 @@
     turns = take_turns({"ours": ours, "peer": peer}, clock, steps=20, windows=7)
     Sample(turns["ours"]).median, ratio(turns["peer"], turns["ours"])
 
-Variants take turns in short windows, so that a slow moment of the machine affects all of them alike. Each turn begins
-with another variant, so that none always follows the same one. A ratio is the median of the ratios within a turn.
+Variants take turns in short windows, so that a slow moment of the machine affects all of them. Each turn begins with
+another variant. A ratio is the median of the ratios within a turn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 
 from viaduct.devices.base import Device
 
-Steps = Callable[[int], object]  # called with a number of steps it runs them; it need not wait for the device
+Steps = Callable[[int], object]  # runs a number of steps; need not wait for the device
 
 
 class Clock:
@@ -32,7 +32,7 @@ class Clock:
         self.vendor: Any = None if kind == "cpu" else getattr(torch, kind)
 
     def seconds(self, work: Callable[[], object]) -> float:
-        """Return the seconds that the work takes on an idle device, until all that it queued there has ended."""
+        """Return the seconds of the work on an idle device, including everything that it queues there."""
         self.device.synchronize()
         if self.vendor is None:
             began = time.perf_counter()
@@ -85,7 +85,7 @@ def warm_up(variant: Steps, clock: Clock, steps: int) -> float:
 
 
 def repeat(work: Callable[[], object]) -> Steps:
-    """Return a function that does the work as many times as it is told."""
+    """Return a function that does the work a given number of times."""
 
     def repeat_work(times: int) -> None:
         for _ in range(times):
@@ -101,7 +101,7 @@ def take_turns(
     windows: int,
     after_turn: Callable[[int], object] = lambda turn: None,
 ) -> dict[str, list[float]]:
-    """Return the seconds per step of each variant, one value for each turn (a window of `steps` steps)."""
+    """Return the seconds per step of each variant, one value for each window of `steps` steps."""
     names = list(variants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(windows):
@@ -114,5 +114,5 @@ def take_turns(
 
 
 def ratio(base: list[float], own: list[float]) -> float:
-    """Return how many times faster `own` is than `base`: the median of the turns' ratios."""
+    """Return how many times as fast `own` is as `base`: the median of the turns' ratios."""
     return median(base_seconds / own_seconds for base_seconds, own_seconds in zip(base, own, strict=True))

@@ -1,8 +1,8 @@
 """One real training step on a card, checked against the same step on the CPU in fp32.
 
-The step is convolution, batch norm, linear layer, cross entropy, backward and SGD. The updates of the
-tensors are compared, not the updated tensors: a small update added to a large weight would hide a wrong gradient.
-A trial fails if the relative error of any tensor's update exceeds TOLERANCE.
+The network is a convolution, batch norm and a linear layer, trained with cross entropy and SGD. A trial fails if the
+relative error of any tensor's update exceeds TOLERANCE. Updates are compared because a large weight would hide a wrong
+gradient.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run(device: Device) -> list[Trial]:
     """Try every card in fp32 and in each reduced precision that its hardware supports."""
     return [
         _try_precision(device, index, precision)
-        for index in range(device.count())
+        for index in range(device.count_cards())
         for precision in ("fp32", *_find_reduced_precisions(device, index))
     ]
 
@@ -50,9 +50,9 @@ def run(device: Device) -> list[Trial]:
 def _find_reduced_precisions(device: Device, index: int) -> tuple[str, ...]:
     try:
         device.select(index)
-        return device.autocast_dtypes()
+        return device.list_native_dtypes()
     except Exception:
-        # Such a card fails in fp32 too, and that trial reports the reason.
+        # This card also fails in fp32, and that trial reports the reason.
         return ()
 
 
@@ -62,7 +62,7 @@ def _try_precision(device: Device, index: int, precision: str) -> Trial:
     try:
         milliseconds, difference = _measure_step(device, index, precision)
     except Exception as error:
-        # An exception that the card raises is the trial's result, not a bug of viaduct.
+        # An error of the card is a result of the trial.
         return Trial(name, precision, False, None, None, tolerance, first_line(error))
     ok = difference <= tolerance
     reason = None if ok else f"differs from the CPU's fp32 by {difference:.2g}, more than {tolerance:g}"
@@ -70,7 +70,7 @@ def _try_precision(device: Device, index: int, precision: str) -> Trial:
 
 
 def _measure_step(device: Device, index: int, precision: str) -> tuple[float, float]:
-    """Return the milliseconds of a warm step, and the largest error of the first step's updates against the CPU."""
+    """Return the milliseconds of the second step, and the largest error of the first step's updates against the CPU."""
     expected = _measure_update(_build_network(), torch.device("cpu"), "fp32")
     torch_device = device.select(index)
     network = _build_network().to(torch_device)

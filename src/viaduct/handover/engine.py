@@ -90,7 +90,7 @@ def build_engine(
     """Return a classifier's network on a device; `batch` is the usual number of images in a call."""
     room, torch_device = devices.pick(device)
     recipe = classifier.recipe if precision is None else override(classifier.recipe, "precision.compute", precision)
-    room.allow_tf32(recipe.precision.tf32)
+    room.set_tf32(recipe.precision.tf32)
     plan = plan_for(recipe.precision, room)
     note = ""
     if fold:

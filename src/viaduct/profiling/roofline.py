@@ -87,8 +87,8 @@ def describe_setting(device: str) -> Key:
 
     here = devices.get(device)
     threads = torch.get_num_threads() if device == "cpu" else None
-    key: Key = {"device": device, "description": here.description(), "threads": threads}
-    return key | {"versions": here.versions(), "tf32": device == "cuda" and uses_tf32()}
+    key: Key = {"device": device, "description": here.describe_card(), "threads": threads}
+    return key | {"versions": here.get_versions(), "tf32": device == "cuda" and uses_tf32()}
 
 
 def uses_tf32() -> bool:

@@ -115,7 +115,7 @@ def describe_device(kind: str) -> str:
     from viaduct import devices
 
     try:
-        return devices.get(kind).description()
+        return devices.get(kind).describe_card()
     except Exception:  # a device in an error state answers nothing
         return ""
 

@@ -62,8 +62,8 @@ class DeviceTrials:
 
     def compare(self, make_first: Callable[[], Work], make_second: Callable[[], Work]) -> tuple[float, float] | None:
         """Return microseconds of two pieces of work; None where one of them cannot be run on this device."""
-        if (missing := devices.get(self.device).missing()) is not None:
-            self.failures.append(missing)
+        if (problem := devices.get(self.device).find_problem()) is not None:
+            self.failures.append(problem)
             return None
         try:
             with self.set_threads():

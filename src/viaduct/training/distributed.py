@@ -194,7 +194,7 @@ def join_ranks(device: str, hang_seconds: float) -> Iterator[Group]:
     with explain_rank_errors(group):
         device_module, torch_device = devices.pick(device, group.local_rank)
         share_cores(torch_device.type, group)
-        backend = device_module.collective_backend()
+        backend = device_module.get_collective_backend()
         backends = backend if torch_device.type == "cpu" else f"cpu:gloo,{torch_device.type}:{backend}"
         join_rendezvous(group, backends, hang_seconds + GRACE_S)
         if torch_device.type != "cpu":

@@ -105,7 +105,7 @@ def describe_settings(training: Training) -> dict[str, str]:
     recipe = training.recipe
     return {
         "device": training.device.NAME,
-        "device_name": training.device.description(),
+        "device_name": training.device.describe_card(),
         "precision": training.plan.compute + (" network" if training.plan.cast_network else ""),
         "mode": training.mode,
         "deterministic": "yes" if recipe.deterministic else "no",

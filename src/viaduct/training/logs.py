@@ -1,8 +1,7 @@
 """Log lines in the formats of the reference systems, so that scripts which parse their logs can parse ours.
 
-The formats are resnext (a table of steps, the default), tf (Estimator), dll (DLLogger; also as JSON lines in
-RUN/log.json), events (the timing log of the Ascend port of AmoebaNet) and mindspore (as the CANN book prints it). Every
-line goes to stdout and to RUN/log.txt; those of format events also to RUN/event_log.txt, where no other lines are.
+FORMATS has one class for each format. Every line goes to stdout and to RUN/log.txt. Format dll also writes JSON lines
+to RUN/log.json, and format events writes its lines also to RUN/event_log.txt.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from viaduct.recipes import DEFAULT_FORMAT, LogFormat
 from viaduct.run_files import finite_or_null
@@ -43,17 +42,17 @@ class Lines(Callback):
     def write_line(self, line: str) -> None:
         """Print a line and append it to RUN/log.txt."""
         print_line(line)
-        append(self.path, line)
+        append_line(self.path, line)
 
 
-def append(path: Path, line: str) -> None:
-    """Append a line; the file is closed at once, so nothing is lost when a run ends with an error."""
+def append_line(path: Path, line: str) -> None:
+    """Append a line and close the file, so that nothing is lost if the run fails."""
     with path.open("a") as file:
         file.write(line + "\n")
 
 
 class StepTable(Lines):
-    """A table of steps and one of evaluations, the default."""
+    """The default: a table of steps and a table of evaluations."""
 
     def start_lines(self, training: Training) -> None:
         self.write_line("Step   Epoch   Speed   Loss   FinLoss   LR")
@@ -80,27 +79,29 @@ class StepTable(Lines):
         self.write_line("Finished evaluation")
 
 
-class Tf(Lines):
+class EstimatorLines(Lines):
     """Lines of TensorFlow's Estimator."""
 
     def start_lines(self, training: Training) -> None:
         self.loss = math.nan
 
-    def info(self, message: str) -> None:
+    def write_info(self, message: str) -> None:
         self.write_line(f"INFO:tensorflow:{message}")
 
     def log(self, training: Training, record: LogRecord) -> None:
-        self.info(f"global_step/sec: {record.images_per_s / training.recipe.data.global_batch:g}")
-        self.info(f"global_step...{record.step}")
-        self.info(f"cross_entropy = {record.loss:g}, learning_rate = {record.lr:g}, train_accuracy = {record.top1:g}")
+        self.write_info(f"global_step/sec: {record.images_per_s / training.recipe.data.global_batch:g}")
+        self.write_info(f"global_step...{record.step}")
+        self.write_info(
+            f"cross_entropy = {record.loss:g}, learning_rate = {record.lr:g}, train_accuracy = {record.top1:g}"
+        )
         self.loss = record.total_loss
 
     def checkpoint(self, training: Training, saved: Saved) -> None:
-        self.info(f"Saving checkpoints for {saved.step} into {saved.path}.")
+        self.write_info(f"Saving checkpoints for {saved.step} into {saved.path}.")
 
     def evaluating(self, training: Training, done: int, total: int) -> None:
         if done == total or done % max(1, total // 10) == 0:
-            self.info(f"Evaluation [{done}/{total}]")
+            self.write_info(f"Evaluation [{done}/{total}]")
 
     def evaluation(self, training: Training, score: Score) -> None:
         step = training.step
@@ -109,36 +110,36 @@ class Tf(Lines):
         prefix = training.run.checkpoints / f"step-{step}"
         results = {"loss": score.loss, "top_1_accuracy": score.top1, "top_5_accuracy": score.top5}
         results |= {**score.own, "global_step": step}
-        self.info(f"Finished evaluation at {datetime.now(timezone.utc):%Y-%m-%d-%H:%M:%S}")
-        self.info(f"Saving dict for global step {step}: global_step = {step}, {values}")
-        self.info(f"Saving 'checkpoint_path' summary for global step {step}: {prefix}")
-        self.info(f"Evaluation results: {results}")
+        self.write_info(f"Finished evaluation at {datetime.now(timezone.utc):%Y-%m-%d-%H:%M:%S}")
+        self.write_info(f"Saving dict for global step {step}: global_step = {step}, {values}")
+        self.write_info(f"Saving 'checkpoint_path' summary for global step {step}: {prefix}")
+        self.write_info(f"Evaluation results: {results}")
 
     def end(self, training: Training, outcome: str) -> None:
-        self.info(f"Loss for final step: {self.loss:g}.")
+        self.write_info(f"Loss for final step: {self.loss:g}.")
 
 
-class Dll(Lines):
-    """DLLogger's lines, also as JSON in RUN/log.json."""
+class DllLoggerLines(Lines):
+    """Lines of NVIDIA's DLLogger, also as JSON in RUN/log.json."""
 
     def start_lines(self, training: Training) -> None:
-        self.began = time.monotonic()
-        self.rates: list[float] = []
+        self.started_at = time.monotonic()
+        self.images_per_s: list[float] = []
         self.batch_ends: list[float] = []  # of the last evaluation
-        self.last: dict[str, float] = {}  # results of the last evaluation
-        self.json = training.run.path / "log.json"
+        self.last_results: dict[str, float] = {}  # of the last evaluation
+        self.json_path = training.run.path / "log.json"
 
-    def emit(self, step: tuple[int, ...], data: dict[str, float]) -> None:
+    def write_values(self, step: tuple[int, ...], data: dict[str, float]) -> None:
         """Write values; `step` is (epoch, step), or empty for results of the whole run."""
         now = datetime.now()
         values = "  ".join(f"{name} : {value:g}" for name, value in data.items())
         self.write_line(f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {values}")
-        record = {"timestamp": f"{now.timestamp():.6f}", "elapsedtime": f"{time.monotonic() - self.began:.6f}"}
+        record = {"timestamp": f"{now.timestamp():.6f}", "elapsedtime": f"{time.monotonic() - self.started_at:.6f}"}
         entry = {**record, "type": "LOG", "step": list(step), "data": finite_or_null(data)}
-        append(self.json, json.dumps(entry, allow_nan=False))
+        append_line(self.json_path, json.dumps(entry, allow_nan=False))
 
     def log(self, training: Training, record: LogRecord) -> None:
-        self.rates.append(record.images_per_s)
+        self.images_per_s.append(record.images_per_s)
         data = {
             "imgs_per_sec": record.images_per_s,
             "cross_entropy": record.loss,
@@ -146,42 +147,45 @@ class Dll(Lines):
             "total_loss": record.total_loss,
             "learning_rate": record.lr,
         }
-        self.emit((int(record.epoch), record.step), data)
+        self.write_values((int(record.epoch), record.step), data)
 
     def evaluating(self, training: Training, done: int, total: int) -> None:
         training.device.synchronize()
         self.batch_ends = [*(self.batch_ends if done > 1 else []), time.monotonic()]
 
     def evaluation(self, training: Training, score: Score) -> None:
-        self.last = {"top1_accuracy": score.top1, "top5_accuracy": score.top5, **score.own}
-        self.last |= {"eval_throughput": score.count / max(score.seconds, 1e-9), **compute_latencies(self.batch_ends)}
+        self.last_results = {"top1_accuracy": score.top1, "top5_accuracy": score.top5, **score.own}
+        self.last_results |= {
+            "eval_throughput": score.count / max(score.seconds, 1e-9),
+            **compute_latencies(self.batch_ends),
+        }
 
     def end(self, training: Training, outcome: str) -> None:
-        steady = self.rates[1:] or self.rates  # the steps of the first log line include the warm-up
-        if steady:
-            self.emit((), {"train_throughput": sum(steady) / len(steady)})
-        if self.last:
-            self.emit((), self.last)
+        after_warm_up = self.images_per_s[1:] or self.images_per_s  # the first log line includes the warm-up
+        if after_warm_up:
+            self.write_values((), {"train_throughput": sum(after_warm_up) / len(after_warm_up)})
+        if self.last_results:
+            self.write_values((), self.last_results)
 
 
 def compute_latencies(batch_ends: list[float]) -> dict[str, float]:
-    """Return mean and percentiles of the milliseconds per evaluation batch."""
-    gaps = [1000 * (after - before) for before, after in pairwise(batch_ends)]
-    if len(gaps) < 2:
+    """Return mean and percentiles of the milliseconds per evaluation batch; empty for fewer than three batches."""
+    durations_ms = [1000 * (after - before) for before, after in pairwise(batch_ends)]
+    if len(durations_ms) < 2:
         return {}
-    cuts = quantiles(gaps, n=100, method="inclusive")
+    cuts = quantiles(durations_ms, n=100, method="inclusive")
     return {
-        "eval_latency_avg": sum(gaps) / len(gaps),
+        "eval_latency_avg": sum(durations_ms) / len(durations_ms),
         "eval_latency_p90": cuts[89],
         "eval_latency_p95": cuts[94],
         "eval_latency_p99": cuts[98],
     }
 
 
-class Events(Lines):
+class AmoebanetEvents(Lines):
     """Lines of the timing log of AmoebaNet's Ascend port, also in RUN/event_log.txt."""
 
-    every_step = False  # the ends of epochs are enough
+    every_step = False  # `step` only needs to see the ends of epochs
 
     def start_lines(self, training: Training) -> None:
         self.event_log = training.run.path / EVENT_LOG
@@ -195,14 +199,14 @@ class Events(Lines):
 
     def write_line(self, line: str) -> None:
         super().write_line(line)
-        append(self.event_log, line)
+        append_line(self.event_log, line)
 
     def write_event(self, training: Training, kind: str) -> None:
         now = int(time.time() * 1000)
         self.write_line(f"namespace:{self.namespace},time_ts:{now},event_type:{kind}, root_dir:{training.run.path}")
 
-    def write_value(self, training: Training, key: str, value: str, more: str) -> None:
-        fields = f"key:{key},value:{value},{more},root_dir:{training.run.path}"
+    def write_value(self, training: Training, key: str, value: str, field: str) -> None:
+        fields = f"key:{key},value:{value},{field},root_dir:{training.run.path}"
         self.write_line(f"namespace:{self.namespace},time_ts:{int(time.time() * 1000)}, {fields}")
 
     def start_epoch(self, training: Training, has_steps: bool) -> None:
@@ -249,8 +253,8 @@ def find_device_index() -> str:
     return next((os.environ[name] for name in ("DEVICE_INDEX", "DEVICE_ID", "LOCAL_RANK") if os.environ.get(name)), "0")
 
 
-class Mindspore(Lines):
-    """Lines that MindSpore prints in the CANN book."""
+class MindsporeLines(Lines):
+    """MindSpore's lines, as the CANN book prints them."""
 
     def log(self, training: Training, record: LogRecord) -> None:
         epoch, step = divmod(record.step - 1, training.progress.pace.steps_per_epoch)
@@ -263,13 +267,13 @@ class Mindspore(Lines):
 
 FORMATS: dict[str, type[Lines]] = {
     DEFAULT_FORMAT: StepTable,
-    "tf": Tf,
-    "dll": Dll,
-    "events": Events,
-    "mindspore": Mindspore,
+    "tf": EstimatorLines,
+    "dll": DllLoggerLines,
+    "events": AmoebanetEvents,
+    "mindspore": MindsporeLines,
 }
 
 
-def lines_for(name: LogFormat) -> Any:
+def create_log_lines(name: LogFormat) -> Lines:
     """Return the callback of a log format."""
     return FORMATS[name]()

@@ -72,7 +72,7 @@ class Training:
         self.interrupted = self.agreement.signal  # returns the number of the signal that any rank received, or 0
         self.callbacks = [callback for callback in callbacks if group.is_first or callback.every_rank]
         seed_run(recipe)
-        device.allow_tf32(recipe.precision.tf32)
+        device.set_tf32(recipe.precision.tf32)
         built = build_model(recipe)
         self.layout = choose_layout(recipe, built, group)
         self.parallel = build_strategy(recipe, built, group, self.layout.classifier)
@@ -132,7 +132,7 @@ class Training:
             self.torch_device,
             compiled=self.mode == "graph",
             # A sink captures each step as a graph, and a graph cannot hold graphs.
-            device_graphs=self.device.graph_capture() is not None and not may_sink,
+            device_graphs=self.device.get_graph_class() is not None and not may_sink,
             parallel=self.parallel.wrap_network,
             compile="whole" if every_step and recipe.compile == "auto" else recipe.compile,
             compile_parts=recipe.compile_parts,

@@ -44,7 +44,7 @@ def plan_for(precision: Precision, device: Device) -> Plan:
     """
     level = precision.compute
     if level == "auto":
-        able = device.autocast_dtypes()
+        able = device.list_native_dtypes()
         return Plan(next((dtype for dtype in ("bf16", "fp16") if dtype in able), "fp32"))
     if level in ("fp32", "O0"):
         return Plan("fp32")
@@ -59,10 +59,10 @@ def reduced_dtype(device: Device) -> str:
 
     Raise BadValue if the device computes in neither.
     """
-    able = device.autocast_dtypes()
+    able = device.list_native_dtypes()
     if "fp16" in able:
         return "fp16"
-    usable = able or device.software_dtypes()
+    usable = able or device.list_emulated_dtypes()
     if not usable:
         raise BadValue(f"{device.NAME} computes in neither fp16 nor bf16.", "Use --precision fp32 (level O0).")
     return usable[0]
@@ -70,7 +70,7 @@ def reduced_dtype(device: Device) -> str:
 
 def software_note(plan: Plan, device: Device) -> str | None:
     """Return a line for the user where the device computes the plan's precision in software; None where it does not."""
-    if plan.compute == "fp32" or plan.compute not in device.software_dtypes():
+    if plan.compute == "fp32" or plan.compute not in device.list_emulated_dtypes():
         return None
     return (
         f"Note: this {device.NAME} has no {plan.compute} instructions and computes {plan.compute} in software, "

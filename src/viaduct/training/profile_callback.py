@@ -233,7 +233,7 @@ class Profiling(Callback):
             source=self.request.source,
             kind="recipe",
             device=training.torch_device.type,
-            description=training.device.description(),
+            description=training.device.describe_card(),
             ranks=training.group.ranks,
             command=self.request.command,
             batch=len(training.parallel.positions),

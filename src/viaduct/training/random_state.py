@@ -43,7 +43,7 @@ def read_generator_states(device: Device) -> dict[str, Any]:
         "python": random.getstate(),
         "numpy": (name, torch.from_numpy(np.asarray(keys, np.int64)), *position),
         "torch": torch.get_rng_state(),
-        "device": device.random_state(),
+        "device": device.get_random_state(),
     }
 
 
@@ -54,5 +54,5 @@ def restore_generator_states(states: dict[str, Any], device: Device) -> None:
     name, keys, *position = states["numpy"]
     np.random.set_state((name, keys.numpy().astype(np.uint32), *position))
     torch.set_rng_state(states["torch"])
-    if states["device"] is not None and device.random_state() is not None:
+    if states["device"] is not None and device.get_random_state() is not None:
         device.set_random_state(states["device"])

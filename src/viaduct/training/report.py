@@ -63,7 +63,7 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], st
     length = f"{training.step:,}{total} steps, {training.epoch:.1f} epochs"
     page = Page(
         loaded.name,
-        f"{length}, on {training.device.description()}; {summary['date']}",
+        f"{length}, on {training.device.describe_card()}; {summary['date']}",
         build_tiles(loaded, training, summary, has_reached_end(training, stopped)),
         sections,
         [*describe_early_end(training, stopped), *warn_of_noise(training), *warn_of_averages(training, summary)],

@@ -121,7 +121,7 @@ def score_all(
     `stored` is the run's recipe.json, empty for weights of no run; it names the data unless `data` does.
     """
     device_module, torch_device = devices.pick(device, group.local_rank)
-    device_module.allow_tf32(recipe.precision.tf32)
+    device_module.set_tf32(recipe.precision.tf32)
     path = data or stored_data(stored)
     if path == SYNTHETIC and group.is_first:
         print("Measured on noise (--data synthetic): the figures say nothing about the network.", file=sys.stderr)

@@ -55,7 +55,7 @@ from viaduct.training.distributed import Group, join_ranks
 from viaduct.training.dumping import Dumping, DumpOptions
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.live import Ending, LivePage
-from viaduct.training.logs import append, lines_for
+from viaduct.training.logs import append_line, create_log_lines
 from viaduct.training.loop import FINISHED, Training
 from viaduct.training.networks import describe_model_file
 from viaduct.training.observing import build_board
@@ -199,7 +199,9 @@ def run_rank(request: Request, group: Group, page: LivePage | None = None) -> Ou
         group.run_on_first(lambda: cleanups.enter_context(run.lock()))
         saved = group.run_on_first(lambda: find_start(request))
         progress = ProgressBar()
-        callbacks = [lines_for(recipe.log.format)] if recipe.evaluation.eval_only else build_callbacks(recipe, group)
+        callbacks = (
+            [create_log_lines(recipe.log.format)] if recipe.evaluation.eval_only else build_callbacks(recipe, group)
+        )
         dumping = [Dumping(request.dump)] if request.dump else []
         profiling = [Profiling(request.profile)] if request.profile and not recipe.evaluation.eval_only else []
         training = Training(
@@ -389,7 +391,7 @@ def build_callbacks(recipe: Recipe, group: Group) -> list[Callback]:
     """
     step_mark = [] if group.local_rank is None else [StepMark()]
     trackers = build_trackers(recipe) if group.is_first else []
-    recorders = [*step_mark, MetricsFile(), build_board(recipe), *trackers, lines_for(recipe.log.format)]
+    recorders = [*step_mark, MetricsFile(), build_board(recipe), *trackers, create_log_lines(recipe.log.format)]
     return [NanStop(), *recorders, StopAtThreshold(), *recipe.callbacks, Checkpointing()]
 
 
@@ -527,7 +529,7 @@ def record_start(request: Request, training: Training, resumed: bool) -> None:
     ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
     print_note(
         f"{loaded.name}: {training.steps:,} steps of {loaded.recipe.data.global_batch} images on "
-        f"{ranks}{training.device.description()} in {precision}, {training.mode} mode; run {run.path}"
+        f"{ranks}{training.device.describe_card()} in {precision}, {training.mode} mode; run {run.path}"
     )
 
 
@@ -580,7 +582,7 @@ def report_redone_steps(training: Training, reached: int) -> None:
 def print_and_log(training: Training, line: str) -> None:
     """Print a line on stderr and append it to RUN/log.txt."""
     print_note(line)
-    append(training.run.path / "log.txt", line)
+    append_line(training.run.path / "log.txt", line)
 
 
 def write_final_files(request: Request, training: Training) -> None:

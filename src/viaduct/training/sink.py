@@ -213,7 +213,7 @@ class Capture:
         self.device, self.device_type = device, device_type
 
     def __call__(self, work: Work) -> Work:
-        make_graph: Any = self.device.graph_capture()
+        make_graph: Any = self.device.get_graph_class()
         vendor = getattr(torch, self.device_type)
         # Loader threads may pin memory meanwhile, which the default mode would refuse.
         options = {"capture_error_mode": "thread_local"} if self.device_type == "cuda" else {}
@@ -348,7 +348,7 @@ def describe_sink(training: Training) -> str | None:
     requested = training.recipe.sink
     if training.sink is not None:
         return training.sink.describe_obstacle()
-    if not requested or (requested == "auto" and training.device.graph_capture() is None):
+    if not requested or (requested == "auto" and training.device.get_graph_class() is None):
         return None
     if training.needs_every_step:
         return f"--sink {requested}: no sinks, because a callback observes every step of this run."
@@ -371,7 +371,7 @@ def find_automatic_obstacle(training: Training) -> str | None:
 def find_obstacle(training: Training) -> str | None:
     """Return why no step of this run can be captured; None if nothing is known against it."""
     step = training.train_step
-    if training.device.graph_capture() is None:
+    if training.device.get_graph_class() is None:
         return f"{training.device.NAME} captures no graphs"
     if step.parallel.capture_obstacle:
         return step.parallel.capture_obstacle

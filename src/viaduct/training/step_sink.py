@@ -175,7 +175,7 @@ def find_obstacle(kinds: list[str], device: Device | None) -> str | None:
         return "it has no inputs, which would say on which device it runs"
     if device is None:
         return f"its inputs are on {' and '.join(kinds)}"
-    if device.graph_capture() is None:
+    if device.get_graph_class() is None:
         return f"{device.NAME} captures no graphs"
     grouped = torch.distributed.is_available() and torch.distributed.is_initialized()
     return "several ranks take part" if grouped and torch.distributed.get_world_size() > 1 else None

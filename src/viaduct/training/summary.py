@@ -54,7 +54,7 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
         "stopped": training.progress.stop_reason,
         "minutes": minutes,
         "images_per_s": median(steady) if steady else None,
-        "peak_memory_bytes": training.device.memory_used(),
+        "peak_memory_bytes": training.device.get_peak_memory(),
         "skipped_steps": training.scale.skipped,
         "redone_steps": sum(restart["last"] - restart["step"] for restart in training.run.restarts()),
         "parallel": training.parallel.name,
@@ -70,12 +70,12 @@ def describe_machine(device: Device) -> dict[str, Any]:
     """Return what is recorded of the machine that trains."""
     return {
         "device": device.NAME,
-        "description": device.description(),
+        "description": device.describe_card(),
         "cpus": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "system": platform.system(),
-        "versions": device.versions(),
+        "versions": device.get_versions(),
     }
 
 

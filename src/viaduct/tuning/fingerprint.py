@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from typing import Any
 
-from viaduct.devices.hardware import package_version
+from viaduct.devices.hardware import find_package_version
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def read_fingerprint(device: str) -> Fingerprint:
     from viaduct import devices
 
     here = devices.get(device)
-    versions = here.versions()
+    versions = here.get_versions()
     if device == "cpu":
         capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
     else:
@@ -77,10 +77,10 @@ def read_fingerprint(device: str) -> Fingerprint:
         threads = 0
     return Fingerprint(
         device=device,
-        name=here.description(),
+        name=here.describe_card(),
         capability=capability,
         threads=threads,
         driver=versions.get("driver", ""),
         torch=versions.get("torch", torch.__version__),
-        triton="" if device == "cpu" else package_version("triton") or "",
+        triton="" if device == "cpu" else find_package_version("triton") or "",
     )

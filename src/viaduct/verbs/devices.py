@@ -43,13 +43,13 @@ def main(
 
 def collect_facts() -> list[Facts]:
     from viaduct import devices
-    from viaduct.devices.base import facts
+    from viaduct.devices.base import collect_facts
     from viaduct.devices.hardware import list_without_torch
     from viaduct.extras import is_installed
 
     if not is_installed("torch"):
         return list_without_torch()
-    return [facts(devices.get(name)) for name in devices.names()]
+    return [collect_facts(devices.get(name)) for name in devices.names()]
 
 
 def describe_misfits(facts: list[Facts]) -> list[str]:
@@ -75,7 +75,7 @@ def run_trials() -> list[Trial]:
     from viaduct import devices
     from viaduct.devices import trial
 
-    present = [device for device in map(devices.get, devices.names()) if device.available()]
+    present = [device for device in map(devices.get, devices.names()) if device.is_available()]
     return [result for device in present for result in trial.run(device)]
 
 

@@ -341,7 +341,7 @@ def check_devices(kind: Kind | None, share: NodeShare) -> None:
     highest = share.ranks - 1
     if share.table is not None:
         highest = max(entry.device_id for entry in share.table.servers[share.node or 0].devices)
-    check_index(target, highest, device.count(), device.missing())
+    check_index(target, highest, device.count_cards(), device.find_problem())
 
 
 def announce_ranks(share: NodeShare, argv: list[str], show: Show) -> None:

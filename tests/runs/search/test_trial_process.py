@@ -17,16 +17,16 @@ class TwoCards:
     NAME = "cuda"
 
     @staticmethod
-    def count() -> int:
+    def count_cards() -> int:
         return 2
 
     @staticmethod
-    def missing() -> str | None:
+    def find_problem() -> str | None:
         return None
 
 
 def test_a_machine_without_the_card_is_refused() -> None:
-    if devices.get("npu").available():
+    if devices.get("npu").is_available():
         pytest.skip("there is an NPU")
     with pytest.raises(MissingDevice):
         divide_machine("npu", 2)

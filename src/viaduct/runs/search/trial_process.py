@@ -212,6 +212,6 @@ def visible_cards(kind: str) -> list[str]:
     from viaduct.devices.base import check_index
 
     device = devices.get(kind)
-    check_index(device.NAME, 0, device.count(), device.missing())
+    check_index(device.NAME, 0, device.count_cards(), device.find_problem())
     listed = [card.strip() for card in os.environ.get(VISIBLE[kind], "").split(",") if card.strip()]
-    return listed or [str(number) for number in range(device.count())]
+    return listed or [str(number) for number in range(device.count_cards())]

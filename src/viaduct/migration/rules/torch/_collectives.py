@@ -255,7 +255,7 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
     if site.work.is_served(text) or is_compared or not mark_once(site, "any", text):
         return False
     if not is_literal_in(text, "nccl", "NCCL") or site.source.in_f_string(text):
-        site.manual(
+        site.request_review(
             "this names NCCL: put it together from accelerator.name() and accelerator.backend()",
             zh="此处指定了 NCCL:请用 accelerator.name() 与 accelerator.backend() 组成",
             node=text,
@@ -273,4 +273,4 @@ def report_replaced(site: Site, node: ast.AST) -> None:
         ),
         ("the backend is that of the available card", "通信后端取决于现有的加速卡"),
     )
-    site.changed(english, zh=chinese, node=node)
+    site.report_change(english, zh=chinese, node=node)

@@ -26,7 +26,7 @@ from viaduct.migration.lookups import (
 )
 from viaduct.migration.names import Function, all_arguments
 from viaduct.migration.project import returns_of
-from viaduct.migration.rule import Site, answer_once
+from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 
 # Libraries whose `device="cuda"`, `.to` and `.cuda` are not PyTorch's.
@@ -379,7 +379,7 @@ def entries(table: ast.AST) -> list[ast.expr]:
     return table.values if isinstance(table, ast.Dict) and not any(map(device_literal, table.keys)) else []
 
 
-@answer_once
+@cache_per_file
 def find_devices(site: Site) -> Devices:
     return Devices(site)
 
@@ -404,7 +404,7 @@ def report_possible_device(site: Site, node: ast.Constant, device: str, devices:
             parent = site.source.parents[parent]
         is_possible = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.arguments)
     if is_possible and not site.source.in_f_string(node) and mark_once(site, "left", node.lineno):
-        site.manual(
+        site.request_review(
             f"{node.value!r} was not found to be used as a device and is unchanged; if it is one, write {device}",
             zh=f"未能确认 {node.value!r} 被用作设备,保持不变;若是设备,请改为 {device}",
             risk="low",
