@@ -63,11 +63,11 @@ def use_recorded(recorded: Path) -> None:
     plain = process.rehearse
 
     def rehearse(plan: Any, tell: Callable[[str], None]) -> Any:
-        if plan.on != "original" or plan.replaces:
+        if plan.on != "original" or plan.replaced_tree:
             return plain(plan, tell)
         counted = Path(plan.record) / "edits.json"  # absent in the second run
         key = hashlib.sha256(counted.read_bytes() if counted.exists() else b"").hexdigest()
-        kept = recorded / f"{'shaken' if plan.shake else 'plain'}-{key}"
+        kept = recorded / f"{'shaken' if plan.perturb else 'plain'}-{key}"
         if not kept.exists():
             plain(plan, tell)
             made = Path(tempfile.mkdtemp(dir=recorded)) / "record"

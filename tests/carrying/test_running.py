@@ -59,7 +59,7 @@ def test_an_interruption_has_the_exit_code_of_a_shell() -> None:
 
 def test_the_migrated_run_has_its_own_tree_and_limits_and_must_not_import_the_originals(tmp_path: Path) -> None:
     plan = derive_plan("migrated", original_plan(tmp_path), make_request(tmp_path), make_sides(tmp_path))
-    assert (plan.on, plan.limits, plan.seed, plan.shake) == ("npu", "error", 7, False)
+    assert (plan.on, plan.limits, plan.seed, plan.perturb) == ("npu", "error", 7, False)
     assert plan.script == str(tmp_path / "migrated" / "train.py")
     assert (plan.tree, plan.other_trees) == (str(tmp_path / "migrated"), (str(tmp_path),))
     assert plan.root == str(tmp_path), "the script sees its files in the place of the original's"
@@ -69,14 +69,14 @@ def test_the_migrated_run_has_its_own_tree_and_limits_and_must_not_import_the_or
 def test_the_shaken_run_is_the_original_with_its_weights_moved(tmp_path: Path) -> None:
     first = original_plan(tmp_path)
     plan = derive_plan("shaken", first, make_request(tmp_path), make_sides(tmp_path))
-    assert (plan.shake, plan.on, plan.limits, plan.script) == (True, "original", "off", first.script)
+    assert (plan.perturb, plan.on, plan.limits, plan.script) == (True, "original", "off", first.script)
     assert plan.record != first.record
 
 
 def test_the_reference_runs_its_own_script_in_a_tree_of_its_own(tmp_path: Path) -> None:
     script = tmp_path.parent / "reference_source" / "train.py"
     plan = derive_plan("reference", original_plan(tmp_path), make_request(tmp_path), make_sides(tmp_path), script)
-    assert (plan.script, plan.tree, plan.replaces) == (str(script), str(script.parent), str(tmp_path))
+    assert (plan.script, plan.tree, plan.replaced_tree) == (str(script), str(script.parent), str(tmp_path))
     assert str(tmp_path) in plan.other_trees
 
 

@@ -183,7 +183,10 @@ def test_a_failure_leaves_only_whole_shards(photos: Path, tmp_path: Path, monkey
     ("change", "message"),
     [
         (lambda photos: (photos / "bee/new.png").write_bytes(png(77)), "32 images, now 33; .* bytes, now"),
-        (lambda photos: (photos / "ant/0000.JPEG").write_bytes(JPEG + b"1"), "with other names, classes or times"),
+        (
+            lambda photos: (photos / "ant/0000.JPEG").write_bytes(JPEG + b"1"),
+            "but other names, classes or modification times",
+        ),
         (lambda photos: make_folders(photos, {"emu": 1}, first=900), "4 classes, now 5"),
     ],
 )
@@ -191,6 +194,13 @@ def test_changed_images_are_refused(photos: Path, tmp_path: Path, change, messag
     build_records(photos, tmp_path / "records")
     change(photos)
     with pytest.raises(BadData, match=f"the images have changed since this build began: .*{message}"):
+        build_records(photos, tmp_path / "records")
+
+
+def test_a_manifest_without_counts_is_refused(photos: Path, tmp_path: Path) -> None:
+    build_records(photos, tmp_path / "records")
+    (tmp_path / "records/build.json").write_text('{"source": {}}')
+    with pytest.raises(BadData, match="the images have changed since this build began"):
         build_records(photos, tmp_path / "records")
 
 
@@ -204,14 +214,14 @@ def test_someone_elses_records_are_left_alone(photos: Path, tmp_path: Path) -> N
     out = tmp_path / "imagenet"
     out.mkdir()
     (out / "train-00000-of-01024").write_bytes(b"precious")
-    with pytest.raises(BadData, match="there are records already, not of this build: train-00000-of-01024"):
+    with pytest.raises(BadData, match="it already has records of another origin: train-00000-of-01024"):
         build_records(photos, out)
     assert snapshot(out) == {"train-00000-of-01024": b"precious"}
 
 
 def test_a_folder_of_other_things_is_left_alone(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "runs/first").mkdir(parents=True)
-    with pytest.raises(BadData, match="runs: it holds other things: first"):
+    with pytest.raises(BadData, match="runs: it has other files: first"):
         build_records(photos, tmp_path / "runs")
     assert [path.name for path in (tmp_path / "runs").rglob("*")] == ["first"]
 

@@ -48,7 +48,7 @@ def test_sound_records_have_no_findings(folder: Path) -> None:
         ("train", 6, 0),
         ("validation", 3, 0),
     ]
-    assert report.labels("train") == {1: 4, 2: 4, 3: 4}
+    assert report.count_labels("train") == {1: 4, 2: 4, 3: 4}
     assert seen[-1][0] == seen[-1][1] == sum(shard.bytes for shard in report.shards)
 
 
@@ -157,7 +157,7 @@ def test_what_is_only_a_warning(folder: Path) -> None:
     texts = " ".join(finding.message for finding in report.findings)
     assert "1 has 43 images, 3 2." in texts
     assert "7 of 48 images are copies of another one" in texts
-    assert "1 images to validate with are also trained on" in texts
+    assert "1 validation images are also training images" in texts
 
 
 def test_a_class_without_images(folder: Path) -> None:
@@ -174,7 +174,7 @@ def test_boxes_outside_of_the_image(folder: Path) -> None:
     )
     rewrite(folder / "validation-00000-of-00001", boxed, message(101, 2), message(102, 3))
     what, where, text = only(folder)
-    assert (what, text) == ("warning: boxes", "a box leaves the image or is turned over.")
+    assert (what, text) == ("warning: boxes", "a box extends beyond the image or has its corners swapped.")
     assert where.endswith("record 0 at byte 0")
 
 
@@ -218,7 +218,7 @@ def test_a_folder_without_validation_files_is_a_warning(folder: Path) -> None:
     (folder / "validation-00000-of-00001").unlink()
     what, where, text = only(folder)
     assert (what, where) == ("warning: empty", "validation")
-    assert text == "there are no such files, and training needs some."
+    assert text == "there are no validation files."
 
 
 @pytest.mark.parametrize(("classes", "kinds"), [(3, [("warning", "classes")]), (4, []), (1001, [])])

@@ -27,7 +27,7 @@ import pytest
 from viaduct.data import cifar10
 from viaduct.data import fetch as module
 from viaduct.data.cifar10 import NAMES, TEST_FILE, TRAIN_FILES, Cifar10
-from viaduct.data.fetch import PublicFile, PublicSet, fetch, find_present, zipped_or_plain
+from viaduct.data.fetch import PublicFile, PublicSet, fetch, make_forms
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
 RECORDS = 8
@@ -192,7 +192,7 @@ def fashion(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """Four files with and without .gz."""
     plain = {name: random.Random(name).randbytes(5000) for name in FASHION}
     zipped = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in plain.items()}
-    files = tuple(zipped_or_plain(name, md5(zipped[f"{name}.gz"]), md5(plain[name])) for name in FASHION)
+    files = tuple(make_forms(name, md5(zipped[f"{name}.gz"]), md5(plain[name])) for name in FASHION)
     monkeypatch.setitem(module.SETS, "fashion-mnist", PublicSet("http://127.0.0.1:9/", files))
     return {**plain, **zipped}
 
@@ -227,11 +227,10 @@ def check_nothing_under_its_own_name(out: Path) -> None:
 
 def test_whole_sets_are_left_alone_without_network(site: Site, archive: bytes, tmp_path: Path) -> None:
     address = serve(site, archive)
-    assert find_present("cifar10", tmp_path) is None
     first = fetch("cifar10", tmp_path, source=address)
     (tmp_path / ARCHIVE).unlink()
     before = {file.name: file.stat().st_mtime_ns for file in first.iterdir()}
-    assert fetch("cifar10", tmp_path, source=address) == first == find_present("cifar10", tmp_path)
+    assert fetch("cifar10", tmp_path, source=address) == first
     assert len(site.requests) == 1
     assert {file.name: file.stat().st_mtime_ns for file in first.iterdir()} == before
 
@@ -266,7 +265,7 @@ def test_a_member_that_would_land_outside_is_refused(
     monkeypatch.setitem(module.SETS, "cifar10", archive_set(content))
     given = tmp_path / "given.tar.gz"
     given.write_bytes(content)
-    assert f"{evil!r} in it would land outside" in refusal("cifar10", tmp_path / "a" / "b", str(given))
+    assert f"{evil!r} in it would be written outside" in refusal("cifar10", tmp_path / "a" / "b", str(given))
     assert list((tmp_path / "a" / "b").iterdir()) == []
     assert not list(tmp_path.rglob("evil"))
     assert not Path("/tmp/viaduct-evil").exists()
@@ -414,7 +413,9 @@ def test_after_some_tries_it_says_how_far_it_came_and_the_same_command_continues
     message = refusal("cifar10", tmp_path, address)
     half, part = len(archive) // 2, tmp_path / f"{ARCHIVE}.part"
     assert f"{address}: the connection broke off.\n" in message
-    assert f"{half:,} of {len(archive):,} bytes have come and are kept in {part}; the same command contin" in message
+    assert (
+        f"{half:,} of {len(archive):,} bytes were received and are kept in {part}; the same command contin" in message
+    )
     assert len(site.requests) == 1 + len(module.PAUSES)
     assert part.read_bytes() == archive[:half]
     check_nothing_under_its_own_name(tmp_path)
@@ -505,7 +506,7 @@ def test_a_server_that_stays_in_trouble_is_named(site: Site, archive: bytes, tmp
     site.statuses = [500] * 9
     message = refusal("cifar10", tmp_path, serve(site, archive))
     assert "the server answered 500 Internal Server Error" in message
-    assert "Nothing has come yet; the same command tries again" in message
+    assert "Nothing was received yet; the same command tries again" in message
     assert len(site.requests) == 1 + len(module.PAUSES)
 
 
@@ -605,7 +606,6 @@ def test_a_damaged_folder_is_repaired_and_its_other_files_stay(
     folder = fetch("cifar10", tmp_path)
     (folder / TEST_FILE).write_bytes(damage((folder / TEST_FILE).read_bytes()))
     (folder / "notes.txt").write_text("mine")
-    assert find_present("cifar10", tmp_path) is None
     fetch("cifar10", tmp_path)
     assert (folder / "notes.txt").read_text() == "mine"
     (folder / "notes.txt").unlink()
@@ -679,7 +679,9 @@ def test_local_sources_that_are_not_there(archive: bytes, tmp_path: Path) -> Non
     message = refusal("cifar10", tmp_path / "out", str(given))
     assert f"{given}: there is no {ARCHIVE}.\n  It is empty." in message
     (given / TEST_FILE).write_bytes(b"")
-    assert "It has: test_batch.bin\n  It is unpacked already" in refusal("cifar10", tmp_path / "out", str(given))
+    assert "It has: test_batch.bin\n  The set is unpacked there already" in refusal(
+        "cifar10", tmp_path / "out", str(given)
+    )
 
 
 @pytest.mark.parametrize("suffix", [".gz", ""])

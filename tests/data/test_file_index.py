@@ -14,10 +14,8 @@ from viaduct.data.file_index import (
     load_index,
     load_or_build_index,
     masked_crcs,
-    read_dali_index,
 )
 from viaduct.data.tfrecord import BadRecord, RecordWriter, frame, masked_crc32c
-from viaduct.errors import BadData
 
 pytestmark = pytest.mark.usefixtures("index_cache")
 
@@ -81,10 +79,3 @@ def test_damaged_headers_are_found_while_indexing(records: Path, injury, reason:
 def test_checksums_of_all_headers_at_once() -> None:
     lengths = np.array([0, 1, 255, 54_000, (1 << 63) + 5], np.uint64)
     assert masked_crcs(lengths).tolist() == [masked_crc32c(int(length).to_bytes(8, "little")) for length in lengths]
-
-
-@pytest.mark.parametrize("text", ["0 1 2", "zero 100", "0 15", f"0 {1 << 70}", "ü 1"])
-def test_a_text_index_that_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "x.idx").write_text(text)
-    with pytest.raises(BadData, match="not an index of 'offset size' lines"):
-        read_dali_index(tmp_path / "x.idx")

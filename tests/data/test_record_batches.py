@@ -117,7 +117,7 @@ def test_a_missing_extension_is_told_once_since_it_costs_speed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batches(folder, torch.device("cpu"))
-    told = "compiled image code is missing here"
+    told = "compiled image code is missing"
     if record_batches.find_compiled("_lerp", "lerp") is not None:
         assert told not in capsys.readouterr().err
     monkeypatch.setattr(record_batches, "find_compiled", lambda extension, name: None)

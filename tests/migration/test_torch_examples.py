@@ -26,7 +26,7 @@ from command import python, viaduct
 from migration.checking import comments
 from viaduct.migration.options import Options, Target
 from viaduct.migration.project import survey
-from viaduct.migration.run import FileResult, python_text, run_one
+from viaduct.migration.run import FileResult, extract_code, run_one
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
 PAGE = Path(__file__).parents[2] / "docs" / "migrate-torch.md"
@@ -65,7 +65,7 @@ def carried(name: str, to: Target) -> dict[str, FileResult]:
 
 
 def run(texts: dict[str, bytes], **options: Any) -> dict[str, FileResult]:
-    project = survey((path, python_text(path, data)) for path, data in texts.items())
+    project = survey((path, extract_code(path, data)) for path, data in texts.items())
     results = {path: run_one(path, data, Options(**options), project) for path, data in texts.items()}
     assert [result.traceback or result.reason for result in results.values() if result.reason] == []
     return results

@@ -51,7 +51,7 @@ def test_a_script_that_swallows_the_end_of_its_time_is_told_of_truly(tmp_path: P
     assert (answer.code, answer.summary["bound"]) == (1, "time")
     assert answer.summary["steps"] > 0
     assert 10 < answer.summary["seconds"] < 30
-    assert "stopped by the limit of time" in answer.talk
+    assert "stopped by the time limit" in answer.talk
     assert "no step was taken" not in answer.talk
 
 

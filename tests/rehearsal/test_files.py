@@ -65,9 +65,9 @@ def test_bytecode_temporary_files_and_hidden_entries_of_the_home_folder_are_not_
         f"{plan.record}/summary.json",
         f"{tmp_path}/home/.cache/torch/x",
     ]
-    assert [name for name in ignored if files.is_of_interest(name, plan)] == []
+    assert [name for name in ignored if files.is_kept(name, plan)] == []
     listed = [f"{plan.origin}/model.pth", f"{tmp_path}/tmp/beside.txt", f"{tmp_path}/home/model.pth", "/data/model.pth"]
-    assert [name for name in listed if not files.is_of_interest(name, plan)] == []
+    assert [name for name in listed if not files.is_kept(name, plan)] == []
 
 
 def test_written_files_lie_in_the_record_by_their_names(plan: Plan, tmp_path: Path) -> None:
@@ -84,11 +84,11 @@ def test_written_files_lie_in_the_record_by_their_names(plan: Plan, tmp_path: Pa
 
 def test_the_script_runs_in_the_mirror_or_at_the_originals_path(plan: Plan, tmp_path: Path) -> None:
     record = tmp_path / "new"
-    overlaid = files.move_record(make_plan(tmp_path / "tmp", view="overlay", replaces="/original"), record)
-    assert (overlaid.record, overlaid.work, overlaid.place) == (str(record), plan.origin, "/original")
+    overlaid = files.move_record(make_plan(tmp_path / "tmp", view="overlay", replaced_tree="/original"), record)
+    assert (overlaid.record, overlaid.work, overlaid.visible_root) == (str(record), plan.origin, "/original")
     mirrored = files.move_record(make_plan(tmp_path / "tmp", view="mirror"), record)
     assert Path(mirrored.work).is_relative_to(record)
-    assert Path(mirrored.place).is_relative_to(record)
+    assert Path(mirrored.visible_root).is_relative_to(record)
 
 
 def test_where_no_overlay_can_be_mounted_the_script_runs_in_a_mirror_and_the_user_is_told(

@@ -57,7 +57,7 @@ def test_every_program_writes_to_the_layer_and_reads_it_back(around: Path) -> No
 
 def test_the_migrated_files_stand_in_the_originals_place(around: Path) -> None:
     tree = around / "project" / "out" / "migrated"
-    layout = layout_for(around, front=str(around / "project"), tree=str(tree))
+    layout = layout_for(around, replaced_tree=str(around / "project"), tree=str(tree))
     tree.mkdir()
     (tree / "train.py").write_text("theirs")
     (tree / "added.py").write_text("new")
@@ -75,13 +75,13 @@ def test_the_record_is_shared_with_the_outside(around: Path) -> None:
     assert (around / "project" / "out" / "note").read_text() == "x\n"
 
 
-def test_a_folder_that_cannot_be_overlaid_stays_as_it_is_unless_it_is_needed(around: Path) -> None:
+def test_a_folder_that_cannot_be_overlaid_stays_as_it_is_unless_it_is_required(around: Path) -> None:
     layout = layout_for(around)
     refused = replace(layout, folders=(*layout.folders, "/proc"))
     said = run_in(open_view(refused), around, "echo x >> data.txt; cat data.txt; test -e /proc/self/status")
     assert said == "minex\n"
     with pytest.raises(NoOverlay):
-        open_view(replace(refused, needed=("/proc",)))
+        open_view(replace(refused, required=("/proc",)))
 
 
 def test_a_folder_right_below_the_root_is_chosen_for_root_and_an_own_one_for_others(

@@ -38,7 +38,7 @@ def test_the_project_as_the_user_knows_it_is_the_tree_that_the_copy_replaces(tmp
     plan = make_plan(tmp_path)
     assert plan.root == str(tmp_path / "project")
     compared = replace(plan, tree="/copy")
-    assert (compared.root, replace(compared, replaces="/original").root) == ("/copy", "/original")
+    assert (compared.root, replace(compared, replaced_tree="/original").root) == ("/copy", "/original")
 
 
 def test_a_script_that_starts_its_ranks_itself_is_run_once(tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ def test_a_tree_within_the_other_is_the_one_that_counts(roots: Path) -> None:
 
 
 def test_under_an_overlay_the_script_sees_its_files_at_the_originals_path(roots: Path) -> None:
-    own, place = str(roots / "own"), str(roots / "other")
-    trees = Trees(own, (place,), place=place)
-    assert trees.visible_path(f"{own}/net.py") == f"{place}/net.py"
+    own, other = str(roots / "own"), str(roots / "other")
+    trees = Trees(own, (other,), visible_root=other)
+    assert trees.visible_path(f"{own}/net.py") == f"{other}/net.py"
     assert trees.visible_path(f"{own}/written_later.py") == f"{own}/written_later.py"
-    assert (trees.side(f"{place}/net.py"), trees.side(f"{place}/extra.py")) == ("own", "other")
+    assert (trees.side(f"{other}/net.py"), trees.side(f"{other}/extra.py")) == ("own", "other")

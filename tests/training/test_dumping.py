@@ -94,9 +94,9 @@ def test_nothing_dumped_is_said(tmp_path: Path) -> None:
 )
 def test_what_graph_mode_cannot_show_is_refused(level: str, ranks: int, optimizer: Any) -> None:
     options = DumpOptions("0", level=level)
-    options.refuse(replace(RECIPE, optimizer=optimizer), ranks)
+    options.check_recipe(replace(RECIPE, optimizer=optimizer), ranks)
     with pytest.raises(BadValue, match="graph mode"):
-        options.refuse(replace(RECIPE, mode="graph", optimizer=optimizer), ranks)
+        options.check_recipe(replace(RECIPE, mode="graph", optimizer=optimizer), ranks)
 
 
 @pytest.mark.slow

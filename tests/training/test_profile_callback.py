@@ -154,7 +154,7 @@ def test_steps_that_the_run_does_not_have_are_refused(run: RunDir, window: Windo
 
 def test_an_evaluation_alone_has_no_steps_to_profile() -> None:
     with pytest.raises(BadValue, match="an evaluation takes no steps"):
-        ProfileRequest(Window(0, 3)).refuse(within(BASE, "evaluation", eval_only=True))
+        ProfileRequest(Window(0, 3)).check_recipe(within(BASE, "evaluation", eval_only=True))
 
 
 def conducted(run: RunDir, request: ProfileRequest | None) -> None:

@@ -175,7 +175,7 @@ def test_a_split_without_a_record_is_an_error(records: Path) -> None:
     (records / "validation-00000-of-00001").write_bytes(b"")
     answer = viaduct("data", "check", records)
     assert answer.returncode == 1
-    assert "error: validation: there is not one record in its 1 files." in answer.stdout
+    assert "error: validation: there are no records in its 1 files." in answer.stdout
 
 
 def test_sound_records_pass_the_check(built: Path) -> None:

@@ -279,9 +279,9 @@ def run_perturbed(carried: Carried, base: Run, report: Report) -> Run:
     Bases differ in their script, or in `joined`: the ranks of a TensorFlow script for one device train together.
     """
     shaken = carried.shaken
-    if shaken is None or (shaken.plan.script, shaken.plan.joined) != (base.plan.script, base.plan.joined):
+    if shaken is None or (shaken.plan.script, shaken.plan.join_ranks) != (base.plan.script, base.plan.join_ranks):
         plan = derive_plan("shaken", carried.original.plan, carried.request, carried.sides, Path(base.plan.script))
-        plan = replace(plan, joined=base.plan.joined)
+        plan = replace(plan, join_ranks=base.plan.join_ranks)
         if shaken is not None:
             plan = move_record(plan, Path(plan.record).with_name("shaken_reference"))
         carried.shaken = shaken = run_side("shaken", plan, carried.sides, report)
@@ -306,7 +306,7 @@ def judge_with_intended_changes(
     report(f"known to change numbers: {', '.join(names)}; the original is run once more with these changes alone.")
     script = reference.write(carried.request, carried.sides, tuple(rules)) if rules else None
     plan = derive_plan("reference", carried.original.plan, carried.request, carried.sides, script)
-    plan = replace(plan, joined=joined)
+    plan = replace(plan, join_ranks=joined)
     base = run_side("reference", plan, carried.sides, report)
     if not base.is_finished:
         return None

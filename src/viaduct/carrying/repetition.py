@@ -27,7 +27,7 @@ from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import project
 from viaduct.rehearsal.bounds import GRACE_S
 from viaduct.rehearsal.environment import VIADUCT_ROOT
-from viaduct.rehearsal.files import list_values, move_record
+from viaduct.rehearsal.files import move_record, split_arguments
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.summary import Summary, load_summary
@@ -125,7 +125,7 @@ def can_run_beside(plan: Plan) -> bool:
     """Return True if a second run can share the machine and the files with the first."""
     if plan.ranks > 1 or len(os.sched_getaffinity(0)) < 2:
         return False
-    if any(map(os.path.isabs, list_values(plan.arguments))):
+    if any(map(os.path.isabs, split_arguments(plan.arguments))):
         return False
     texts = (source.path.read_bytes() for source in project.read_project(Path(plan.script)).sources)
     return not any(sign.encode() in text for text in texts for sign in NETWORK_USE)

@@ -121,7 +121,7 @@ def make_original_plan(request: Request, sides: Sides, stage: StageName, report:
         limits="off",
         step_at=find_step_at(request, sides),
         fake_data=request.fake_data,
-        look=True,
+        inspect=True,
         tree=str(sides.root.resolve()),
         other_trees=(str(sides.folder.resolve()),),
         origin=str(sides.original_script.parent) if is_notebook(sides.entry) else str(Path.cwd()),
@@ -158,14 +158,14 @@ def derive_plan(side: Side, first: Plan, request: Request, sides: Sides, script:
     plan = replace(first, record=str(Path(first.record).parent / side))
     root, folder = str(sides.root.resolve()), str(sides.folder.resolve())
     if side == "migrated":
-        plan = replace(plan, tree=folder, other_trees=(root,), replaces=root)
+        plan = replace(plan, tree=folder, other_trees=(root,), replaced_tree=root)
         plan = replace(plan, step_at=move_step_at(plan.step_at, sides))
         plan = replace(plan, on=request.to, script=str(sides.migrated_script), limits=request.limits)
         return move_record(plan, Path(plan.record))
     if script is not None and not script.is_relative_to(root):
         tree = str(script)[: -len(sides.entry) - 1]  # the folder above the entry's path, which ends the script's path
-        plan = replace(plan, tree=tree, other_trees=(root, folder), replaces=root)
-    return move_record(replace(plan, script=str(script or first.script), shake=side == "shaken"), Path(plan.record))
+        plan = replace(plan, tree=tree, other_trees=(root, folder), replaced_tree=root)
+    return move_record(replace(plan, script=str(script or first.script), perturb=side == "shaken"), Path(plan.record))
 
 
 def run_side(side: Side, plan: Plan, sides: Sides, report: Callable[[str], None]) -> Run:

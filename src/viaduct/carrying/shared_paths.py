@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from viaduct.rehearsal.files import list_values
+from viaduct.rehearsal.files import split_arguments
 
 MAX_ENTRIES = 2000  # files and folders below a path whose times are read
 
 
 def find_newest(arguments: Sequence[str]) -> dict[str, float]:
     """Return the absolute paths among the arguments, with the time of the last change; 0 where nothing exists."""
-    return {value: last_written(Path(value)) for value in list_values(arguments) if os.path.isabs(value)}
+    return {value: last_written(Path(value)) for value in split_arguments(arguments) if os.path.isabs(value)}
 
 
 def last_written(path: Path) -> float:

@@ -4,9 +4,9 @@
         for batch in batches.epoch(0):
             ...
 
-A split that fits into `resident_limit` stays on the device and is augmented there: a few kernels a step on an
-accelerator; on the CPU between the steps. A larger split, or one with an auto_augment policy, is cut in host memory by
-threads and copied as bytes. All give the same values, whatever `workers`, `prefetch` and the step an epoch starts at.
+A split that fits into `resident_limit` bytes stays on the device and is augmented there. A larger split, or one with an
+auto_augment policy, is augmented in host memory by threads and copied as uint8. The batches do not depend on `workers`,
+`prefetch` or the step at which an epoch starts.
 """
 
 from __future__ import annotations
@@ -46,25 +46,22 @@ class Batch(NamedTuple):
 
     images: Tensor  # N,3,H,W float32 channels_last, normalised, on the device
     labels: Tensor  # N int64, on the device
-    mask: Tensor | None  # None: all images count; else bool, False for those repeated to fill the batch
-    index: Tensor  # type: ignore[assignment]  # N int64: position in the split (hides tuple.index, not missed)
+    mask: Tensor | None  # None: all images count; otherwise bool, False for images repeated to fill the batch
+    index: Tensor  # type: ignore[assignment]  # N int64: positions in the split; hides tuple.index
 
 
 @dataclass(frozen=True)
 class Share:
-    """Part of every batch that one process prepares: all of it, or that of one rank.
-
-    In evaluation the batch grows to a multiple of `ranks`, which changes no result: images do not affect each other.
-    """
+    """Part of every batch that one process prepares: the whole batch, or one rank's part."""
 
     rank: int = 0
     ranks: int = 1
-    parts: int = 1  # of a training batch (gradient accumulation); the ranks share each of them
+    parts: int = 1  # of a training batch (gradient accumulation); each is divided among the ranks
     mirrored: bool = False  # in training, for mixup: see `order.rank_positions`
-    neighbours: int = 1  # ranks on this machine, this one included
+    neighbours: int = 1  # ranks on this machine, including this one
 
     def split_batch(self, global_batch: int, train: bool) -> tuple[int, npt.NDArray[np.int64]]:
-        """Return the global batch, which may grow in evaluation, and this rank's positions in it."""
+        """Return the global batch size, rounded up to a multiple of ranks in evaluation, and this rank's positions."""
         if not train:
             global_batch = -(-global_batch // self.ranks) * self.ranks
             return global_batch, rank_positions(global_batch, self.rank, self.ranks)
@@ -76,14 +73,14 @@ WHOLE = Share()
 
 
 class Stream(Protocol):
-    """Batches for the training loop, whatever they are made from."""
+    """Interface of batches for the training loop."""
 
     count: int
     steps_per_epoch: int
     skipped: list[str]  # a message for each bad record whose image was replaced
 
     def reseed(self, seed: int) -> None:
-        """Draw by another seed from the next epoch on."""
+        """Use another seed from the next epoch on."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from step `start` on."""
@@ -96,7 +93,7 @@ class Stream(Protocol):
 
 
 class Resident:
-    """Store of all images of a split on the device, padded once. Both stores cut the same pixels."""
+    """Store of all images of a split on the device, padded once."""
 
     def __init__(self, images: Pixels, pad: int, crop: Crop | None, device: torch.device) -> None:
         # torch shares memory with writable arrays only
@@ -111,7 +108,7 @@ class Resident:
 
 
 class Streamed:
-    """Store of all images of a split in host memory, perhaps memory-mapped; only those of a batch are touched."""
+    """Store of all images of a split in host memory, possibly memory-mapped; only those of a batch are read."""
 
     def __init__(self, images: Pixels, pad: int, crop: Crop | None, pinned: bool) -> None:
         self.images, self.pad, self.crop, self.pinned = images, pad, crop, pinned
@@ -126,7 +123,7 @@ class Streamed:
 def store_images(
     pixels: Pixels, source: Images, *, train: bool, device: torch.device, resident_limit: int
 ) -> Resident | Streamed:
-    """Put images on the device if they fit into `resident_limit` bytes with padding, otherwise into host memory."""
+    """Store images on the device if they fit into `resident_limit` bytes with padding, otherwise in host memory."""
     pad = source.pad if train else 0
     count, height, width, channels = pixels.shape
     is_resident = count * (height + 2 * pad) * (width + 2 * pad) * channels <= resident_limit
@@ -162,12 +159,12 @@ class Batches:
         self._local_batch = len(self._rank_positions)
         self._height, self._width = split.images.shape[1:3]
         self._policy = find_policy(images.auto_augment) if train else None
-        resident_limit = 0 if self._policy else resident_limit  # a policy changes images one by one, on the host
+        resident_limit = 0 if self._policy else resident_limit  # a policy is applied on the host, image by image
         self._storage = store_images(split.images, images, train=train, device=device, resident_limit=resident_limit)
         self._labels = torch.from_numpy(split.labels.copy()).to(device)
         self._normalise = Normalise(images, device)
-        holes = train and images.cutout > 0
-        self._cut_out = CutOut(self._height, self._width, images.cutout, device) if holes else None
+        has_holes = train and images.cutout > 0
+        self._cut_out = CutOut(self._height, self._width, images.cutout, device) if has_holes else None
         self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
         self._closed = False
         self.skipped: list[str] = []
@@ -176,24 +173,24 @@ class Batches:
             print_notice(describe_balance(split.labels, images.balance, {}))
 
     def reseed(self, seed: int) -> None:
-        """Order and augment by this seed from the next epoch on; call it between epochs."""
+        """Use this seed from the next epoch on; call it between epochs."""
         self._seed = seed
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""
+        """Return an iterator over the batches of an epoch from step `start` on, the same as if it began at step 0."""
         if self._closed:
             raise RuntimeError("these batches were closed; make new ones")
         if not 0 <= start <= self.steps_per_epoch:
             raise BadValue(f"start must be a step from 0 to {self.steps_per_epoch}, got {start}.")
         steps = range(start, self.steps_per_epoch)
         plan = torch.from_numpy(self._select_rank_columns(self._make_plan(epoch)))
-        is_resident = isinstance(self._storage, Resident)  # the images lie where the step runs
+        is_resident = isinstance(self._storage, Resident)
         iterator = self._cut_on_device(steps, plan) if is_resident else self._stream(epoch, steps, plan)
         self._iterators.add(iterator)
         return iterator
 
     def close(self) -> None:
-        """End the iterators that are still open, and with them their threads."""
+        """End the open iterators and their threads."""
         self._closed = True
         for iterator in list(self._iterators):
             iterator.close()
@@ -214,7 +211,7 @@ class Batches:
         return plan
 
     def _select_rank_columns(self, plan: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return this rank's share of every global batch of an epoch's plan, batch after batch."""
+        """Return this rank's columns of an epoch's plan, batch after batch."""
         if self._local_batch == self.global_batch:
             return plan
         starts = np.arange(self.steps_per_epoch)[:, None] * self.global_batch
@@ -223,8 +220,8 @@ class Batches:
     def _cut_on_device(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
         """Cut and finish each batch in the caller's thread.
 
-        On an accelerator this only queues kernels. On the CPU it takes a millisecond or two; a thread for it would
-        slow the step by 4 % (ResNet-50, batch 8, two cores).
+        On an accelerator this only queues kernels. On the CPU a separate thread would slow the step by 4 % (ResNet-50,
+        batch 8, two cores).
         """
         plan = self._copy(plan)
 
@@ -235,7 +232,7 @@ class Batches:
         yield from map(prepare, steps)
 
     def _stream(self, epoch: int, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
-        """Cut on the host in threads; the caller copies and finishes, on the stream that the step runs on."""
+        """Cut on the host in threads; the caller's thread copies and finishes each batch, on the step's stream."""
         device_plan = self._copy(plan)
 
         def cut(step: int) -> Tensor:
@@ -247,7 +244,7 @@ class Batches:
                 yield self._finish(step, self._slice(device_plan, step), self._copy(cropped))
 
     def _augment(self, images: Tensor, epoch: int, step: int) -> Tensor:
-        """Apply the policy, if there is one, in place: these images are a copy."""
+        """Apply the policy, if any, in place."""
         if self._policy:
             positions = step * self.global_batch + self._rank_positions
             generators = [sample_generator(self._seed, epoch, int(position)) for position in positions]
@@ -267,14 +264,14 @@ class Batches:
         return Batch(resize(finished, self._images.size), self._labels[index], mask, index)
 
     def _copy(self, tensor: Tensor) -> Tensor:
-        """Copy to the device, without waiting for it where memory can be pinned (CUDA)."""
+        """Copy to the device; with CUDA the copy is asynchronous, from pinned memory."""
         if self._device.type != "cuda":
             return tensor.to(self._device)
         return tensor.pin_memory().to(self._device, non_blocking=True)
 
 
 def check_labels(labels: Labels, classes: int) -> None:
-    """Refuse labels outside of 0 .. classes - 1."""
+    """Raise `BadData` for a label outside of 0 to classes - 1."""
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
         first = int(wrong[0])
@@ -285,20 +282,17 @@ def check_labels(labels: Labels, classes: int) -> None:
 
 
 def find_mask(positions: npt.NDArray[np.int64], remaining: int, device: torch.device) -> Tensor | None:
-    """Return the mask of a batch: True for positions below the number of `remaining` images, False for repeated ones.
-
-    `positions` are a rank's, sorted. None stands for a mask that is True everywhere.
-    """
+    """Return the mask of a batch: True at sorted `positions` below `remaining`; None if it is True everywhere."""
     count = int(np.searchsorted(positions, remaining))
     return None if count == len(positions) else torch.arange(len(positions), device=device) < count
 
 
 def check_count(count: int, global_batch: int, train: bool) -> None:
-    """Refuse a split too small for one global batch."""
+    """Raise `BadData` for a split that is empty or, in training, smaller than one global batch."""
     if count == 0:
         raise BadData(f"the {'training' if train else 'validation'} split has no images.")
     if train and count < global_batch:
         raise BadData(
             f"the training split has {count} images, fewer than one global batch of {global_batch}.",
-            f"Give --batch {count} or less, or bring more images.",
+            f"Give --batch {count} or less, or add images.",
         )

@@ -1,16 +1,16 @@
-"""Sharded TFRecords out of images: train-00000-of-00016 …, validation-00000-of-00002 …, labels.txt, build.json.
+"""Sharded TFRecords built from images: train-00000-of-00016 …, validation-00000-of-00002 …, labels.txt, build.json.
 
     build_records("photos/", "records/", on_progress=lambda done, total: ...)
 
-The bytes of a JPEG or PNG file are stored as they are. The images and the options determine everything: which images
-are set aside for validation (the same share of every class), their order (shuffled), and where a shard begins. A shard
-is there whole or not at all, so a build that was killed is simply run again: it keeps the shards that are there and
-ends with the same bytes. build.json says what the shards were planned from; other images or other options are refused.
+JPEG and PNG files are stored unchanged. The images and the options determine the validation split (the same share of
+every class), the shuffled order and the shards. A shard gets its name only when it is complete, so a build that was
+killed can be run again: it writes the missing shards, with the same bytes. build.json records the images and options;
+a build with others into the same folder is refused.
 
-Labels begin with 1, as in ImageNet's records, so that all reference networks take them as they take ImageNet: a
-network has one output more than there are classes. Most references leave output 0 unused; ResNet-50 v1.5 subtracts 1
-from the label and leaves the last output unused. With `first_label=0` there is no spare output, and v1.5 cannot be
-trained. labels.txt has a line "label:name" for each class, as TF-Slim writes it.
+Labels begin with 1, as in ImageNet's records, so a network needs one output more than there are classes. Most
+references leave output 0 unused; ResNet-50 v1.5 subtracts 1 from the label and leaves the last output unused. Records
+with `first_label=0` have no spare output and cannot train v1.5. labels.txt has a line "label:name" for each class, as
+TF-Slim writes it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MANIFEST = "build.json"
 VERSION = 1  # of build.json
 SHARD_BYTES = 128 << 20  # about ImageNet's 140 MB
 MAX_SHARDS = 99_999  # file names have five digits
-# The defaults; images that are trained on without building records are split and labelled by these, too.
+# Defaults, also used for training on images directly, without records.
 VALIDATION_SHARE, SEED, FIRST_LABEL = 0.1, 0, 1
 
 
@@ -74,7 +74,7 @@ class Built:
     written: int  # shards
     kept: int  # shards that were there already
     labels: dict[str, int]  # class name to label
-    cut_short: Sequence[str] = ()  # JPEGs without an end marker, among the images that were written this time
+    cut_short: Sequence[str] = ()  # JPEGs without an end marker, in the shards written by this build
 
 
 def build_records(
@@ -92,10 +92,9 @@ def build_records(
 ) -> Built:
     """Build records, or continue a build that was stopped.
 
-    `source` is a folder of class folders, a .csv of path,label, or an `Origin` (see origins.py). `validation_share` of
-    every class is set aside where the source has no validation images of its own; 0 sets none aside. Without a
-    number of shards each has about 128 MiB. A JPEG that is cut short goes in and is named; with `strict` it ends the
-    build. `on_progress(done, total)` counts images.
+    `source` is a folder of class folders, a .csv of path,label, or an `Origin` (see origins.py). If it has no
+    validation images, `validation_share` of every class is set aside. By default a shard has about 128 MiB. A truncated
+    JPEG is stored and listed in the result; with `strict` it is an error. `on_progress(done, total)` counts images.
     """
     check_options(validation_share, first_label, train_shards, validation_shards, workers)
     origin = source if isinstance(source, Origin) else find_origin(source)
@@ -130,7 +129,7 @@ def check_options(
 
 
 def refuse_nested(source: Path, out: Path) -> None:
-    """Refuse to write the records into the folder they are built from."""
+    """Raise `BadValue` if `out` is the source folder or lies inside it."""
     if source.is_dir() and source.resolve() in (out.resolve(), *out.resolve().parents):
         raise BadValue(f"{out}: the records cannot be written into the folder they are built from.")
 
@@ -183,9 +182,9 @@ def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
 
 
 def set_aside(images: Sequence[SourceImage], share: float, seed: int) -> tuple[list[SourceImage], list[SourceImage]]:
-    """Return the images to train on and those to validate with: the same share of every class, drawn by the seed.
+    """Split images into training and validation: the same share of every class, drawn by the seed.
 
-    A class of two has one in each split; a class of one only trains.
+    A class of two images has one in each split; the image of a class of one is for training.
     """
     by_class: dict[str, list[SourceImage]] = defaultdict(list)
     for image in images:
@@ -200,10 +199,7 @@ def set_aside(images: Sequence[SourceImage], share: float, seed: int) -> tuple[l
 
 
 def shuffle_images(images: Iterable[SourceImage], seed: int, purpose: str = "order") -> list[SourceImage]:
-    """Return the images in an order that follows from seed and names alone.
-
-    It does not depend on the machine, the folder or the version of a library.
-    """
+    """Return the images in an order that depends only on the seed and their names."""
 
     def draw(image: SourceImage) -> bytes:
         return hashlib.sha256(f"{seed}\0{purpose}\0{image.name}".encode("utf-8", "surrogateescape")).digest()
@@ -212,13 +208,13 @@ def shuffle_images(images: Iterable[SourceImage], seed: int, purpose: str = "ord
 
 
 def count_shards(images: Sequence[SourceImage], requested: int | None) -> int:
-    """Return the number of shards, as requested or by the bytes of the images; at most one an image."""
+    """Return the number of shards: as requested, or by total size; never more than there are images."""
     by_size = -(-sum(image.size for image in images) // SHARD_BYTES)
     return min(requested or max(by_size, 1), len(images), MAX_SHARDS)
 
 
 def summarise_source(origin: Origin) -> dict[str, object]:
-    """Return counts and a digest by which changed images are noticed without reading them."""
+    """Return counts, and a digest of names, classes, sizes and times that detects changes without reading images."""
     digest = hashlib.sha256("\n".join(origin.classes).encode("utf-8", "surrogateescape"))
     images = [*origin.train, *(origin.validation or ())]
     for image in images:
@@ -236,13 +232,13 @@ def summarise_source(origin: Origin) -> dict[str, object]:
 
 
 def refuse_other_build(out: Path, plan: Plan) -> None:
-    """Raise `BadData` if the folder holds other files, or a build of other images or options."""
+    """Raise `BadData` if the folder contains other files, or a build of other images or options."""
     if not (out / MANIFEST).is_file():
         files = [
             path.name for split in SPLITS for shards in find_shard_sets(out, split).values() for path in shards.values()
         ]
         if files:
-            raise BadData(f"{out}: there are records already, not of this build: {min(files)} …", "Name a new folder.")
+            raise BadData(f"{out}: it already has records of another origin: {min(files)} …", "Name a new folder.")
         refuse_foreign_files(out)
         return
     earlier = read_manifest(out / MANIFEST)
@@ -256,10 +252,10 @@ def refuse_other_build(out: Path, plan: Plan) -> None:
 
 
 def refuse_foreign_files(out: Path) -> None:
-    """Refuse a folder with any files but hidden ones and the file system's lost+found."""
+    """Refuse a folder with any files except hidden ones and the file system's lost+found."""
     names = [path.name for path in out.iterdir() if not path.name.startswith(".") and path.name != "lost+found"]
     if names:
-        raise BadData(f"{out}: it holds other things: {join_first(sorted(names))}.", "Name a new or an empty folder.")
+        raise BadData(f"{out}: it has other files: {join_first(sorted(names))}.", "Name a new or an empty folder.")
 
 
 def read_manifest(path: Path) -> dict[str, object]:
@@ -272,25 +268,25 @@ def read_manifest(path: Path) -> dict[str, object]:
 
 def describe_source_change(earlier: dict[str, object], plan: Plan) -> str:
     """Describe how the images differ from those of an earlier build."""
-    then, now = earlier.get("source"), plan.manifest["source"]
+    before, now = earlier.get("source"), plan.manifest["source"]
     assert isinstance(now, dict)
-    if not isinstance(then, dict):
-        return "build.json does not say what they were"
+    if not isinstance(before, dict):
+        return "build.json does not describe them"
     differences = [
-        f"{then[key]:,} {noun}, now {now[key]:,}"
+        f"{before[key]:,} {noun}, now {now[key]:,}"
         for key, noun in (("pictures", "images"), ("bytes", "bytes"), ("classes", "classes"))
-        if then.get(key) != now[key]
+        if isinstance(before.get(key), int) and before[key] != now[key]
     ]
-    return "; ".join(differences) or "as many and as large, but with other names, classes or times of change"
+    return "; ".join(differences) or "same number and size, but other names, classes or modification times"
 
 
 def describe_option_change(earlier: dict[str, object], plan: Plan) -> str:
     """Describe how the options differ from those of an earlier build."""
-    then, now = earlier.get("options"), plan.manifest["options"]
+    before, now = earlier.get("options"), plan.manifest["options"]
     assert isinstance(now, dict)
-    if not isinstance(then, dict):
-        return "build.json does not say which"
-    return ", ".join(f"{name} {then.get(name)!r}, now {now[name]!r}" for name in now if then.get(name) != now[name])
+    if not isinstance(before, dict):
+        return "build.json does not list them"
+    return ", ".join(f"{name} {before.get(name)!r}, now {now[name]!r}" for name in now if before.get(name) != now[name])
 
 
 def write_text(path: Path, content: str) -> None:
@@ -300,7 +296,7 @@ def write_text(path: Path, content: str) -> None:
 
 @contextmanager
 def explain_write_errors(out: Path) -> Iterator[None]:
-    """Make a folder; within the block, turn errors of the file system into messages that say what to do."""
+    """Create the folder; within the block, turn file system errors into messages that say what to do."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         yield
@@ -308,7 +304,7 @@ def explain_write_errors(out: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(
                 f"{out}: the disk is full.",
-                "The shards that are there are whole: make room and run the same build again.",
+                "The finished shards are complete: make room and run the same build again.",
             ) from error
         if out.exists() and not out.is_dir():
             raise BadData(f"{out}: it is a file, and records go into a folder.", "Name a folder.") from error
@@ -319,11 +315,11 @@ def explain_write_errors(out: Path) -> Iterator[None]:
 
 
 class Stopped(Exception):
-    """Raised in a thread whose shard ends early because another shard failed."""
+    """Raised in a thread that stops because another shard failed."""
 
 
 class Builder:
-    """Writer of shards in threads: reading, writing and PNG's compression all release Python's global lock."""
+    """Writer of shards in threads."""
 
     def __init__(self, origin: Origin, plan: Plan, out: Path, strict: bool, on_progress: Progress | None) -> None:
         self.origin, self.plan, self.out, self.strict = origin, plan, out, strict
@@ -342,10 +338,10 @@ class Builder:
             try:
                 wait(pending, return_when=FIRST_EXCEPTION)
             finally:
-                self._stop.set()  # ends other shards after a failure or an interrupt; has no effect after success
+                self._stop.set()  # stops the other shards after a failure or an interrupt
                 pool.shutdown(wait=True, cancel_futures=True)
         failures = [error for future in pending if not future.cancelled() and (error := future.exception())]
-        if failures:  # the failure itself rather than a `Stopped` that followed from it
+        if failures:  # a `Stopped` only follows from another failure
             raise min(failures, key=lambda error: isinstance(error, Stopped))
 
     def _write_shard(self, shard: Shard) -> None:
@@ -364,7 +360,7 @@ class Builder:
         encoded = self.origin.read(image)
         image_format = find_image_format(encoded)
         if image_format is None:
-            raise BadData(f"{self.origin.path}: {image.name}: neither JPEG nor PNG any more.")
+            raise BadData(f"{self.origin.path}: {image.name}: no longer a JPEG or PNG file.")
         if image_format == "JPEG" and not has_end_marker(encoded):
             if self.strict:
                 raise BadData(f"{self.origin.path}: {image.name}: the JPEG is cut short: it has no end marker.")
@@ -381,7 +377,6 @@ class Builder:
         )
 
     def _advance(self, count: int) -> None:
-        """Count images as done and report progress."""
         with self._lock:
             self._done += count
             self._on_progress(self._done, self._total)

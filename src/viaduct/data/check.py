@@ -3,9 +3,9 @@
     report = check_records("records/", deep=True, decode=decode_jpeg)
     report.findings, report.shards, report.errors
 
-An error is a record that training could not use or would learn something wrong from: corrupt, undecodable or
-mislabelled; a file that is missing, damaged or compressed; no training files; or a split without a record. All other
-findings are warnings. With `deep` every image is decoded; without it only its first bytes are looked at.
+Errors are corrupt, undecodable or mislabelled records; missing, damaged or compressed files; no training files; and a
+split without records. All other findings are warnings. With `deep` every image is decoded, otherwise only the first
+bytes of each are checked.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ Progress = Callable[[int, int], None]
 Decode = Callable[[bytes], object]
 
 MAX_FINDINGS_PER_FILE = 20  # of each severity
-MAX_CLASS_RATIO = 10  # a warning if the largest class has more than so many times the images of the smallest
-MAX_SHARD_RATIO = 2  # likewise for the bytes of a split's files
+MAX_CLASS_RATIO = 10  # images in the largest class to those in the smallest; above it a warning
+MAX_SHARD_RATIO = 2  # bytes of a split's largest file to those of its smallest; above it a warning
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem: how severe, of which kind, where, and in words."""
+    """Problem found by the check."""
 
     severity: Severity
     kind: Kind
-    where: str  # a file, with record and byte if it is a record; or a split
+    where: str  # a split, a file, or a record as file, number and byte offset
     message: str
 
 
 @dataclass
 class ShardCheck:
-    """Figures and findings of one file, filled while it is checked."""
+    """Counts and findings of one file, filled while it is checked."""
 
     split: str
     path: Path
@@ -83,13 +83,13 @@ class ShardCheck:
 
     @property
     def bad(self) -> int:
-        """Number of problems with records; a record that is both mislabelled and undecodable counts twice."""
+        """Number of problems; a record that is both mislabelled and undecodable counts twice."""
         return self.corrupt + self.undecodable + self.mislabelled
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Findings, errors first, then warnings; and the figures of each file."""
+    """Findings, errors first; and the counts of each file."""
 
     findings: list[Finding]
     shards: list[ShardCheck]
@@ -99,7 +99,7 @@ class CheckReport:
         """Findings of severity "error"."""
         return [finding for finding in self.findings if finding.severity == "error"]
 
-    def labels(self, split: str) -> Counter[int]:
+    def count_labels(self, split: str) -> Counter[int]:
         """Return the number of images of each label in a split."""
         return sum((shard.labels for shard in self.shards if shard.split == split), Counter())
 
@@ -115,9 +115,8 @@ def check_records(
 ) -> CheckReport:
     """Check both splits of a folder in `workers` threads; `deep` decodes every image with `decode`.
 
-    Labels must be in labels.txt, if that file names any. `classes` is the number of classes, or the number of a
-    network's outputs: where labels begin with 1, as in ImageNet's records, 1,000 classes are 1 to 1,000 and fit 1,001
-    outputs, so both numbers pass. `on_progress(done, total)` counts bytes.
+    Labels must be in labels.txt, if there is one. `classes` is the number of classes or of a network's outputs: for
+    labels 1 to 1,000, as in ImageNet's records, both 1,000 and 1,001 pass. `on_progress(done, total)` counts bytes.
     """
     if deep and decode is None:
         raise ValueError("a deep check needs a function to decode with")
@@ -141,7 +140,7 @@ def check_records(
 
 
 def read_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
-    """Return the names of labels.txt, and findings about the file."""
+    """Return the class names in labels.txt, and findings about the file."""
     where = str(folder / LABELS_FILE)
     try:
         names = read_label_names(folder)
@@ -153,7 +152,7 @@ def read_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
 
 
 def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
-    """List the files to check; add a finding for a set of files that is incomplete."""
+    """List the files to check; add a finding for each incomplete set of files."""
     shards = []
     if holds_mindrecords(folder):
         for split, paths in split_files(folder).items():
@@ -178,15 +177,15 @@ def list_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
 
 
 class Checker:
-    """Check of single files; any number of threads may share it."""
+    """Checks single files; threads may share one instance."""
 
     def __init__(self, names: dict[int, str], classes: int | None, decode: Decode | None) -> None:
         self.names, self.classes, self.decode = names, classes, decode
 
     def check(self, shard: ShardCheck) -> ShardCheck:
-        """Check all records of a file; fill in and return its figures and findings."""
-        holds_rows = is_mindrecord(shard.path)
-        if holds_rows:
+        """Check all records of a file; fill in its counts and findings, and return it."""
+        is_row_file = is_mindrecord(shard.path)
+        if is_row_file:
             self._check_mindrecord(shard)
         else:
             self._check_tfrecords(shard)
@@ -195,7 +194,7 @@ class Checker:
             shard.findings.append(Finding("error", "corrupt", str(shard.path), message))
         if not shard.records and not shard.corrupt:
             shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
-        kind = "" if holds_rows else compression(shard.path)
+        kind = "" if is_row_file else compression(shard.path)
         if kind:
             message = f"compressed ({kind}): training reads at random, so it must be unpacked first."
             shard.findings.append(Finding("error", "compressed", str(shard.path), message))
@@ -215,7 +214,7 @@ class Checker:
                 self._check_fields(shard, fields, partial(describe_record, shard, record))
 
     def _check_mindrecord(self, shard: ShardCheck) -> None:
-        """Check a MindRecord file; one whose header or pages are damaged is one error."""
+        """Check a MindRecord file; a damaged header or page index is a single error."""
         try:
             file = MindRecordFile(shard.path)
             image, label = choose_fields(file, "", "")
@@ -235,7 +234,7 @@ class Checker:
                 self._check_fields(shard, fields, partial(describe_row, shard, folder, row))
 
     def _check_fields(self, shard: ShardCheck, fields: ImageFields, describe_place: Callable[[], str]) -> None:
-        """Check label, image and boxes of a record; `describe_place` is called only where there is a finding."""
+        """Check label, image and boxes of a record; `describe_place` is called only for a finding."""
         shard.digests.append(fingerprint(fields.encoded))
         shard.labels[fields.label] += 1
         label_error = self._find_label_error(fields.label)
@@ -247,7 +246,7 @@ class Checker:
             shard.undecodable += 1
             add_finding(shard, Finding("error", "undecodable", describe_place(), decode_error.rstrip(".") + "."))
         if not are_boxes_inside(fields):
-            message = "a box leaves the image or is turned over."
+            message = "a box extends beyond the image or has its corners swapped."
             add_finding(shard, Finding("warning", "boxes", describe_place(), message))
 
     def _find_label_error(self, label: int) -> str | None:
@@ -256,8 +255,8 @@ class Checker:
         if self.names and label not in self.names:
             return f"its label {label} is not in {LABELS_FILE}, which has {min(self.names)} to {max(self.names)}"
         if self.classes is not None:
-            # Labels begin with 1 unless labels.txt names a 0. Without that file labels 0 to `classes` pass here, and
-            # `find_spare_output` refuses them if both ends occur.
+            # Labels begin with 1 unless labels.txt names a 0. Without labels.txt, labels 0 to `classes` pass here;
+            # `find_spare_output` reports them if both 0 and `classes` occur.
             last = self.classes - 1 if 0 in self.names else self.classes
             if label > last:
                 return f"its label is {label}, where {self.classes} classes have {last - self.classes + 1} to {last}"
@@ -270,16 +269,13 @@ class Checker:
             self.decode(bytes(encoded))
         except MissingExtra:
             raise
-        except Exception as error:  # a decoder may raise anything, and each error is the answer to the check
+        except Exception as error:  # decoders raise many types of error, and each means that decoding failed
             return f"its image cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}"
         return None
 
 
 def fingerprint(encoded: memoryview) -> int:
-    """Return two unrelated checksums of an image as one number of 64 bits.
-
-    They are five times as fast as a cryptographic hash, which is not needed: nobody makes images collide on purpose.
-    """
+    """Return CRC-32C and CRC-32 of an image as one number; five times as fast as a cryptographic hash."""
     return crc32c(encoded) << 32 | zlib.crc32(encoded)
 
 
@@ -290,7 +286,7 @@ def add_corrupt(shard: ShardCheck, record: Record | BadRecord, reason: str) -> N
 
 
 def describe_record(shard: ShardCheck, record: Record | BadRecord) -> str:
-    """Return the file, the number and the offset of a record, and its image file if known, for messages."""
+    """Return file, number, offset and, if known, image file of a record, for messages."""
     number = record.record if isinstance(record, BadRecord) else record.number
     made_from = record.made_from if isinstance(record, BadRecord) else image_filename(record.data)
     return f"{shard.path}: record {number:,} at byte {record.offset:,}{origin_note(made_from)}"
@@ -301,16 +297,13 @@ def describe_row(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:
 
 
 def add_finding(shard: ShardCheck, finding: Finding) -> None:
-    """Add a finding about a record unless the file has MAX_FINDINGS_PER_FILE of its severity; the table counts all.
-
-    Errors and warnings are limited separately, so that many warnings do not hide an error.
-    """
+    """Add a finding about a record unless the file has MAX_FINDINGS_PER_FILE of its severity already."""
     if sum(earlier.severity == finding.severity for earlier in shard.findings) < MAX_FINDINGS_PER_FILE:
         shard.findings.append(finding)
 
 
 def are_boxes_inside(fields: ImageFields) -> bool:
-    """Return True if all boxes lie within the image and none has its upper left corner beyond its lower right one."""
+    """Return True if all boxes are within the image and no minimum is above its maximum."""
     boxes = fields.boxes
     return bool((boxes >= 0).all() and (boxes <= 1).all() and (boxes[:, :2] <= boxes[:, 2:]).all())
 
@@ -325,18 +318,18 @@ def find_empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
         records = [shard.records for shard in shards if shard.split == split]
         if not records:
             severity: Severity = "error" if split == "train" else "warning"
-            findings.append(Finding(severity, "empty", split, "there are no such files, and training needs some."))
+            findings.append(Finding(severity, "empty", split, f"there are no {split} files."))
         elif not any(records):
-            findings.append(Finding("error", "empty", split, f"there is not one record in its {len(records)} files."))
+            findings.append(Finding("error", "empty", split, f"there are no records in its {len(records)} files."))
     return findings
 
 
 def find_spare_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
-    """Find labels that go up to N where `classes` is N.
+    """Report labels up to N if `classes` is N.
 
-    Labels 1 to N are right for N classes, but a network needs N + 1 outputs for them. Labels 0 to N are too many.
+    Labels 1 to N are right for N classes, but a network needs N + 1 outputs for them. Labels 0 to N are N + 1 classes.
     """
-    labels = {label for split in SPLITS for label in report.labels(split)}
+    labels = {label for split in SPLITS for label in report.count_labels(split)}
     if classes is None or classes not in labels or 0 in names:
         return []
     if 0 in labels and not names:
@@ -350,8 +343,8 @@ def find_imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
     """Find classes without images, and classes much smaller than others."""
     findings = []
     for split in SPLITS:
-        counts = report.labels(split)
-        expected = {label for label in names if label or counts[0]}  # 0 may be the background, which has no images
+        counts = report.count_labels(split)
+        expected = {label for label in names if label or counts[0]}  # 0 may be the background class without images
         absent = sorted(expected - set(counts)) if counts else []
         if absent:
             listed = join_first([format_label(names, label) for label in absent])
@@ -366,12 +359,11 @@ def find_imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
 
 
 def format_label(names: dict[int, str], label: int) -> str:
-    """Return a label with the name of its class."""
     return f"{label} ({names[label]})" if label in names else str(label)
 
 
 def find_duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
-    """Find images with equal fingerprints: copies, with a chance of error of 1 in 20 million for all of ImageNet."""
+    """Find images with equal fingerprints; the chance of a false report is 1 in 20 million for all of ImageNet."""
     findings, distinct = [], {}
     for split in SPLITS:
         shard_digests = [np.array(shard.digests, np.uint64) for shard in shards if shard.split == split]
@@ -383,7 +375,7 @@ def find_duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
             findings.append(Finding("warning", "duplicates", split, message))
     shared = len(np.intersect1d(distinct["train"], distinct["validation"], assume_unique=True))
     if shared:
-        message = f"{shared:,} images to validate with are also trained on; the accuracy will look too good."
+        message = f"{shared:,} validation images are also training images; the accuracy will look too good."
         findings.append(Finding("warning", "duplicates", "validation", message))
     return findings
 

@@ -1,4 +1,4 @@
-"""Download of public sets of images: checksummed, and continued where it broke off.
+"""Download of public image sets: files are verified by checksum, and a broken download is continued.
 
     fetch("cifar10", Path("data"))                                    -> data/cifar-10-batches-bin
     fetch("fashion-mnist", Path("data"), source="http://mirror/set/") -> data
@@ -7,10 +7,10 @@ Files in the folder besides the set itself:
 
     NAME.part         the part of a file that was downloaded so far
     NAME.part.json    its address and version; if the server has another version, the download starts over
-    NAME.bad          a file with a wrong checksum, kept for a look at it
-    MD5SUMS           beside CIFAR-10's unpacked files: their sums, for `md5sum -c` and for the next fetch
+    NAME.bad          a file with a wrong checksum, kept for inspection
+    MD5SUMS           beside CIFAR-10's unpacked files: their checksums, for `md5sum -c` and for the next fetch
 
-A file takes its own name only when its checksum is right, so a fetch that was killed is simply run again.
+A file gets its final name only when its checksum is right, so a fetch that was killed can be run again.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from viaduct.data import cifar10
 from viaduct.data.notices import join_first, reason
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
-Progress = Callable[[int, int | None], None]  # bytes of the current file that are here, and its size if it is known
-# Seconds before each new try after a broken connection; after a try that received something, from the first on again.
+Progress = Callable[[int, int | None], None]  # downloaded bytes of the current file, and its size if known
+# Seconds before each retry of a broken connection. A retry that receives data starts the sequence again.
 PAUSES = (0.5, 1.0, 2.0, 4.0)
-STALL_SECONDS = 30.0  # without an answer
+STALL_SECONDS = 30.0  # timeout of a connection that receives nothing
 PIECE_BYTES = 1 << 18  # read at once
 MAX_TEXT_BYTES = 1 << 20  # of each text file in the archive
 
@@ -51,7 +51,7 @@ SUMS_FILE = "MD5SUMS"
 RECORD_FILES = (*cifar10.TRAIN_FILES, cifar10.TEST_FILE)
 TEXT_FILES = (cifar10.NAMES_FILE, "readme.html")
 
-UNPACKED = "It is unpacked already: it needs no fetching, give it as --data."
+UNPACKED = "The set is unpacked there already: use it as --data instead of fetching it."
 TRY_ANOTHER = "Give another source with --from: an address, a file or a folder."
 
 
@@ -74,13 +74,13 @@ class PublicSet:
     files: tuple[tuple[PublicFile, ...], ...]
     is_archive: bool = False
 
-    def names(self) -> set[str]:
+    def list_names(self) -> set[str]:
         """Return the names of all files, in every form."""
         return {form.name for forms in self.files for form in forms}
 
 
-def zipped_or_plain(name: str, zipped_md5: str, plain_md5: str) -> tuple[PublicFile, ...]:
-    """Return both forms in which a file may be there."""
+def make_forms(name: str, zipped_md5: str, plain_md5: str) -> tuple[PublicFile, ...]:
+    """Return the gzipped and the plain form of a file."""
     return PublicFile(f"{name}.gz", zipped_md5), PublicFile(name, plain_md5)
 
 
@@ -99,16 +99,15 @@ SETS = {
     ),
     "fashion-mnist": PublicSet(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        tuple(zipped_or_plain(*names_and_sums) for names_and_sums in FASHION_MNIST),
+        tuple(make_forms(*names_and_sums) for names_and_sums in FASHION_MNIST),
     ),
 }
 
 
 def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progress | None = None) -> Path:
-    """Download or copy a set into `out`, and return its folder; a complete set is left alone without using the network.
+    """Download or copy a set into `out` unless it is complete there already, and return its folder.
 
-    `source` is an address (of the file, or of the folder it lies in) or a local file or folder; by default the
-    set's public address.
+    `source` is the address of a file or its folder, or a local file or folder; by default the set's public address.
     """
     public_set = find_set(name)
     with explain_errors(out):
@@ -118,17 +117,11 @@ def fetch(name: str, out: Path, *, source: str | None = None, on_progress: Progr
         origin = parse_source(source or public_set.address)
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
-            pass  # the folder can be written to: find out before the download
+            pass  # fails before the download if the folder is not writable
         with lock_folder(out):
-            files = [obtain(public_set, forms, out, origin, on_progress or ignore) for forms in public_set.files]
+            on_progress = on_progress or ignore_progress
+            files = [obtain_file(public_set, forms, out, origin, on_progress) for forms in public_set.files]
             return unpack(files[0], out) if public_set.is_archive else out
-
-
-def find_present(name: str, out: Path) -> Path | None:
-    """Return the folder of the set in `out` if it is there and complete."""
-    public_set = find_set(name)
-    with explain_errors(out):
-        return find_complete(public_set, out)
 
 
 def find_set(name: str) -> PublicSet:
@@ -137,28 +130,28 @@ def find_set(name: str) -> PublicSet:
     return SETS[name]
 
 
-def ignore(done: int, total: int | None) -> None:
-    """Report no progress."""
+def ignore_progress(done: int, total: int | None) -> None:
+    pass
 
 
 @contextmanager
 def explain_errors(out: Path) -> Iterator[None]:
-    """Turn errors of the file system into messages that say what to do."""
+    """Turn file system errors into messages that say what to do."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "What has come is kept: make room and run the same command again."
+            hint = "The downloaded part is kept: make room and run the same command again."
             raise DiskFull(f"{out}: the disk is full.", hint) from error
         hint = "Give --out a folder that may be written to."
         raise BadData(f"{out}: could not be used: {reason(error)}.", hint) from error
 
 
-# What is there already
+# Files that are present already
 
 
 def find_complete(public_set: PublicSet, out: Path) -> Path | None:
-    """Return the folder in which all of the set lies; None if something is missing."""
+    """Return the folder that contains the whole set; None if a file is missing."""
     if public_set.is_archive:
         folder = out / cifar10.FOLDER
         return folder if is_unpacked(folder) else None
@@ -166,14 +159,14 @@ def find_complete(public_set: PublicSet, out: Path) -> Path | None:
 
 
 def find_form(forms: tuple[PublicFile, ...], folder: Path) -> Path | None:
-    """Return the file in whichever form lies in the folder with the right checksum."""
+    """Return the first form of a file that is in the folder with the right checksum."""
     return next((folder / form.name for form in forms if has_sum(folder / form.name, form.md5)), None)
 
 
 def is_unpacked(folder: Path) -> bool:
-    """Return True if all files of records have the right size, and the checksums that MD5SUMS lists.
+    """Return True if all record files have the right size, and all files the checksums in MD5SUMS.
 
-    A folder that was unpacked by hand has no MD5SUMS: there sizes alone decide.
+    A folder that was unpacked by hand has no MD5SUMS: only sizes are checked.
     """
     size = cifar10.RECORDS_PER_FILE * cifar10.RECORD_BYTES
     files = [folder / name for name in RECORD_FILES]
@@ -205,7 +198,7 @@ def compute_md5(file: Path) -> str:
     return digest.hexdigest()
 
 
-# Where it comes from
+# The source: a local path or an address
 
 
 def parse_source(source: str) -> Path | SplitResult:
@@ -231,17 +224,17 @@ def require_existing(path: Path) -> Path:
     return path
 
 
-def obtain(
+def obtain_file(
     public_set: PublicSet, forms: tuple[PublicFile, ...], out: Path, origin: Path | SplitResult, on_progress: Progress
 ) -> Path:
-    """Return one file of the set with the right checksum: one in `out`, a local copy, or a download."""
+    """Return a file of the set with the right checksum: the one in `out`, a local one, or a download."""
     present = find_form(forms, out)
     if present is not None:
         return present
     if isinstance(origin, SplitResult):
         return download(find_address(origin, forms[0].name, public_set), forms[0], out, on_progress)
     local = find_local(origin, forms, public_set)
-    return local if public_set.is_archive else copy(local, out, on_progress)
+    return local if public_set.is_archive else copy_file(local, out, on_progress)
 
 
 def find_address(origin: SplitResult, name: str, public_set: PublicSet) -> str:
@@ -252,7 +245,7 @@ def find_address(origin: SplitResult, name: str, public_set: PublicSet) -> str:
     folder, _, last = origin.path.rpartition("/")
     if public_set.is_archive and (origin.query or last.endswith((".gz", ".tgz"))):
         return urlunsplit(origin)
-    if last not in public_set.names():
+    if last not in public_set.list_names():
         folder = origin.path.rstrip("/")
     return urlunsplit(origin._replace(path=f"{folder}/{name}"))
 
@@ -262,7 +255,7 @@ def find_local(origin: Path, forms: tuple[PublicFile, ...], public_set: PublicSe
     if public_set.is_archive and origin.is_file():
         return require_checksum(origin, forms[0])
     folder = origin if origin.is_dir() else origin.parent
-    if origin.is_file() and origin.name not in public_set.names():
+    if origin.is_file() and origin.name not in public_set.list_names():
         raise BadData(f"{origin}: not one of the set's {len(public_set.files)} files.", "Give the folder they lie in.")
     for form in forms:
         if (folder / form.name).is_file():
@@ -277,19 +270,19 @@ def find_local(origin: Path, forms: tuple[PublicFile, ...], public_set: PublicSe
 
 def require_checksum(file: Path, form: PublicFile) -> Path:
     """Return the file if its checksum is right."""
-    found = compute_md5(file)
-    if found != form.md5:
-        raise explain_checksum(file, form, found, "It is left as it is; copy or download it again.")
+    md5 = compute_md5(file)
+    if md5 != form.md5:
+        raise explain_checksum(file, form, md5, "The file was not changed; copy or download it again.")
     return file
 
 
-def explain_checksum(file: Path, form: PublicFile, found: str, *hints: str) -> BadData:
-    """Return the error for a file with another checksum."""
+def explain_checksum(file: Path, form: PublicFile, md5: str, *hints: str) -> BadData:
+    """Return the error for a file with a wrong checksum."""
     size = file.stat().st_size
-    return BadData(f"{file}: wrong checksum: expected md5 {form.md5}, found {found} ({size:,} bytes).", *hints)
+    return BadData(f"{file}: wrong checksum: expected md5 {form.md5}, found {md5} ({size:,} bytes).", *hints)
 
 
-def copy(file: Path, out: Path, on_progress: Progress) -> Path:
+def copy_file(file: Path, out: Path, on_progress: Progress) -> Path:
     """Copy a local file into the folder, atomically."""
     target = out / file.name
     with open(file, "rb") as source, replace_file(target) as opened:
@@ -313,21 +306,21 @@ def add_suffix(file: Path, suffix: str) -> Path:
 
 
 class BrokenConnection(Exception):
-    """Failure of a connection, after which another try is worth while."""
+    """Failure of a connection that may succeed on a retry."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """Identity of a file on a server, which tells it from a later one at the same address."""
+    """Identity of a file on a server; a later file at the same address has another."""
 
     address: str
     validator: str | None
     total: int | None
 
     def agrees_with(self, other: Version) -> bool:
-        """Return True if nothing that both know differs.
+        """Return True if validators and sizes are equal where both are known.
 
-        An answer to If-Range need not repeat the date (RFC 9110, 15.3.7).
+        An answer to If-Range may omit the date (RFC 9110, 15.3.7).
         """
         pairs = ((self.validator, other.validator), (self.total, other.total))
         return all(None in pair or pair[0] == pair[1] for pair in pairs)
@@ -339,15 +332,15 @@ def download(address: str, form: PublicFile, out: Path, on_progress: Progress) -
     part = add_suffix(target, ".part")
     was_continued = receive_all(address, part, on_progress)
     if was_continued and not has_sum(part, form.md5):
-        # Two versions may have been joined where the server does not tell them apart: once more, over one connection.
+        # The part may be of an older version if the server does not tell versions apart: download again from byte 0.
         delete_part(part)
         receive_all(address, part, on_progress)
-    found = compute_md5(part)
-    if found != form.md5:
+    md5 = compute_md5(part)
+    if md5 != form.md5:
         bad = add_suffix(target, ".bad")
         os.replace(part, bad)
         delete_part(part)
-        raise explain_checksum(bad, form, found, f"This is what came from {address}; it is not used.", TRY_ANOTHER)
+        raise explain_checksum(bad, form, md5, f"It was downloaded from {address} and is not used.", TRY_ANOTHER)
     with open(part, "rb+") as file:
         os.fsync(file.fileno())
     keep_as_bad(target)
@@ -357,15 +350,15 @@ def download(address: str, form: PublicFile, out: Path, on_progress: Progress) -
 
 
 def receive_all(address: str, part: Path, on_progress: Progress) -> bool:
-    """Download a part to its full length, over several connections if need be; return True if it was not all in one."""
-    largest = size_of(part)
+    """Download a file in full, with retries; return True if the last connection continued an existing part."""
+    largest = get_size(part)
     pauses = iter(PAUSES)
     while True:
         try:
             return receive(address, part, on_progress)
         except BrokenConnection as error:
-            if size_of(part) > largest:
-                largest, pauses = size_of(part), iter(PAUSES)
+            if get_size(part) > largest:
+                largest, pauses = get_size(part), iter(PAUSES)
             pause = next(pauses, None)
             if pause is None:
                 raise BadData(f"{address}: {error}.", describe_progress(part), TRY_ANOTHER) from error
@@ -373,24 +366,24 @@ def receive_all(address: str, part: Path, on_progress: Progress) -> bool:
 
 
 def describe_progress(part: Path) -> str:
-    """Say how much has been downloaded and what continues it."""
-    version, size = read_version(part), size_of(part)
+    """Return a hint: how much has been downloaded, and how to continue."""
+    version, size = read_version(part), get_size(part)
     if not size:
-        return "Nothing has come yet; the same command tries again."
+        return "Nothing was received yet; the same command tries again."
     total = f" of {version.total:,}" if version and version.total is not None else ""
-    return f"{size:,}{total} bytes have come and are kept in {part}; the same command continues from there."
+    return f"{size:,}{total} bytes were received and are kept in {part}; the same command continues from there."
 
 
 def receive(address: str, part: Path, on_progress: Progress) -> bool:
-    """Open one connection: continue the part if the server still has the same version, or else begin it again.
+    """Open one connection; continue the part if the server still has the same version, otherwise start over.
 
-    Return True if a part that was there before was continued.
+    Return True if an existing part was continued.
     """
     begun = read_version(part)
     if begun is None or begun.address != address:
         delete_part(part)
         begun = None
-    received = size_of(part)
+    received = get_size(part)
     if begun and received and received == begun.total:
         return True
     with connect(address, part, received, begun) as response:
@@ -398,7 +391,7 @@ def receive(address: str, part: Path, on_progress: Progress) -> bool:
         continues = (response.headers["Content-Range"] or "").startswith(f"bytes {received}-")
         if response.status != 206:  # the whole file: the server cannot continue, or has another version
             received = 0
-            delete_part(part)  # before the new version is recorded: old bytes never lie beside that
+            delete_part(part)  # before the new version is recorded, so that old bytes never belong to a new version
             with replace_file(add_suffix(part, ".json")) as file:
                 file.write(json.dumps(asdict(version)).encode())
         elif begun is None or not (continues and begun.agrees_with(version)):
@@ -429,8 +422,8 @@ def connect(address: str, part: Path, received: int, begun: Version | None) -> H
 
 
 def classify_answer(address: str, part: Path, code: int, reason: str) -> Exception:
-    """Return the error for an answer that is not the file: `BrokenConnection` if another try is worth while."""
-    if code == 416:  # the file there is now shorter than the part of it that was downloaded
+    """Return the error for an answer that is not the file: `BrokenConnection` if a retry may succeed."""
+    if code == 416:  # the file on the server is now shorter than the downloaded part
         delete_part(part)
         return BrokenConnection("the file there has changed")
     answer = f"the server answered {code} {reason}".rstrip()
@@ -447,7 +440,7 @@ def describe_network_error(error: Exception) -> str:
 def write_response(
     response: HTTPResponse, file: BinaryIO, received: int, total: int | None, on_progress: Progress
 ) -> None:
-    """Write the response to the file as it arrives, so that nothing is lost when the connection breaks."""
+    """Write the response to the file as it arrives."""
     on_progress(received, total)
     while received != total:
         try:
@@ -487,7 +480,7 @@ def delete_part(part: Path) -> None:
     add_suffix(part, ".json").unlink(missing_ok=True)
 
 
-def size_of(file: Path) -> int:
+def get_size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
@@ -495,7 +488,7 @@ def size_of(file: Path) -> int:
 
 
 def unpack(archive: Path, out: Path) -> Path:
-    """Unpack CIFAR-10's files, and no others, in a folder that takes its name when all of them are there."""
+    """Unpack CIFAR-10's files, and no others, into a temporary folder that is renamed when it is complete."""
     fresh = out / f"{cifar10.FOLDER}.part"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
@@ -524,10 +517,10 @@ def extract(archive: Path, folder: Path) -> None:
 
 
 def check_member(archive: Path, member: tarfile.TarInfo) -> str | None:
-    """Return the file name of one of CIFAR-10's own files, None for others; refuse what CIFAR-10's archive has not."""
+    """Return the name of one of CIFAR-10's own files, None for other members; refuse unsafe and damaged members."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
-        raise BadData(f"{archive}: {member.name!r} in it would land outside of the folder; nothing was unpacked.")
+        raise BadData(f"{archive}: {member.name!r} in it would be written outside of the folder.")
     if str(path.parent) != cifar10.FOLDER or path.name not in (*RECORD_FILES, *TEXT_FILES):
         return None
     if not member.isreg():

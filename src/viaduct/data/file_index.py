@@ -1,8 +1,7 @@
-"""Index of one TFRecord file: where each record begins and how long it is.
+"""Index of one TFRecord file: offset and length of each record.
 
-It is built by going from header to header, each of them verified, and stored beside the file (see sidecar.py). Labels
-are added when they are first read. DALI's text form, with a line "offset size" for each record, is written and read,
-too.
+Building the index reads and verifies all headers. It is stored in a sidecar file (see sidecar.py); labels are added
+when they are first read. It can also be written in DALI's text form, with a line "offset size" for each record.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from viaduct.errors import BadData
 
 Int64s = npt.NDArray[np.int64]
 
-VERSION = 2  # of the stored table; since 2 it has CORRUPT labels
+VERSION = 2  # of the stored table
 UNKNOWN = np.iinfo(np.int64).min  # label that was not read yet
 CORRUPT = UNKNOWN + 1  # label of a record that cannot be read
-HEADER_READ_BYTES = 1 << 13  # read at once: headers of several small records, or little of a large one
+HEADER_READ_BYTES = 1 << 13  # read at once: enough for the headers of several small records
 CANNOT_CONTINUE = (
     "The records after it in the file cannot be found, so --on-bad-record skip does not help.",
     "Copy the file again; or delete it and run the same `viaduct data build` again, which writes what is missing.",
@@ -48,25 +47,25 @@ class FileIndex(NamedTuple):
 
     offsets: Int64s
     lengths: Int64s
-    labels: Int64s | None = None  # None while one of them was not read
+    labels: Int64s | None = None  # None until all were read
 
     @property
     def size(self) -> int:
-        """Bytes of the file that it describes."""
+        """Size of the file in bytes."""
         return int(self.offsets[-1] + self.lengths[-1]) + OVERHEAD if len(self.offsets) else 0
 
 
 def load_or_build_index(path: Path) -> FileIndex:
-    """Return the index of a file: the stored one if it is up to date, otherwise a new one, which is stored."""
+    """Return the stored index of a file if it is up to date, otherwise build and store a new one."""
     return load_index(path) or rebuild_index(path)
 
 
 def load_index(path: Path) -> FileIndex | None:
-    """Return the stored index, memory-mapped; None if none has the file's size and time of modification."""
-    size, changed = identity_of(path)
+    """Return the stored index, memory-mapped; None if there is none for the file's size and modification time."""
+    size, modified = read_identity(path)
     for stored_path in sidecar.list_paths(path):
         table = sidecar.load(stored_path)
-        if table is None or len(table) != 3 or table[:, :1].ravel().tolist() != [size, changed, VERSION]:
+        if table is None or len(table) != 3 or table[:, :1].ravel().tolist() != [size, modified, VERSION]:
             continue
         offsets, lengths, labels = table[:, 1:]
         if is_chain(offsets, lengths, size):
@@ -75,7 +74,7 @@ def load_index(path: Path) -> FileIndex | None:
 
 
 def is_chain(offsets: Int64s, lengths: Int64s, size: int) -> bool:
-    """Return True if each record begins where the one before it ends, over the whole file."""
+    """Return True if the records cover the whole file without gaps."""
     ends = offsets + lengths + OVERHEAD
     begins = np.append(offsets, size)
     return bool(begins[0] == 0 and np.array_equal(begins[1:], ends) and (not len(lengths) or lengths.min() >= 0))
@@ -83,18 +82,18 @@ def is_chain(offsets: Int64s, lengths: Int64s, size: int) -> bool:
 
 def rebuild_index(path: Path) -> FileIndex:
     """Build and store the index of a file."""
-    before = identity_of(path)
+    identity = read_identity(path)
     index = build_index(path)
-    store_index(path, before, index)
+    store_index(path, identity, index)
     return index
 
 
 def store_index(path: Path, identity: tuple[int, int], index: FileIndex) -> None:
-    """Store an index beside its file, with the file's identity from before the index was built.
+    """Store an index, with the file's identity from before the index was built.
 
-    An index of a file that changed meanwhile is thus never loaded. The table's rows are offsets, lengths and labels;
-    its first column holds the identity and VERSION.
+    If the file changes while the index is built, the stored identity does not match, and the index is not loaded.
     """
+    # Rows: offsets, lengths, labels. The first column is size, modification time and VERSION.
     table = np.full((3, 1 + len(index.offsets)), UNKNOWN, dtype=np.int64)
     table[:, 0] = *identity, VERSION
     table[0, 1:], table[1, 1:] = index.offsets, index.lengths
@@ -103,8 +102,8 @@ def store_index(path: Path, identity: tuple[int, int], index: FileIndex) -> None
     sidecar.store(path, table)
 
 
-def identity_of(path: Path) -> tuple[int, int]:
-    """Return size in bytes and time of modification in nanoseconds of a file."""
+def read_identity(path: Path) -> tuple[int, int]:
+    """Return a file's size in bytes and modification time in nanoseconds."""
     try:
         return sidecar.read_identity(path)
     except OSError as error:
@@ -112,20 +111,21 @@ def identity_of(path: Path) -> tuple[int, int]:
 
 
 def build_index(path: Path) -> FileIndex:
-    """Build an index from header to header; raise a `BadRecord` if a header is damaged or the file ends too early."""
+    """Build an index from the headers; raise `BadRecord` if one is damaged or the file ends too early."""
     refuse_compressed(path)
     handle = Handle(path)
     size = os.fstat(handle.descriptor).st_size
     offsets, heads = walk_headers(handle, size)
     lengths, stored_crcs = parse_headers(heads)
     damaged = np.flatnonzero(stored_crcs != masked_crcs(lengths))
-    if len(damaged) or find_end(offsets, lengths) != size:
+    end = offsets[-1] + int(lengths[-1]) + OVERHEAD if offsets else 0
+    if len(damaged) or end != size:
         raise explain_damage(handle, path, int(damaged[0]) if len(damaged) else len(offsets) - 1, offsets, size)
     return FileIndex(np.array(offsets, dtype=np.int64), lengths.astype(np.int64))
 
 
 def refuse_compressed(path: Path) -> None:
-    """Refuse a compressed file, which cannot be read at random."""
+    """Raise `BadData` if the file is compressed."""
     kind = compression(path)
     if kind:
         raise BadData(
@@ -135,7 +135,7 @@ def refuse_compressed(path: Path) -> None:
 
 
 def walk_headers(handle: Handle, size: int) -> tuple[list[int], list[bytes]]:
-    """Return offsets and headers up to the end of the file, or to the first that is cut off or has an absurd length."""
+    """Return offsets and headers, up to the first header that is truncated or has an impossible length."""
     offsets, heads = list[int](), list[bytes]()
     position, begin, window = 0, 0, b""
     while position < size:
@@ -152,17 +152,14 @@ def walk_headers(handle: Handle, size: int) -> tuple[list[int], list[bytes]]:
 
 
 def parse_headers(heads: list[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-    """Return lengths and stored checksums.
-
-    A header that is cut off is filled up with zeros, which do not match as a checksum.
-    """
+    """Return lengths and stored checksums; a truncated header gets zeros, which do not match as a checksum."""
     table = np.frombuffer(b"".join(head.ljust(HEADER.size, b"\0") for head in heads), dtype=HEADER_DTYPE)
     return table["length"].astype(np.uint64), table["crc"].astype(np.uint32)
 
 
 @cache
 def make_crc_table() -> npt.NDArray[np.uint32]:
-    """Return the 256 entries of the table that CRC-32C is computed with, a byte at a time."""
+    """Return the 256 table entries of byte-wise CRC-32C."""
     entries = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         entries = entries >> np.uint32(1) ^ np.where(entries & 1, CRC_POLYNOMIAL, np.uint32(0))
@@ -170,7 +167,7 @@ def make_crc_table() -> npt.NDArray[np.uint32]:
 
 
 def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """Return `masked_crc32c` of each length, all at once: 0.1 µs a header."""
+    """Return `masked_crc32c` of each length, vectorised: 0.1 µs a header."""
     table, register = make_crc_table(), np.full(len(lengths), 0xFFFFFFFF, dtype=np.uint32)
     for byte in np.ascontiguousarray(lengths.astype("<u8")).view(np.uint8).reshape(-1, 8).T:
         register = table[(register ^ byte) & np.uint32(0xFF)] ^ register >> np.uint32(8)
@@ -178,13 +175,8 @@ def masked_crcs(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     return (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(MASK)
 
 
-def find_end(offsets: list[int], lengths: npt.NDArray[np.uint64]) -> int:
-    """Return the position after the last record."""
-    return offsets[-1] + int(lengths[-1]) + OVERHEAD if offsets else 0
-
-
 def explain_damage(handle: Handle, path: Path, record: int, offsets: list[int], size: int) -> BadRecord:
-    """Return the error of a record: its header is damaged, or the file ends inside of the record."""
+    """Return the error of a record whose header is damaged or that is truncated."""
     offset = offsets[record]
 
     def make_error(reason: str) -> BadRecord:
@@ -198,7 +190,7 @@ def explain_damage(handle: Handle, path: Path, record: int, offsets: list[int], 
 
 
 class Handle:
-    """Open file that any thread reads at any offset; it is closed when nothing refers to this object any more."""
+    """Open file that several threads can read at any offset; it is closed with the last reference to this object."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -223,10 +215,7 @@ class Handle:
 
 
 def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -> Path:
-    """Write a line for each record, as DALI's tfrecord2idx does: its offset, and its size with header and checksum.
-
-    The file is `train-00000-of-01024.idx`, beside the records or in `folder`.
-    """
+    """Write offset and total size of each record, as DALI's tfrecord2idx does, to `train-00000-of-01024.idx`."""
     index_path = (folder or path.parent) / f"{path.name}.idx"
     sizes = index.lengths + OVERHEAD
     lines = (f"{offset} {size}\n" for offset, size in zip(index.offsets.tolist(), sizes.tolist(), strict=True))
@@ -239,15 +228,3 @@ def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -
             f"{index_path}: could not be written: {error.strerror}.", "Name another folder: --dali-folder DIR."
         ) from error
     return index_path
-
-
-def read_dali_index(path: Path) -> FileIndex:
-    """Read an index in DALI's text form."""
-    try:
-        numbers = [int(number) for number in path.read_text("ascii").split()]
-        table = np.array(numbers, dtype=np.int64).reshape(-1, 2)
-    except (OSError, ValueError, OverflowError) as error:
-        raise BadData(f"{path}: not an index of 'offset size' lines: {error}.") from error
-    if len(table) and table[:, 1].min() < OVERHEAD:
-        raise BadData(f"{path}: not an index of 'offset size' lines: a record takes up {OVERHEAD} bytes at least.")
-    return FileIndex(table[:, 0].copy(), table[:, 1] - OVERHEAD)

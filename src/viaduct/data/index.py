@@ -25,9 +25,9 @@ from viaduct.data.file_index import (
     FileIndex,
     Handle,
     Int64s,
-    identity_of,
     load_index,
     load_or_build_index,
+    read_identity,
     rebuild_index,
     store_index,
     write_dali_index,
@@ -160,7 +160,7 @@ class RecordFolder:
         stored = load_index(path)
         labels = stored.labels if stored is not None else None
         if labels is None:
-            identity = identity_of(path)
+            identity = read_identity(path)
             read_label = self._read_label_or_corrupt if skip_bad else self._read_label
             labels = np.array([read_label(number) for number in range(first, stop)], dtype=np.int64)
             store_index(path, identity, FileIndex(self.offsets[first:stop], self.lengths[first:stop], labels))

@@ -1,11 +1,9 @@
-"""Batches from TFRecord files, MindRecord files or class folders, prepared by threads straight into the batch.
+"""Batches from TFRecord files, MindRecord files or class folders, prepared by threads in place.
 
-A batch is one float32 array N,H,W,3, in pinned memory for CUDA. Each thread reads, decodes, crops and resizes its own
-rows of it, so no image is copied or pickled on the way. An accelerator normalises the batch itself; for the CPU the
-threads do it. With CUDA the host waits for the threads, but not for copies, which run on a stream of their own;
-crops.py lets the threads run at the same time. The arrays are used again: a batch on the CPU is valid until the next
-one is requested. A training image is a pure function of (seed, epoch, position): threads, prefetching and resuming
-change nothing.
+A batch is one float32 array N,H,W,3, in pinned memory for CUDA. Each thread reads, decodes, crops and resizes the
+images of several rows. For the CPU the threads also normalise; an accelerator normalises the batch itself. Buffers are
+reused: a batch on the CPU is valid until the next one is requested. A training image is a pure function of (seed,
+epoch, position), so threads, prefetching and resuming do not change it.
 """
 
 from __future__ import annotations
@@ -38,23 +36,22 @@ from viaduct.data.records import Records, RecordSplit
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
-ROWS_PER_TASK = 8  # images that a thread takes at a time
-MAX_BAD_SHARE = 0.001  # of a split's records; with more of them bad a run stops, also with on_bad_record=skip
+ROWS_PER_TASK = 8  # images
+MAX_BAD_SHARE = 0.001  # of a split's records; with more bad records a run stops even with on_bad_record=skip
 ZERO_NOTE = (
     "note: the labels of these MindRecord files begin with 0 and are used unchanged; weights trained on ImageNet's "
     "TFRecords count classes from 1: to use such weights, give --set data.label_shift=1"
 )
 SLOW_NOTE = (
-    "Note: viaduct's compiled image code is missing here, so images are prepared many times slower. "
-    "Install it again where a C compiler is (gcc), or from a wheel made with `make wheel`."
+    "Note: viaduct's compiled image code is missing, so images are prepared many times slower. "
+    "Reinstall viaduct on a machine with a C compiler (gcc), or from a wheel made with `make wheel`."
 )
 
 
 def has_zero_based_labels(split: RecordSplit) -> bool:
-    """Return True if labels of MindRecord files begin with 0 and leave the network's last output unused.
+    """Return True if labels of MindRecord files begin with 0 and the network has an output more than they need.
 
-    The network then has an output more than these labels need, as if classes were counted from 1. A recipe that sets
-    label_shift has decided already.
+    Such a network may have been trained with labels that begin with 1. False if the recipe sets label_shift.
     """
     if not isinstance(split.folder, MindRecordFolder) or split.records.label_shift:
         return False
@@ -62,10 +59,9 @@ def has_zero_based_labels(split: RecordSplit) -> bool:
 
 
 class Arrival:
-    """Copies from pinned memory to a CUDA device on a stream of their own, while the step of the batch before runs.
+    """Copies from pinned memory to a CUDA device on a separate stream, while the step of the previous batch runs.
 
-    A copy begins when the work that was queued before the previous copy is done, so that no more than two batches are
-    on the device.
+    A copy waits for the work that was queued before the previous copy, so at most two batches are on the device.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -79,15 +75,15 @@ class Arrival:
         The tensors may be used on the stream that is current at this call.
         """
         step_stream: Any = torch.cuda.current_stream(self._device)
-        now = step_stream.record_event()
-        self._copy_stream.wait_event(self._previous or now)  # the first copy waits for mean and scale, which it reads
-        self._previous = now
+        queued = step_stream.record_event()
+        self._copy_stream.wait_event(self._previous or queued)  # the first copy reads mean and scale: they must exist
+        self._previous = queued
         with torch.cuda.stream(self._copy_stream):
             batch = copy()
             read_event = self._copy_stream.record_event()
         step_stream.wait_event(read_event)
         for tensor in batch:
-            tensor.record_stream(step_stream)  # its memory is not used again before that stream is done with it
+            tensor.record_stream(step_stream)  # keeps its memory allocated until that stream is done with it
         return *batch, read_event
 
 
@@ -150,7 +146,7 @@ class RecordBatches:
         self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
 
     def reseed(self, seed: int) -> None:
-        """Order and augment by this seed from the next epoch on; call it between epochs."""
+        """Use this seed from the next epoch on; call it between epochs."""
         self._seed = seed
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
@@ -160,7 +156,7 @@ class RecordBatches:
         return iterator
 
     def close(self) -> None:
-        """End the open iterators and their threads; print how many records were replaced if not all were named."""
+        """End the open iterators and their threads; print how many records were replaced if not all were printed."""
         for iterator in list(self._iterators):
             iterator.close()
         if len(self.skipped) > NAMED_AT_MOST:
@@ -176,7 +172,7 @@ class RecordBatches:
         order = np.arange(self.count)
         if self._train:
             order = balanced_order(self._split.labels, self._records.balance, self._seed, epoch)
-        # Training drops an incomplete last batch; evaluation fills it up with images from the beginning.
+        # Training drops an incomplete last batch; evaluation fills it with images from the beginning.
         order = np.resize(order, self.steps_per_epoch * self.global_batch)
         pool = ThreadPoolExecutor(self._workers, "viaduct-decode")
         pending: deque[tuple[int, Buffer, list[Future[None]]]] = deque()
@@ -195,7 +191,7 @@ class RecordBatches:
     def _submit_batch(
         self, pool: ThreadPoolExecutor, order: npt.NDArray[np.int64], epoch: int, step: int
     ) -> tuple[int, Buffer, list[Future[None]]]:
-        """Let the threads fill a buffer with the batch of a step; return step, buffer and the tasks to wait for."""
+        """Submit the tasks that fill a buffer with the batch of a step; return step, buffer and tasks."""
         buffer = self._take_buffer()
         rows = range(0, self._local_batch, ROWS_PER_TASK)
         return step, buffer, [pool.submit(self._fill, buffer, order, epoch, step, first) for first in rows]
@@ -205,16 +201,16 @@ class RecordBatches:
         images = buffer.images.numpy()[first : first + ROWS_PER_TASK]
         positions = step * self.global_batch + self._rank_positions[first : first + ROWS_PER_TASK]
         indices = order[positions]
-        done = np.zeros(len(indices), dtype=np.bool_)
+        is_ready = np.zeros(len(indices), dtype=np.bool_)
         if self._crops:
-            done = self._crops.prepare(indices, positions, self._seed, epoch, images)
-        for row in np.flatnonzero(~done).tolist():
+            is_ready = self._crops.prepare(indices, positions, self._seed, epoch, images)
+        for row in np.flatnonzero(~is_ready).tolist():
             self._prepare_record(int(indices[row]), epoch, int(positions[row]), images[row])
 
     def _prepare_record(self, index: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
-        """Prepare the image of record `index` of the split in `out`, at `position` of the epoch's order.
+        """Prepare the image of record `index`, at `position` of the epoch's order, in `out`.
 
-        Its pixels are normalised on the CPU only. A bad record raises `BadData`, or its image is replaced.
+        A bad record raises `BadData` or is replaced, as `on_bad_record` says.
         """
         records = self._records
         generator = sample_generator(self._seed, epoch, position) if self._train else None
@@ -240,17 +236,17 @@ class RecordBatches:
             self._replace(located, out)
 
     def _with_remedy(self, error: BadData) -> BadData:
-        """Return the error with advice on how to continue and how to find the other bad records."""
+        """Add hints to the error: how to continue, and how to find the other bad records."""
         continue_hint = "--on-bad-record skip continues, with a plain mean-colour image in place of each such record."
         error.hints = (*error.hints, continue_hint, self._split.folder.how_to_list_bad)
         error.args = ("\n  ".join((error.what, *error.hints)),)
         return error
 
     def _note(self, error: BadData) -> None:
-        """Add a bad record to `skipped` once, for the report; print the first ones to stderr as they are met."""
+        """Add a bad record to `skipped` once, for the report; print the first ones to stderr."""
         with self._lock:
             if error.what in self.skipped or len(self.skipped) > self._max_bad:
-                return  # with one too many the run ends; what other threads meet until then is not named
+                return  # above the limit the run ends anyway
             self.skipped.append(error.what)
             if len(self.skipped) <= NAMED_AT_MOST:
                 print_notice(f"{self._rank_prefix}replaced: {error.what}")
@@ -258,10 +254,9 @@ class RecordBatches:
                 print_notice(f"{self._rank_prefix}replaced: any more are counted at the end; the report names them all")
 
     def _replace(self, error: BadData, out: npt.NDArray[np.float32]) -> None:
-        """Fill the row of a bad image with the mean colour; raise `BadData` if there are too many of them.
+        """Fill the row of a bad image with the mean colour; raise `BadData` if there are too many.
 
-        The row stays in the batch under the record's label (0 where that cannot be read), and counts in the loss and
-        the accuracy.
+        The row keeps the record's label (0 if the label cannot be read) and counts in the loss and the accuracy.
         """
         self._note(error)
         if len(self.skipped) > self._max_bad:
@@ -284,7 +279,7 @@ class RecordBatches:
         return Batch(images, labels, mask, index)
 
     def _move_to_device(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
-        """Return images, and index and labels, on the device. With CUDA the host does not wait for the copy."""
+        """Return images, and index and labels, on the device; with CUDA the copy is asynchronous."""
         if self._device.type == "cpu":
             return buffer.images.permute(0, 3, 1, 2), buffer.index_and_labels.clone()
         if self._arrival is None:

@@ -1,7 +1,6 @@
-"""Launch parameters that tuning chose, by kernel and signature (shape, dtype). Without a choice a kernel uses defaults.
+"""Launch parameters that tuning chose, by kernel and signature (shape, dtype), for this process.
 
-The table belongs to the process. Launch code asks `find_choice` and uses its own sizes where that returns None. Callers
-(`viaduct.tuning`, `train --bank`) set and clear choices, and record which signatures a step uses.
+A kernel uses its own default sizes if `find_choice` returns None.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _launches: Counter[Key] | None = None
 
 
 def find_choice(kernel: str, signature: Signature) -> Point | None:
-    """Return the parameters chosen for this kernel and signature; None: the default."""
+    """Return the parameters chosen for this kernel and signature, or None."""
     if _launches is not None:
         _launches[kernel, signature] += 1
     return _choices.get((kernel, signature)) if _choices else None
 
 
 def set_choices(choices: Mapping[Key, Point]) -> None:
-    """Add choices; an earlier choice for the same kernel and signature is replaced."""
+    """Add choices; they replace earlier ones for the same kernel and signature."""
     _choices.update({key: dict(point) for key, point in choices.items()})
 
 
@@ -36,14 +35,9 @@ def clear_choices() -> None:
     _choices.clear()
 
 
-def list_choices() -> dict[Key, Point]:
-    """Return a copy of all choices."""
-    return dict(_choices)
-
-
 @contextmanager
 def use_choices(choices: Mapping[Key, Point]) -> Iterator[None]:
-    """Set choices for the duration of a block, then restore what was set before."""
+    """Set choices within a block, then restore the earlier ones."""
     before = dict(_choices)
     set_choices(choices)
     try:
@@ -55,10 +49,7 @@ def use_choices(choices: Mapping[Key, Point]) -> Iterator[None]:
 
 @contextmanager
 def record_launches() -> Iterator[Counter[Key]]:
-    """Count the kernels and signatures that are launched inside the block.
-
-    Replays of a captured graph launch nothing from Python: record an eager step.
-    """
+    """Count launches by kernel and signature within a block; replays of captured graphs are not counted."""
     global _launches
     before, _launches = _launches, Counter()
     try:

@@ -1,4 +1,4 @@
-"""Edits of a text: collected first and applied together, and written so that layout and comments survive."""
+"""Edits of a text: collected first, then applied together; they preserve layout and comments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Edit:
 
 @dataclass
 class Edits:
-    """The edits of one rule in one file, as spans of the text before them."""
+    """The edits of one rule in one file, as spans of the text before these edits."""
 
     source: Source
     made: list[Edit] = field(default_factory=list)  # in the order in which they were made
@@ -36,7 +36,7 @@ class Edits:
 
     def replace(self, start: int, end: int, text: str) -> None:
         """Replace a span; raise Overlap if an earlier edit overlaps it."""
-        count = bisect_left(self.taken, (end,))  # spans that begin before the end; of these the last reaches furthest
+        count = bisect_left(self.taken, (end,))  # spans that begin before `end`; the last of them ends last
         if count and self.taken[count - 1][1] > start:
             raise Overlap
         if self.source.text[start:end] != text:
@@ -44,7 +44,7 @@ class Edits:
             insort(self.taken, (start, end))
 
     def take_back(self, count: int) -> None:
-        """Take back all edits but the first `count`."""
+        """Undo all edits except the first `count`."""
         for edit in self.made[count:]:
             self.taken.remove((edit.start, edit.end))
         del self.made[count:]
@@ -57,14 +57,14 @@ class Edits:
             self.replace(start, end, "")
 
     def node(self, node: ast.AST, text: str) -> None:
-        """Replace a node; comments in it that the new text lacks are put before the statement that holds it."""
+        """Replace a node; comments in it that the new text lacks move to lines before its statement."""
         start, end = self.source.span(node)
         self.replace(start, end, text)
         lost = [comment.text for comment in self.source.comments(start, end) if comment.text not in text]
         self.keep_comments(self.source.statement(node), lost)
 
     def keep_comments(self, statement: ast.stmt, comments: list[str]) -> None:
-        """Put comments on lines of their own before the statement that held them."""
+        """Put comments on separate lines before a statement."""
         if comments:
             line, indent = self.source.line_start(self.source.span(statement)[0]), self.source.indent_of(statement)
             self.insert(line, "".join(f"{indent}{comment}{self.source.newline}" for comment in comments))
@@ -72,7 +72,7 @@ class Edits:
     # ---- arguments
 
     def add_argument(self, call: ast.Call, text: str) -> None:
-        """Add `name=value` behind the last argument; on a line of its own if the last argument has one."""
+        """Add `name=value` behind the last argument; on a separate line if the last argument is on one."""
         opening = self.source.opening(call)
         slots, closing = self.source.slots(opening)
         if not slots:
@@ -80,7 +80,7 @@ class Edits:
             return
         last = slots[-1]
         only = call.args[0] if len(call.args) == 1 and not call.keywords else None
-        # `f(x for x in y)`: the call's parentheses are also the generator's, which needs its own beside an argument.
+        # `f(x for x in y)` becomes `f((x for x in y), name=value)`.
         if isinstance(only, ast.GeneratorExp) and self.source.span(only)[0] == opening.start:
             self.insert(opening.end, "(")
             self.insert(last.end, f"), {text}")
@@ -103,8 +103,8 @@ class Edits:
     def remove_slots(self, slots: list[Slot], indices: set[int]) -> None:
         """Remove several items between commas; comments stay.
 
-        Items at the end are removed as one span together with the comma before them, unless a comment is in that span
-        or a comma follows the last item.
+        Items at the end and the comma before them are removed as one span, unless a comma follows the last item or the
+        span contains a comment.
         """
         tail = len(slots)  # from this index on all items are removed
         while tail - 1 in indices:
@@ -122,18 +122,18 @@ class Edits:
         return bool(self.source.comments(start, end))
 
     def change_arguments(self, call: ast.Call, indices: set[int], text: str) -> None:
-        """Remove the arguments at these positions, and add `text` as one unless it is empty."""
+        """Remove the arguments at these positions, and add the argument `text` unless it is empty."""
         opening = self.source.opening(call)
         slots, _ = self.source.slots(opening)
-        kept = [slot for index, slot in enumerate(slots) if index not in indices]
+        remaining = [slot for index, slot in enumerate(slots) if index not in indices]
         if text and len(slots) - 1 not in indices:
             self.add_argument(call, text)
-        elif text:  # behind what is kept: the last argument is removed
-            self.insert(kept[-1].end if kept else opening.end, f", {text}" if kept else text)
+        elif text:  # the last argument is removed: insert behind the last remaining one
+            self.insert(remaining[-1].end if remaining else opening.end, f", {text}" if remaining else text)
         self.remove_slots(slots, indices)
 
     def extend_over_blanks(self, start: int, end: int) -> tuple[int, int]:
-        """Extend a span by the blanks behind it; to whole lines if nothing else is on them."""
+        """Extend a span to complete lines if nothing else is on them, else by the blanks behind it."""
         text = self.source.text
         line, stop = self.source.line_start(start), self.source.line_stop(end)
         alone = text[line:start].strip() == ""
@@ -168,7 +168,7 @@ class Edits:
         self.insert(stop, "".join(newline + f"{indent}{text}".rstrip() for text in lines))
 
     def own_indent(self, statement: ast.stmt) -> str | None:
-        """Return the indent of the line on which a statement begins; None in `if x: statement`."""
+        """Return the indent of a statement's first line; None in `if x: statement`."""
         source, line = self.source, self.source.line_start(self.source.span(statement)[0])
         for item in (statement, *source.block(statement)):
             start = source.span(item)[0]
@@ -177,7 +177,7 @@ class Edits:
         return None
 
     def remove_statement(self, statement: ast.stmt) -> None:
-        """Remove a statement; leave `pass` if its block would be empty, and comments on lines of their own."""
+        """Remove a statement, keeping its comments on separate lines; leave `pass` if its block would be empty."""
         start, end = self.source.span(statement)
         self.removed.add(statement)
         self.keep_comments(statement, [comment.text for comment in self.source.comments(start, end)])
@@ -205,8 +205,8 @@ class Edits:
         header_end = source.next_line(colon.end)
         comments = [token.text for token in source.comments(start, header_end)]
         indent = source.text[source.line_start(start) : start]
-        kept = "".join(f"{indent}{comment}{source.newline}" for comment in comments)
-        self.replace(source.line_start(start), header_end, kept)
+        comment_lines = "".join(f"{indent}{comment}{source.newline}" for comment in comments)
+        self.replace(source.line_start(start), header_end, comment_lines)
         outer, inner = source.indent_of(block), source.indent_of(body[0])
         self.move_left(header_end, source.span(block)[1], outer, inner)
 
@@ -216,20 +216,20 @@ class Edits:
         offset = self.source.span(last.optional_vars or last.context_expr)[1]
         return next(token for token in self.source.tokens_from(offset) if token.text == ":")
 
-    def move_left(self, start: int, end: int, outer: str, inner: str) -> None:
-        """Replace the indent `inner` by `outer` in each line of a span, and in comments so indented right behind it."""
+    def move_left(self, start: int, end: int, new_indent: str, old_indent: str) -> None:
+        """Replace `old_indent` by `new_indent` in each line of a span, and in comments directly behind the span."""
         source = self.source
         in_strings = self.lines_within_strings(start, end)
         for line in range(source.line_of(start), len(source.starts) + 1):
             begin = source.starts[line - 1]
             text = source.text[begin : source.line_stop(begin)]
-            if begin >= end and (not text.strip().startswith("#") or not text.startswith(inner)):
+            if begin >= end and (not text.strip().startswith("#") or not text.startswith(old_indent)):
                 break
-            if line not in in_strings and text.startswith(inner):
-                self.replace(begin, begin + len(inner), outer)
+            if line not in in_strings and text.startswith(old_indent):
+                self.replace(begin, begin + len(old_indent), new_indent)
 
     def lines_within_strings(self, start: int, end: int) -> set[int]:
-        """Return the lines that begin inside a string: their white space belongs to it."""
+        """Return the lines that begin inside a string, where white space must not change."""
         lines: set[int] = set()
         opened: list[Token] = []  # beginnings of f-strings, which are several tokens from Python 3.12 on
         for token in self.source.tokens_between(start, end):
@@ -265,6 +265,6 @@ class Edits:
         return "".join(pieces), stems
 
     def append_unchanged(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:
-        """Append an unchanged piece of the text, with the original lines of the lines that begin in it."""
+        """Append an unchanged piece of the text to `pieces`, and the origins of its lines to `stems`."""
         pieces.append(piece)
         stems += lines[self.source.line_of(start) : self.source.line_of(start + len(piece))]

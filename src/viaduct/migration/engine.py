@@ -1,7 +1,7 @@
-"""Migrate one text: run each rule on the text that the rule before left; then insert the imports that they requested.
+"""Migrate one text: run each rule on the result of the rule before it, then insert the imports that rules requested.
 
-A text without any word that a rule looks for (gate.py) is only parsed, to see whether it is Python. After a rule that
-changed something the changed statements are parsed again (reparse.py), so no rule has to reckon with another's edits.
+A text without any word that a rule looks for (gate.py) is only parsed, to report a file that is not Python. Statements
+that a rule changed are parsed again before the next rule runs (reparse.py).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
 from viaduct.migration.values import Values
 
 LIBRARIES = ("tensorflow", "torch", "horovod", "keras", *NPU.tensorflow_modules, "numpy", "os")
-"""Libraries: `tensorflow.x.f()` calls a function; `my.module.x.f()` may call a method of a module's variable x."""
+"""In these, `library.x.f()` calls a function; `my.module.x.f()` may call a method of the module's variable x."""
 
 
 @dataclass
 class Work:
-    """A file under migration: its present text, and what the rules so far have found, requested and edited."""
+    """A file under migration: its present text, and the findings, requested imports and edits of the rules so far."""
 
     path: str
     source: Source
@@ -48,20 +48,18 @@ class Work:
     effects: set[str] = field(default_factory=set)  # modules to import for what importing them does
     seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # see lookups.mark_once; None: an ordered set
     edits: Edits = field(init=False)  # of the rule that runs
-    former_index: Index | None = None  # these two are of the text before the last edits, until they are taken over
-    former_names: Names | None = None
-    answers: dict[object, Any] = field(default_factory=dict)  # see rule.answer_once
-    # Lines of the original that rules leave alone. `served`: each -> the line of the construct that already handles the
-    # target (served.py). `left`: each -> the line of the statement whose finding explains it (rules fill it).
-    served: dict[int, int] = field(default_factory=dict)
-    left: dict[int, int] = field(default_factory=dict)
+    former_index: Index | None = None  # of the text before the last edits; None once `index` was computed
+    former_names: Names | None = None  # the same for `names`
+    answers: dict[object, Any] = field(default_factory=dict)  # see rule.cache_per_file
+    # Lines of the original that rules leave alone:
+    served: dict[int, int] = field(default_factory=dict)  # -> line of the construct that handles the target (served.py)
+    left: dict[int, int] = field(default_factory=dict)  # -> line of the statement with the finding that explains it
 
     def __post_init__(self) -> None:
         self.edits = Edits(self.source)
 
     @cached_property
     def names(self) -> Names:
-        """Names of the present text."""
         surveyed = self.project.parsed.get(self.path)
         if surveyed is not None and surveyed.source is self.source:
             return surveyed.copy_without_additions()
@@ -74,16 +72,14 @@ class Work:
 
     @cached_property
     def values(self) -> Values:
-        """Kinds of values in the present text."""
         return Values(self.names, self.project)
 
     @cached_property
     def index(self) -> Index:
-        """Calls, references and methods of the present text."""
         former, self.former_index = self.former_index, None
         return Index(self, former)
 
-    def need(self, module: str, name: str, at: ast.AST | None = None) -> str:
+    def import_name(self, module: str, name: str, at: ast.AST | None = None) -> str:
         """Return the local name of a module's member, and request its import if the file does not import it.
 
         The local name is `npu_NAME` if the file uses NAME for something else. An existing import is not used if a
@@ -94,10 +90,10 @@ class Work:
         if present is not None and at is not None and self.names.hides(present, at):
             present = next((local for local, full in self.names.added.items() if full == qualified), None)
         if present is None and self.names.lookup(name, self.names.scopes[self.source.tree]) is None:
-            present = name if self.names.from_star(name) == qualified else None
+            present = name if self.names.resolve_star_name(name) == qualified else None
         if present is not None:
             return present
-        local = name if name not in self.names.used_names else self.free_name(f"npu_{name}")
+        local = name if name not in self.names.used_names else self.reserve_name(f"npu_{name}")
         self.needed[local] = qualified
         self.names.used_names.add(local)
         self.names.added[local] = qualified
@@ -110,16 +106,16 @@ class Work:
             return False
         return self.lines[line - 1] in self.served or self.lines[line - 1] in self.left
 
-    def free_name(self, wanted: str) -> str:
+    def reserve_name(self, stem: str) -> str:
         """Return a name that the file does not use, and reserve it."""
-        name, number = wanted, 2
+        name, number = stem, 2
         while name in self.names.used_names:
-            name, number = f"{wanted}_{number}", number + 1
+            name, number = f"{stem}_{number}", number + 1
         self.names.used_names.add(name)
         return name
 
     def after(self) -> Work:
-        """Return the work on the text after the edits, with the findings and requests so far."""
+        """Apply the edits; return the work on the new text, with the findings and requests so far."""
         text, lines = self.edits.apply(self.lines)
         source = parse_edited(self.source, self.edits.made, text)
         work = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
@@ -133,12 +129,9 @@ class Index:
     """Calls and references of a file by qualified name, and method calls by the method's name."""
 
     def __init__(self, work: Work, former: Index | None = None) -> None:
-        """Resolve the name of every call and reference.
-
-        Nodes that the former text had keep their names if all names still resolve to the same (`keeps_names`).
-        """
+        """Resolve the name of every call and reference, except nodes of the former text if `keeps_names` is true."""
         self.top_level, self.source = work.names.resolve_top_level(), work.source
-        known = former.qualified if former is not None and self.keeps_names(former, work.names) else {}
+        former_names = former.qualified if former is not None and self.keeps_names(former, work.names) else {}
         self.qualified: dict[ast.AST, str | None] = {}
         self.calls: dict[str, list[ast.Call]] = {}
         self.references: dict[str, list[ast.expr]] = {}
@@ -147,7 +140,8 @@ class Index:
         parents, qualify = work.source.parents, work.names.qualified
         for call in work.source.of_kind(ast.Call):
             called.add(call.func)
-            name = self.qualified[call.func] = known[call.func] if call.func in known else qualify(call.func)
+            function = call.func
+            name = self.qualified[function] = former_names[function] if function in former_names else qualify(function)
             if name:
                 self.calls.setdefault(name, []).append(call)
             if call.func.__class__ is ast.Attribute and (name is None or name.partition(".")[0] not in LIBRARIES):
@@ -156,12 +150,12 @@ class Index:
         for node in read:
             if node.ctx.__class__ is not ast.Load or parents[node].__class__ is ast.Attribute or node in called:
                 continue
-            name = self.qualified[node] = known[node] if node in known else qualify(node)
+            name = self.qualified[node] = former_names[node] if node in former_names else qualify(node)
             if name:
                 self.references.setdefault(name, []).append(node)
 
     def keeps_names(self, former: Index, names: Names) -> bool:
-        """Return True if every name that the former text mentions still resolves to the same."""
+        """Return True if every name in the former text still resolves to the same qualified name."""
         if names.aliases or former.top_level.stars != self.top_level.stars:
             return False
         changed = self.top_level.find_changes(former.top_level)
@@ -170,21 +164,21 @@ class Index:
 
 def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
     """Yield the sites at which a rule's handlers are to be called, in the order of the text."""
-    found: list[tuple[Site, Handler]] = []
-    for table, index in ((rule.calls, work.index.calls), (rule.references, work.index.references)):
+    pairs: list[tuple[Site, Handler]] = []
+    for table, index in ((rule.call_handlers, work.index.calls), (rule.reference_handlers, work.index.references)):
         for pattern, handler in table.items():
             for name in match_names(pattern, index):
-                found += [(Site(rule, work, node, name), handler) for node in index[name]]
-    for name, handler in rule.methods.items():
-        found += [(Site(rule, work, node, name), handler) for node in work.index.methods.get(name, [])]
-    if (rule.nodes or rule.whole) and (not rule.words or any(text in work.source.text for text in rule.words)):
-        for kind, handler in rule.nodes:
-            found += [(Site(rule, work, node), handler) for node in work.source.of_kind(kind)]
-        found += [(Site(rule, work, work.source.tree), handler) for handler in rule.whole]
-    if (work.served or work.left) and rule.leaves_served:
-        found = [(site, handler) for site, handler in found if not work.is_served(site.node)]
-    order = work.source.places if len(found) > 1 else {}  # node -> its position in the text
-    yield from sorted(found, key=lambda pair: order.get(pair[0].node, 0))
+                pairs += [(Site(rule, work, node, name), handler) for node in index[name]]
+    for name, handler in rule.method_handlers.items():
+        pairs += [(Site(rule, work, node, name), handler) for node in work.index.methods.get(name, [])]
+    if not rule.only_files_with or any(text in work.source.text for text in rule.only_files_with):
+        for node_type, handler in rule.node_handlers:
+            pairs += [(Site(rule, work, node), handler) for node in work.source.of_kind(node_type)]
+        pairs += [(Site(rule, work, work.source.tree), handler) for handler in rule.file_handlers]
+    if (work.served or work.left) and rule.skips_target_code:
+        pairs = [(site, handler) for site, handler in pairs if not work.is_served(site.node)]
+    order = work.source.places if len(pairs) > 1 else {}  # node -> its position in the text
+    yield from sorted(pairs, key=lambda pair: order.get(pair[0].node, 0))
 
 
 def match_names(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[ast.expr]]) -> list[str]:
@@ -197,8 +191,8 @@ def match_names(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[
 def run_rule(rule: Rule, work: Work, rounds_left: int = 8) -> Work:
     """Run one rule over one file and return the result.
 
-    If two of its edits overlap, as in nested blocks, the second is taken back and the rule runs again on the new text.
-    An edit that still overlaps in the last round is reported for manual review.
+    If two of its edits overlap, as in nested blocks, the second is undone and the rule runs again on the new text. An
+    edit that still overlaps in the last round is reported for manual review.
     """
     overlapping: list[Site] = []
     for site, handler in sites(rule, work):
@@ -212,7 +206,7 @@ def run_rule(rule: Rule, work: Work, rounds_left: int = 8) -> Work:
     if overlapping and work.edits.made and rounds_left:
         return run_rule(rule, work.after(), rounds_left - 1)
     for site in overlapping:
-        site.manual(
+        site.request_review(
             "two changes overlap in this expression; make this one manually", zh="两处改动在此表达式中重叠,请手工修改"
         )
     return work.after() if work.edits.made else work
@@ -235,7 +229,6 @@ class Migrated:
 
     @property
     def changed(self) -> bool:
-        """True if the file differs from what it was."""
         return self.before != self.after
 
 
@@ -245,7 +238,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     try:
         text, encoding = decode(data)
         if path not in project.parsed and not may_concern(text, options):
-            parse(text)  # to raise Unparsable: a file that is not Python is reported all the same
+            parse(text)  # raises Unparsable: a file that is not Python is reported in any case
             return Migrated(path, data, data)
         surveyed = project.parsed.get(path)
         source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
@@ -271,15 +264,14 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
 
 
 def make_unparsable_finding(path: str, error: Unparsable) -> Finding:
-    """Return the finding of a file that could not be parsed."""
-    message = f"{error.what}{error}. It is copied as it is; {error.remedy}"
-    zh = f"{error.what_zh}{error.zh}。文件原样复制;{error.remedy_zh}"
+    message = f"{error.prefix}{error}. It is copied as it is; {error.remedy}"
+    zh = f"{error.prefix_zh}{error.zh}。文件原样复制;{error.remedy_zh}"
     return Finding(path, 1, 1, 1, "engine.unparsable", "report", "manual", message, zh, "high")
 
 
 def complete_findings(work: Work, original: str) -> Iterator[Finding]:
     """Yield the findings with the text of their lines before and after, sorted and without duplicates."""
-    old = LINE_END.split(original)  # not splitlines: a form feed ends no line of a program
+    old = LINE_END.split(original)  # str.splitlines would also split at form feeds
     new = LINE_END.split(work.source.text)
     by_origin: dict[int, list[int]] = {}  # original line -> positions in `new` of the lines that stem from it
     for position, line in enumerate(work.lines[: len(new)]):

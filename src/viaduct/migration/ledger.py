@@ -1,8 +1,8 @@
 """The ledger of a migration: for every requirement of the target, the places that it concerns and the state of each.
 
-It joins two independent sources. The rules report what they changed and what needs manual review. The search of
-candidates.py finds the places that need a change in the original, and those that still need one in the result. A place
-that still needs a change and has no finding is unresolved, so a construct that every rule missed is reported too.
+It joins two independent sources. Rules report their changes and what needs manual review. candidates.py searches the
+original and the result for places that need a change. A place of the result that needs a change and has no finding is
+unresolved, so a construct that every rule missed is reported too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATE_TITLES_ZH = dict(zip(STATES, ("已修改", "原本正确", "需人工检�
 UNRESOLVED_RULE = "engine.unresolved"
 """Value of `Finding.rule` in findings that the ledger adds."""
 MAX_LINES = 100
-"""Number of lines of one place or finding that are indexed: a long class is found by its first lines only."""
+"""Number of lines of one place or finding that are indexed; of a long class only the first lines are."""
 SECONDARY_RULES = ("tf1.session_grad_fusion",)
 """Rules that add to a place which another rule of the same requirement changes; their changes are not counted."""
 
@@ -43,15 +43,14 @@ class Place:
     excerpt: str  # beginning of its first line; for an entry about a whole file or program, a path
     message: str = ""
     message_zh: str = ""
-    is_new: bool = False  # True: no rule has reported it, so that the ledger adds a finding (`as_finding`)
+    is_new: bool = False  # True: no rule has reported it, so the ledger adds a finding (`as_finding`)
 
     def as_finding(self) -> Finding:
-        """Return the finding of a place with `is_new`."""
         messages = self.message, self.message_zh
         return Finding(self.file, self.line, self.line, 1, UNRESOLVED_RULE, "report", "unresolved", *messages, "high")
 
     def text(self, language: str) -> str:
-        """Return the message in a language, English where there is no other."""
+        """Return the message in Chinese for "zh" if it has one, else in English."""
         return self.message_zh if language == "zh" and self.message_zh else self.message
 
 
@@ -73,27 +72,23 @@ class LedgerRow:
 
 
 def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tuple[Place, ...]:
-    """Return the ledger's places of one file. `findings` are those of the file, with the lines of the original.
+    """Return the ledger's places of one file. Lines of `findings` are those of the original.
 
-    A candidate of the result needs a change unless its state is "right". If the same text on the same original line was
-    "right" before the migration it still is: only the text around it has changed.
+    A candidate of the result needs a change unless it, or the same text on the same original line, is "right".
     """
     path, lines = original.path, result.lines
     before = find_candidates(original)
     after = find_candidates(result) if result is not original else before
-    right = {(found.requirement, found.line, found.excerpt) for found in before if found.state == "right"}
-    unfinished = [
-        found
-        for found in after
-        if found.state != "right" and (found.requirement, lines[found.line - 1], found.excerpt) not in right
-    ]
+    right = {(c.requirement, c.line, c.excerpt) for c in before if c.state == "right"}
+    unfinished = [c for c in after if c.state != "right" and (c.requirement, lines[c.line - 1], c.excerpt) not in right]
     origins = find_origins(before, unfinished, lines)
     remaining = set(origins.values())
     claims = Claims(findings)
     places = [judge_remaining(path, before[number], claims) for number in sorted(remaining)]
-    places += [judge_changed(path, found, claims) for number, found in enumerate(before) if number not in remaining]
-    introduced = [found for number, found in enumerate(unfinished) if number not in origins]
-    places += [describe_introduced(path, lines[found.line - 1], found) for found in introduced]
+    finished = [candidate for number, candidate in enumerate(before) if number not in remaining]
+    places += [judge_changed(path, candidate, claims) for candidate in finished]
+    introduced = [candidate for number, candidate in enumerate(unfinished) if number not in origins]
+    places += [describe_introduced(path, lines[candidate.line - 1], candidate) for candidate in introduced]
     places += [make_place_of_finding(finding) for finding in claims.find_unclaimed() if is_counted(finding)]
     return tuple(sorted(places, key=lambda place: (place.line, place.requirement, place.excerpt)))
 
@@ -115,13 +110,13 @@ class ByLine:
             self.numbers.setdefault((requirement, spanned), []).append(number)
 
     def find(self, requirement: str, line: int, end_line: int) -> Iterator[int]:
-        """Yield the positions of those of a requirement that share a line with these lines."""
+        """Yield the positions of the requirement's items that span one of these lines."""
         for spanned in indexed_lines(line, end_line):
             yield from self.numbers.get((requirement, spanned), ())
 
 
 class Claims:
-    """The findings of a file. A candidate claims those that are about it; each finding is claimed at most once."""
+    """The findings of a file. A candidate claims the findings about it; each finding is claimed at most once."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = findings
@@ -131,17 +126,17 @@ class Claims:
             self.lines.add(subject_of(finding), finding.line, finding.end_line, number)
         self.unfinished = {finding.line: finding for finding in findings if finding.status in UNFINISHED_STATUSES}
 
-    def claim(self, found: Candidate, status: Status) -> Finding | None:
-        """Claim and return a finding of this status and the candidate's requirement on its lines; None without one."""
-        for number in self.lines.find(found.requirement, found.line, found.end_line):
+    def claim(self, candidate: Candidate, status: Status) -> Finding | None:
+        """Claim and return a finding with this status on the candidate's lines, about its requirement; else None."""
+        for number in self.lines.find(candidate.requirement, candidate.line, candidate.end_line):
             if self.findings[number].status == status and number not in self.claimed:
                 self.claimed.add(number)
                 return self.findings[number]
         return None
 
-    def find_unfinished(self, found: Candidate) -> Finding | None:
+    def find_unfinished(self, candidate: Candidate) -> Finding | None:
         """Return an unfinished finding of any requirement that begins on a line of the candidate; else None."""
-        lines = indexed_lines(found.line, found.end_line)
+        lines = indexed_lines(candidate.line, candidate.end_line)
         return next((self.unfinished[line] for line in lines if line in self.unfinished), None)
 
     def find_unclaimed(self) -> Iterator[Finding]:
@@ -151,73 +146,77 @@ class Claims:
 def find_origins(before: Sequence[Candidate], unfinished: Sequence[Candidate], lines: Sequence[int]) -> dict[int, int]:
     """Match candidates of the result that need a change with the original's: index in `unfinished` -> in `before`.
 
-    A candidate matches one of the same requirement on the lines that it stems from, preferably one with the same text.
+    A match has the same requirement and lies on the lines that the candidate stems from; the same text is preferred.
     """
     index, unmatched = ByLine(), set[int]()
-    for number, found in enumerate(before):
-        if found.state != "right":
-            index.add(found.requirement, found.line, found.end_line, number)
+    for number, candidate in enumerate(before):
+        if candidate.state != "right":
+            index.add(candidate.requirement, candidate.line, candidate.end_line, number)
             unmatched.add(number)
     origins: dict[int, int] = {}
-    for number, found in enumerate(unfinished):
-        first, last = lines[found.line - 1], lines[min(found.end_line, len(lines)) - 1]
-        near = [item for item in index.find(found.requirement, min(first, last), max(first, last)) if item in unmatched]
-        if near:
-            origins[number] = next((item for item in near if before[item].excerpt == found.excerpt), near[0])
+    for number, candidate in enumerate(unfinished):
+        first, last = sorted((lines[candidate.line - 1], lines[min(candidate.end_line, len(lines)) - 1]))
+        nearby = [item for item in index.find(candidate.requirement, first, last) if item in unmatched]
+        if nearby:
+            origins[number] = next((item for item in nearby if before[item].excerpt == candidate.excerpt), nearby[0])
             unmatched.discard(origins[number])
     return origins
 
 
-def judge_remaining(path: str, found: Candidate, claims: Claims) -> Place:
+def make_place(path: str, candidate: Candidate, state: State, finding: Finding | None = None) -> Place:
+    messages = (finding.message, finding.message_zh) if finding is not None else ()
+    return Place(candidate.requirement, path, candidate.line, state, candidate.excerpt, *messages)
+
+
+def judge_remaining(path: str, candidate: Candidate, claims: Claims) -> Place:
     """Return the entry of a candidate that still needs a change; its state follows from the finding about it.
 
     Advice counts as right: the rule saw the place and only advises. Without a finding the place is unresolved.
     """
     states: dict[Status, State] = {"unresolved": "unresolved", "manual": "manual", "advice": "right"}
     for status, state in states.items():
-        finding = claims.claim(found, status)
+        finding = claims.claim(candidate, status)
         if finding is not None:
-            messages = finding.message, finding.message_zh
-            return Place(found.requirement, path, found.line, state, found.excerpt, *messages)
-    other = claims.find_unfinished(found)
-    if other is not None:
-        return Place(found.requirement, path, found.line, "manual", found.excerpt, other.message, other.message_zh)
+            return make_place(path, candidate, state, finding)
+    unfinished = claims.find_unfinished(candidate)
+    if unfinished is not None:
+        return make_place(path, candidate, "manual", unfinished)
     return Place(
-        *(found.requirement, path, found.line, "unresolved", found.excerpt),
-        f"this may need a change ({title_of(found.requirement)}), and the text does not show whether or how",
-        f"此处可能需要修改({title_of(found.requirement, 'zh')}),但无法由文本确定是否以及如何修改",
+        *(candidate.requirement, path, candidate.line, "unresolved", candidate.excerpt),
+        f"this may need a change ({title_of(candidate.requirement)}), and the text does not show whether or how",
+        f"此处可能需要修改({title_of(candidate.requirement, 'zh')}),但无法由文本确定是否以及如何修改",
         is_new=True,
     )
 
 
-def judge_changed(path: str, found: Candidate, claims: Claims) -> Place:
+def judge_changed(path: str, candidate: Candidate, claims: Claims) -> Place:
     """Return the entry of a candidate that needs no change in the result: changed or right, or as a finding says."""
     states: tuple[Literal["unresolved", "manual"], ...] = ("unresolved", "manual")
-    for state in states if found.state != "right" else ():
-        finding = claims.claim(found, state)
+    for state in states if candidate.state != "right" else ():
+        finding = claims.claim(candidate, state)
         if finding is not None:
-            messages = finding.message, finding.message_zh
-            return Place(found.requirement, path, found.line, state, found.excerpt, *messages)
-    while claims.claim(found, "changed") is not None:
+            return make_place(path, candidate, state, finding)
+    while claims.claim(candidate, "changed") is not None:
         pass  # several rules may have changed it
-    return Place(found.requirement, path, found.line, "right" if found.state == "right" else "changed", found.excerpt)
+    return make_place(path, candidate, "right" if candidate.state == "right" else "changed")
 
 
-def describe_introduced(path: str, line: int, found: Candidate) -> Place:
+def describe_introduced(path: str, line: int, candidate: Candidate) -> Place:
     """Return the entry of a candidate that needs a change in the result and that the original does not have."""
-    message = f"the migration itself wrote `{found.excerpt}`, which needs a change for the device: please report this"
-    zh = f"迁移写入的 `{found.excerpt}` 在设备上仍需修改:请反馈此问题"
-    return Place(found.requirement, path, line, "unresolved", found.excerpt, message, zh, is_new=True)
+    excerpt = candidate.excerpt
+    message = f"the migration itself wrote `{excerpt}`, which needs a change for the device: please report this"
+    zh = f"迁移写入的 `{excerpt}` 在设备上仍需修改:请反馈此问题"
+    return Place(candidate.requirement, path, line, "unresolved", excerpt, message, zh, is_new=True)
 
 
 def subject_of(finding: Finding) -> str:
-    """Return the requirement of a finding: that of its rule, but "amp" if it is about a call of torch.cuda.amp."""
+    """Return the requirement of a finding's rule, but "amp" if the finding is about torch.cuda.amp."""
     requirement = requirement_of(finding.rule)
     return "amp" if requirement == "device_calls" and ".amp" in finding.message else requirement
 
 
 def is_counted(finding: Finding) -> bool:
-    """Return True if the ledger counts a finding: not advice, nor a change that is not mandatory."""
+    """Return True if the ledger counts a finding: advice and optional changes are not counted."""
     if finding.status == "changed":
         return finding.kind not in ("performance", "advice") and finding.rule not in SECONDARY_RULES
     return finding.status in UNFINISHED_STATUSES
@@ -242,7 +241,7 @@ NEEDED_BY_RANKS = (
         "该程序在多个 rank 上训练,但未见启动集合通信",
     ),
 )
-"""(requirement, mark of a file that fulfils it, message in English and in Chinese if no file of a program has it)."""
+"""(requirement, mark of a file that fulfils it, message if no file of a program has the mark, the same in Chinese)."""
 NO_PLUGIN = (
     "this program names the card, and none of its files imports the plug-in that makes it known to torch",
     "该程序使用了加速卡,但没有任何文件导入使 torch 识别它的插件",
@@ -255,7 +254,7 @@ def audit_programs(
     places: Iterable[Place],
     is_set_outside: bool = False,
 ) -> list[Place]:
-    """Return the entries for what programs as a whole lack. A program: all files with marks that imports connect.
+    """Return entries for requirements that no file of a program fulfils. A program: files connected by imports.
 
     `is_set_outside`: a settings file or shell script of the project was changed, so the card may be named there.
     """
@@ -272,7 +271,7 @@ def audit_programs(
 
 
 def lacks_plugin(program_marks: frozenset[Mark], is_set_outside: bool) -> bool:
-    """Return True for the marks of a PyTorch program that names the card and does not import its plug-in."""
+    """Return True if a PyTorch program with these marks names the card and does not import its plug-in."""
     names_card = "names card" in program_marks or (is_set_outside and "takes device" in program_marks)
     return "torch" in program_marks and names_card and "imports plug-in" not in program_marks
 
@@ -283,7 +282,7 @@ def find_missing_communication(
     program_marks: frozenset[Mark],
     reported: set[tuple[str, str]],
 ) -> Iterator[Place]:
-    """Yield what a program that trains on several ranks needs, and that none of its files does or has reported."""
+    """Yield entries for the needs of a program on several ranks that none of its files fulfils or has reported."""
     if "trains" not in program_marks or "delegates" in program_marks:
         return
     first = next(path for path in files if "trains" in marks[path])
@@ -309,5 +308,5 @@ def is_complete(rows: Iterable[LedgerRow]) -> bool:
 
 
 def title_of(requirement: str, language: str = "en") -> str:
-    known = requirements_by_name()[requirement]
-    return known.title_zh if language == "zh" else known.title
+    entry = requirements_by_name()[requirement]
+    return entry.title_zh if language == "zh" else entry.title

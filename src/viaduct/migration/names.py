@@ -1,7 +1,7 @@
-"""Qualified names of a file's names: `tf.Session` is `tensorflow.Session`, whatever TensorFlow was imported as.
+"""Resolve a file's names to qualified names: after `import tensorflow as tf`, `tf.Session` is `tensorflow.Session`.
 
-Scopes are Python's. A name is resolved if all its bindings in the scope agree: several imports of the same thing
-(`try: import tensorflow.compat.v1 as tf` / `except: import tensorflow as tf`), or aliases of a resolved name; bindings
+Scopes are Python's. A name is resolved if all its bindings in the scope agree: several imports of the same module
+(`try: import tensorflow.compat.v1 as tf` / `except: import tensorflow as tf`), or aliases of a resolved name. Bindings
 to None are ignored. Any other name is not resolved.
 """
 
@@ -21,7 +21,7 @@ from viaduct.migration.predicates import is_none
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source
 
-# (prefix of a qualified name, the prefix that replaces it): several prefixes lead to the same thing.
+# (prefix of a qualified name, prefix that replaces it): TensorFlow and Horovod export the same API under several names.
 SPELLINGS = (
     ("tensorflow.compat.v1.", "tensorflow."),
     ("tensorflow._api.v1.", "tensorflow."),
@@ -36,7 +36,8 @@ SPELLINGS = (
     ("horovod.tensorflow.functions.", "horovod.tensorflow."),
     *((f"{card.package}.", f"{card.root}.") for card in CARDS.values()),  # torch_npu.npu is torch.npu
 )
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Function = FunctionNode | ast.Lambda
 BINDING_NODES = (
     *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal),
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
@@ -46,7 +47,7 @@ SPECIAL = {
     *(*BINDING_NODES, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
 }
-# Names that `from tensorflow import *` gives, even if one of the modules below is imported with a star too.
+# `from tensorflow import *` binds these names, even if one of MODULES_WITHOUT_CLASSES is imported with a star too.
 TENSORFLOW_TOP_CLASSES = (
     "Session",
     "InteractiveSession",
@@ -78,28 +79,27 @@ def canonical(name: str) -> str:
 
 @dataclass(eq=False)
 class Scope:
-    """Scope of a file: that of its module, a class, a function or a comprehension."""
+    """Scope of a module, a class, a function or a comprehension."""
 
     node: ast.AST
     outer: Scope | None
     bound: dict[str, Bound] = field(default_factory=dict)
     elsewhere: dict[str, Scope] = field(default_factory=dict)  # global or nonlocal name -> the scope that binds it
 
-    def bind(self, name: str, what: str | ast.expr | None) -> None:
-        """Record what a name is bound to in this scope."""
-        self.elsewhere.get(name, self).bound.setdefault(name, []).append(what)
+    def bind(self, name: str, value: str | ast.expr | None) -> None:
+        self.elsewhere.get(name, self).bound.setdefault(name, []).append(value)
 
 
 @dataclass(frozen=True)
 class TopLevel:
-    """Qualified names of a module's names: `resolved` are those that it binds, `added` those that rules have added."""
+    """Qualified names of the names of a module's top level."""
 
-    resolved: dict[str, str | None]
+    resolved: dict[str, str | None]  # names that the module binds
     stars: list[str]  # modules that are imported with a star
-    added: dict[str, str]
+    added: dict[str, str]  # names whose imports rules have requested
 
     def find_changes(self, former: TopLevel) -> set[str]:
-        """Return the names that resolve otherwise than before, or are new or gone."""
+        """Return the names that are new, gone, or resolve to something else than before."""
         tables = ((self.resolved, former.resolved), (self.added, former.added))
         return {
             name
@@ -111,19 +111,15 @@ class TopLevel:
 
 @dataclass(frozen=True)
 class StatementNames:
-    """Scopes and bindings of one top-level statement, kept as long as rules leave the statement as it is."""
+    """Scopes and bindings of one top-level statement; reused until a rule edits the statement."""
 
     scopes: list[Scope]  # outer ones before inner ones
-    bound: dict[str, Bound]  # what it binds in the module
+    bound: dict[str, Bound]  # module-level names that it binds
     stars: list[str]
 
 
 class Names:
-    """The names of one file.
-
-    `module` is its own dotted name, `is_package` says whether it is an __init__, `added` are the imports of rules so
-    far, local -> qualified, and `former` are the names of the text before the last edits.
-    """
+    """The names of one file."""
 
     def __init__(
         self,
@@ -133,9 +129,13 @@ class Names:
         added: dict[str, str] | None = None,
         former: Names | None = None,
     ):
-        """Find the scopes of a file; those of statements that the former text had are taken over."""
+        """Find the scopes of a file.
+
+        `module`: its dotted name; `is_package`: the file is an __init__; `added`: imports that rules have requested,
+        local -> qualified; `former`: names of the text before the last edits, reused for statements that it shares.
+        """
         self.source = source
-        self.own = module  # own dotted name
+        self.module = module  # dotted name of the file
         self.package = module if is_package else module.rpartition(".")[0]  # relative imports begin here
         self.added = added or {}
         self.exports: Exports | None = None  # of the project; set once it is surveyed
@@ -143,11 +143,11 @@ class Names:
         self.stars: list[str] = []  # modules imported with a star, in the order of the text
         self.scopes: dict[ast.AST, Scope] = {}  # by the node that opens it
         self.homes: dict[ast.AST, Scope] = {}  # scope of each ast.Name
-        self.found: dict[tuple[Scope, str], Bound | None] = {}  # results of `lookup`, kept by base_name
-        # `resolve` keeps its results by the id of a list of bindings; see there
+        self.lookups: dict[tuple[Scope, str], Bound | None] = {}  # cache of `lookup`
+        # Cache of `resolve`; each key is the id of a list of bindings.
         self.resolved: dict[int, str | None] = {}
-        self.resolving: dict[int, None] = {}  # ids that are being resolved, in order
-        self.provisional: dict[int, None] = {}  # ids with a None that may change: see resolve
+        self.resolving: dict[int, None] = {}  # keys that are being resolved, in order
+        self.provisional: dict[int, None] = {}  # keys with a None that may change: see resolve
         self.aliases: dict[str, str] = {}  # see module_flow.py; empty for a file without any
         self.tables: dict[str, Any] = {}  # see remember
         self.parts: dict[ast.stmt, StatementNames] = {}
@@ -155,23 +155,23 @@ class Names:
 
     # ---- building
 
-    def walk_module(self, known: dict[ast.stmt, StatementNames]) -> None:
-        """Find what each top-level statement binds, from the last to the first."""
+    def walk_module(self, former_statements: dict[ast.stmt, StatementNames]) -> None:
+        """Find what each top-level statement binds, from the last statement to the first."""
         top = self.scopes[self.source.tree] = Scope(self.source.tree, None)
         bound: dict[str, Bound] = {}
         for statement in reversed(self.source.tree.body):
-            former = known.get(statement)
+            former = former_statements.get(statement)
             part = self.walk_statement(statement, top) if former is None else self.take_over(former, top)
-            if not any(scope.elsewhere for scope in part.scopes):  # these refer to scopes of this text
+            if not any(scope.elsewhere for scope in part.scopes):  # `elsewhere` refers to scopes of this text
                 self.parts[statement] = part
-            for name, what in part.bound.items():
-                bound.setdefault(name, []).extend(what)
+            for name, values in part.bound.items():
+                bound.setdefault(name, []).extend(values)
             self.stars += part.stars
         top.bound = bound
         self.stars.reverse()  # the last star import wins
 
     def take_over(self, part: StatementNames, top: Scope) -> StatementNames:
-        """Return what is known of a statement that the former text had, its scopes below the present module's."""
+        """Return the names of a statement that the former text had, with its scopes placed in the present module's."""
         scopes: list[Scope] = []
         for scope in part.scopes:
             outer = self.scopes.get(scope.outer.node, top) if scope.outer is not None else top
@@ -180,17 +180,17 @@ class Names:
         return StatementNames(scopes, part.bound, part.stars)
 
     def walk_statement(self, statement: ast.stmt, top: Scope) -> StatementNames:
-        """Find the scopes of one top-level statement, and what it binds in the module."""
-        scopes, stars = self.scopes, self.stars
+        """Find the scopes of one top-level statement, and the module-level names that it binds."""
+        outer_scopes, outer_stars = self.scopes, self.stars
         self.scopes, self.stars, top.bound = {}, [], {}
         self.walk_nodes([statement], top)
         part = StatementNames([*self.scopes.values()], top.bound, self.stars)
-        scopes.update(self.scopes)
-        self.scopes, self.stars = scopes, stars
+        outer_scopes.update(self.scopes)
+        self.scopes, self.stars = outer_scopes, outer_stars
         return part
 
     def walk(self, node: ast.AST, outer: Scope) -> None:
-        """Find the scope of a node that opens one, and those within it."""
+        """Find the scope that a node opens, and the scopes within it."""
         scope = Scope(node, outer)
         self.scopes[node] = scope
         if isinstance(node, Function):
@@ -203,7 +203,7 @@ class Names:
         self.walk_nodes(pending, scope)
 
     def walk_nodes(self, pending: list[ast.AST], scope: Scope) -> None:
-        """Find what nodes and all below them bind in a scope."""
+        """Record the names that nodes and their descendants bind in a scope."""
         inner, homes = self.source.inner, self.homes
         while pending:  # most nodes bind nothing and open no scope
             at = pending.pop()
@@ -211,16 +211,16 @@ class Names:
             if kind is ast.Name:
                 homes[at] = scope
                 if type(at.ctx) is not ast.Load:  # type: ignore[attr-defined]
-                    self.bindings(at, scope)
+                    self.record_bindings(at, scope)
             elif kind in SPECIAL:
                 self.visit(at, scope, pending)
             else:
                 pending += inner[at]
 
     def visit(self, node: ast.AST, scope: Scope, pending: list[ast.AST]) -> None:
-        """Record what a node of SPECIAL binds, walk the scope it opens, and add to `pending` what is in `scope`."""
+        """Record what a node of SPECIAL binds, walk the scope it opens, and add its nodes in `scope` to `pending`."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            scope.bind(node.name, f"{self.own}.{node.name}" if scope.outer is None and self.own else None)
+            scope.bind(node.name, f"{self.module}.{node.name}" if scope.outer is None and self.module else None)
             pending += node.decorator_list
             if isinstance(node, ast.ClassDef):
                 pending += [*node.bases, *node.keywords]
@@ -235,11 +235,11 @@ class Names:
             pending += [scope.node.generators[0].target, *scope.node.generators[0].ifs]
         else:
             if isinstance(node, BINDING_NODES):
-                self.bindings(node, scope)
+                self.record_bindings(node, scope)
             pending += self.source.inner[node]
 
-    def bindings(self, node: ast.AST, scope: Scope) -> None:
-        """Record what a node binds in a scope."""
+    def record_bindings(self, node: ast.AST, scope: Scope) -> None:
+        """Record the names that a node binds in a scope."""
         if isinstance(node, ast.Import):
             for alias in node.names:
                 complete, first = alias.name, alias.name.partition(".")[0]
@@ -254,12 +254,12 @@ class Names:
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             scope.bind(node.targets[0].id, node.value)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and isinstance(node.target, ast.Name):
-            while isinstance(scope.node, Comprehension) and scope.outer is not None:  # := in one binds outside it
+            while isinstance(scope.node, Comprehension) and scope.outer is not None:  # := binds outside comprehensions
                 scope = scope.outer
             scope.bind(node.target.id, node.value)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
             if not self.is_plain_target(node):
-                scope.bind(node.id, self.none_among(node))
+                scope.bind(node.id, self.find_assigned_none(node))
         elif isinstance(node, ast.Global | ast.Nonlocal):
             self.redirect(node, scope)
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
@@ -268,89 +268,89 @@ class Names:
             scope.bind(node.rest, None)
 
     def is_plain_target(self, node: ast.Name) -> bool:
-        """Return True for the only target of an assignment: `bindings` records it with the assigned value."""
+        """Return True for the only target of an assignment: `record_bindings` records the value assigned to it."""
         parent = self.source.parents[node]
         if isinstance(parent, ast.Assign):
             return len(parent.targets) == 1 and parent.targets[0] is node
         return isinstance(parent, ast.AnnAssign | ast.NamedExpr) and parent.target is node
 
-    def none_among(self, target: ast.Name) -> ast.expr | None:
-        """Return the literal None that one of several targets gets: `hvd, n = None, 1`, `hvd = mpi = None`."""
-        outer = self.source.parents[target]
-        statement = self.source.parents[outer] if isinstance(outer, ast.Tuple) else outer
+    def find_assigned_none(self, target: ast.Name) -> ast.expr | None:
+        """Return the literal None assigned to one of several targets: `hvd, n = None, 1` or `hvd = mpi = None`."""
+        target_parent = self.source.parents[target]
+        statement = self.source.parents[target_parent] if isinstance(target_parent, ast.Tuple) else target_parent
         if not isinstance(statement, ast.Assign):
             return None
-        targets: list[ast.expr] = outer.elts if isinstance(outer, ast.Tuple) else [target]
-        values = getattr(statement.value, "elts", []) if isinstance(outer, ast.Tuple) else [statement.value]
+        targets: list[ast.expr] = target_parent.elts if isinstance(target_parent, ast.Tuple) else [target]
+        values = getattr(statement.value, "elts", []) if isinstance(target_parent, ast.Tuple) else [statement.value]
         if len(values) != len(targets) or any(isinstance(item, ast.Starred) for item in [*targets, *values]):
             return None
         value = values[targets.index(target)]
         return value if is_none(value) else None
 
     def redirect(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
-        """Let `global` and `nonlocal` names be bound in their own scope."""
+        """Let `global` and `nonlocal` names be bound in the scope that they refer to."""
         top = scope
         while top.outer is not None:
             top = top.outer
         target = top if isinstance(node, ast.Global) else (scope.outer or top)
         if target is scope:
-            return  # `global x` at module level says nothing, and would send a lookup round in circles
+            return  # `global x` at module level has no effect; recording it would make `binding_scope` loop
         for name in node.names:
             scope.elsewhere[name] = target
-            for what in scope.bound.pop(name, []):
-                target.bind(name, what)
+            for value in scope.bound.pop(name, []):
+                target.bind(name, value)
 
     def imported_from(self, node: ast.ImportFrom) -> str:
-        """Return the module that a `from … import` names, relative ones resolved."""
+        """Return the absolute name of the module that a `from … import` names."""
         if not node.level:
             return node.module or ""
         parts = self.package.split(".") if self.package else []
-        kept = parts[: len(parts) - node.level + 1]
-        return ".".join([*kept, *([node.module] if node.module else [])]) or "."
+        package = parts[: len(parts) - node.level + 1]
+        return ".".join([*package, *([node.module] if node.module else [])]) or "."
 
     # ---- resolving
 
     def copy_without_additions(self) -> Names:
-        """Return the names of the same file without those that rules have added."""
-        other = copy(self)
-        other.added, other.resolved = {}, {}
-        for name in ("used_names", "spellings"):
-            other.__dict__.pop(name, None)
-        return other
+        """Return the names of the same file without the imports that rules have requested."""
+        names = copy(self)
+        names.added, names.resolved = {}, {}
+        for cached in ("used_names", "spellings"):
+            names.__dict__.pop(cached, None)
+        return names
 
     def remember(self, key: str, make: Callable[[], Table]) -> Table:
-        """Return a table of facts that depend on the text alone; it is made once, also for several `Values`."""
+        """Return the table cached under `key`; make it first if it is missing. It must depend on the text alone."""
         if key not in self.tables:
             self.tables[key] = make()
         return self.tables[key]  # type: ignore[no-any-return]
 
     def scope_of(self, node: ast.AST) -> Scope:
-        """Return the scope in which an expression is evaluated; of defaults and decorators, the scope outside."""
-        home = self.homes.get(node)
-        if home is not None:
-            return home
+        """Return the scope in which an expression is evaluated: for defaults and decorators, the scope outside."""
+        known_scope = self.homes.get(node)
+        if known_scope is not None:
+            return known_scope
         child = node
         for parent in self.source.ancestors(node):
             scope = self.scopes.get(parent)
-            if scope is not None and not self.outside(child, parent):
+            if scope is not None and not self.is_outside(child, parent):
                 return scope
             child = parent
         return self.scopes[self.source.tree]
 
     @staticmethod
-    def outside(child: ast.AST, scope: ast.AST) -> bool:
-        """Return True if a child of a node that opens a scope is evaluated outside of it."""
+    def is_outside(child: ast.AST, scope: ast.AST) -> bool:
+        """Return True if a child of a node that opens a scope is evaluated outside this scope."""
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            return not isinstance(child, ast.stmt)  # its body holds statements, all else are expressions
+            return not isinstance(child, ast.stmt)  # only the body consists of statements
         return isinstance(scope, ast.Lambda) and child is not scope.body
 
     def lookup(self, name: str, scope: Scope) -> Bound | None:
-        """Return the bindings of a name that is used in a scope; None if there are none."""
-        home = self.binding_scope(name, scope)
-        return home.bound[name] if home is not None else None
+        """Return the bindings of a name as used in a scope; None without any."""
+        owner = self.binding_scope(name, scope)
+        return owner.bound[name] if owner is not None else None
 
     def binding_scope(self, name: str, scope: Scope) -> Scope | None:
-        """Return the scope that binds a name that is used in `scope`: itself or one around it; None if none does."""
+        """Return the scope that binds a name as used in `scope`: this one or an outer one, else None."""
         candidate: Scope | None = scope
         while candidate is not None:
             is_visible = candidate is scope or not isinstance(candidate.node, ast.ClassDef)
@@ -363,7 +363,7 @@ class Names:
         return None
 
     def qualified(self, node: ast.AST) -> str | None:
-        """Return the qualified name of an expression, the same for all spellings; None if it cannot be resolved."""
+        """Return the qualified name of an expression (see `canonical`); None if it cannot be resolved."""
         if self.aliases:
             return self.qualified_through_aliases(node)
         attributes: list[str] = []
@@ -381,47 +381,49 @@ class Names:
     def base_name(self, node: ast.Name) -> str | None:
         """Return the qualified name of a plain name, before `follow`; None if it cannot be resolved."""
         key = self.homes.get(node) or self.scope_of(node), node.id
-        bound = self.found[key] if key in self.found else self.found.setdefault(key, self.lookup(node.id, key[0]))
+        if key not in self.lookups:
+            self.lookups[key] = self.lookup(node.id, key[0])
+        bound = self.lookups[key]
         if bound is None:
-            return self.unbound(node.id)
-        known = self.resolved.get(id(bound), MISSING)
-        return self.resolve(bound, node.id) if known is MISSING else known
+            return self.resolve_unbound(node.id)
+        result = self.resolved.get(id(bound), MISSING)
+        return self.resolve(bound, node.id) if result is MISSING else result
 
     def qualified_through_aliases(self, node: ast.AST) -> str | None:
-        """Return the qualified name where parameters, attributes or results may hold a module (module_flow.py)."""
+        """Return the qualified name in a file with `aliases`: parameters and attributes that hold modules."""
         from viaduct.migration.module_flow import resolve_alias
 
         chain: list[ast.AST] = [node]
         while isinstance(node, ast.Attribute):
             node = node.value
             chain.append(node)
-        found: str | None = None
+        name: str | None = None
         for part in reversed(chain):
-            if found is not None and isinstance(part, ast.Attribute):
-                found = self.follow(canonical(f"{found}.{part.attr}"))
+            if name is not None and isinstance(part, ast.Attribute):
+                name = self.follow(canonical(f"{name}.{part.attr}"))
             elif isinstance(part, ast.Name):
                 base = self.base_name(part)
-                found = self.follow(base) if base is not None else None
-            found = self.aliases.get(found, found) if found is not None else resolve_alias(self, part)
-        return found
+                name = self.follow(base) if base is not None else None
+            name = self.aliases.get(name, name) if name is not None else resolve_alias(self, part)
+        return name
 
     def follow(self, name: str) -> str:
-        """Return where a qualified name comes from if modules of the project re-export it; else the name itself."""
+        """Return the name that a qualified name stands for if modules of the project re-export it; else itself."""
         if self.exports is None:
             return name
         if name not in self.followed:
             self.followed[name] = canonical(self.exports.follow(name, self.package))
         return self.followed[name]
 
-    def unbound(self, name: str) -> str | None:
-        """Return what a name means that the file binds nowhere: by an import of a rule, or by a star import."""
-        return self.added.get(name) or self.from_star(name)
+    def resolve_unbound(self, name: str) -> str | None:
+        """Resolve a name that the file itself does not bind, through a rule's import or a star import."""
+        return self.added.get(name) or self.resolve_star_name(name)
 
     def resolve(self, bound: Bound, name: str) -> str | None:
-        """Return the qualified name that all bindings of a name agree on, else None; the result is kept.
+        """Return the qualified name that all bindings of a name agree on, else None; the result is cached.
 
-        While names depend on each other (`a = b; b = a`), a None of an inner one is provisional: it is kept only if the
-        outermost name is None too.
+        If names depend on each other (`a = b; b = a`), the None of an inner name is provisional: it is cached only if
+        the outermost name is None too.
         """
         key = id(bound)
         if key in self.resolved:
@@ -429,64 +431,60 @@ class Names:
         if key in self.resolving or key in self.provisional or len(self.resolving) > 100:
             return None
         self.resolving[key] = None
-        found = self.common_name(bound) or self.narrow_alias(bound, name)
+        result = self.common_name(bound) or self.narrow_alias(bound, name)
         del self.resolving[key]
-        if found is not None or not self.resolving:
-            self.resolved[key] = found
+        if result is not None or not self.resolving:
+            self.resolved[key] = result
         else:
             self.provisional[key] = None
         if not self.resolving:
-            if found is None:
+            if result is None:
                 self.resolved |= self.provisional
             self.provisional.clear()
-        return found
+        return result
 
     @staticmethod
     def narrow_alias(bound: Bound, name: str) -> str | None:
-        """Return the imported name if else only members of it that are the same thing are assigned; else None.
-
-        Example: `import tensorflow as tf` and then `tf = tf.compat.v1`.
-        """
-        imported = {what for what in bound if not isinstance(what, ast.expr)}
+        """Return the imported name if all other bindings are equivalent members of it, as in `tf = tf.compat.v1`."""
+        imported = {value for value in bound if not isinstance(value, ast.expr)}
         base = imported.pop() if len(imported) == 1 else None
         if base is None:
             return None
-        texts = [ast.unparse(what) if isinstance(what, ast.Attribute) else "" for what in bound if what != base]
+        texts = [ast.unparse(value) if isinstance(value, ast.Attribute) else "" for value in bound if value != base]
         same = (text.startswith(f"{name}.") and canonical(base + text[len(name) :]) == base for text in texts)
         return base if all(same) else None
 
     def common_name(self, bound: Bound) -> str | None:
-        """Return the one qualified name that all bindings have, those to None ignored; None if they differ."""
+        """Return the qualified name that all bindings have, ignoring bindings to None; None if they differ."""
         names: set[str | None] = set()
-        for what in bound:
-            if isinstance(what, ast.Constant) and what.value is None:
+        for value in bound:
+            if isinstance(value, ast.Constant) and value.value is None:
                 continue
-            names.add(self.qualified(what) if isinstance(what, ast.expr) else what)
+            names.add(self.qualified(value) if isinstance(value, ast.expr) else value)
             if len(names) > 1:
                 return None
         return names.pop() if names else None
 
-    def from_star(self, name: str) -> str | None:
-        """Return what a name means that only a star import can bind; None if the file has none, or for a builtin."""
+    def resolve_star_name(self, name: str) -> str | None:
+        """Resolve a name that only a star import can bind; None without a star import, and for builtins."""
         if not self.stars or hasattr(builtins, name) or name.startswith("__"):
             return None
         for star in self.stars:
-            if star == NPU_INIT and name in STAR_NAMES:  # `from npu_bridge.npu_init import *`, which binds these names
+            if star == NPU_INIT and name in STAR_NAMES:  # `from npu_bridge.npu_init import *` binds these names
                 return STAR_NAMES[name]
-        others = [star for star in self.stars if star != NPU_INIT]
-        own = self.exports.from_stars(name, others, self.package) if self.exports is not None else None
-        if own is not None:
-            return own
+        modules = [star for star in self.stars if star != NPU_INIT]
+        exported = self.exports.from_stars(name, modules, self.package) if self.exports is not None else None
+        if exported is not None:
+            return exported
         without_classes = ("tensorflow", *MODULES_WITHOUT_CLASSES)
-        is_sure = all(star.partition(".")[0] in without_classes for star in others)
-        if name in TENSORFLOW_TOP_CLASSES and "tensorflow" in others and is_sure:
+        is_sure = all(star.partition(".")[0] in without_classes for star in modules)
+        if name in TENSORFLOW_TOP_CLASSES and "tensorflow" in modules and is_sure:
             return f"tensorflow.{name}"
-        return canonical(f"{others[-1]}.{name}") if others else None  # the last star import wins
+        return canonical(f"{modules[-1]}.{name}") if modules else None  # the last star import wins
 
     def resolve_top_level(self) -> TopLevel:
-        """Return what decides on the qualified name of a node besides its own top-level statement."""
         bound = self.scopes[self.source.tree].bound
-        resolved = {name: self.resolve(what, name) for name, what in bound.items()}
+        resolved = {name: self.resolve(values, name) for name, values in bound.items()}
         return TopLevel(resolved, self.stars, dict(self.added))
 
     def hides(self, name: str, at: ast.AST) -> bool:
@@ -496,28 +494,28 @@ class Names:
 
     @cached_property
     def used_names(self) -> set[str]:
-        """All names that the file uses or binds anywhere; a new name must be none of them."""
+        """All names that the file uses or binds anywhere."""
         used = {node.id for node in self.source.of_kind(ast.Name)}
         return used | {name for scope in self.scopes.values() for name in scope.bound} | set(self.added)
 
     def local(self, qualified: str) -> str | None:
-        """Return the module's name that means a qualified name, bound in the file or added; None if there is none."""
+        """Return the module-level name, bound in the file or added, that stands for a qualified name; else None."""
         if qualified in self.spellings:
             return self.spellings[qualified]
         return next((name for name, full in self.added.items() if full == qualified), None)
 
     @cached_property
     def spellings(self) -> dict[str, str]:
-        """Qualified name -> the first of the module's names that stands for it."""
-        found: dict[str, str] = {}
+        """Qualified name -> the first module-level name that stands for it."""
+        first_names: dict[str, str] = {}
         for name, bound in self.scopes[self.source.tree].bound.items():
             full = self.resolve(bound, name) if bound else None
             if full is not None:
-                found.setdefault(full, name)
-        return found
+                first_names.setdefault(full, name)
+        return first_names
 
 
 def all_arguments(arguments: ast.arguments) -> list[ast.arg]:
-    """Return all parameters of a function, starred ones included."""
+    """Return all parameters of a function, including *args and **kwargs."""
     starred = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *starred]

@@ -42,13 +42,13 @@ from viaduct.migration.walk import Skipped, Walk, walk
 from viaduct.scripts import notebooks
 
 MAX_FILE_BYTES = 5_000_000
-"""A larger file is taken for data and not read: parsing it would take a gigabyte."""
+"""A larger file is not parsed, as that would take a gigabyte of memory."""
 MAX_FILE_SECONDS = 20.0
-"""Processor time that one file may take."""
+"""Limit of the processor time for one file."""
 MIN_SURVEY_BYTES_A_SECOND = 100_000
-"""If a survey is slower than this, each file is tried alone, and those that take too long are left out."""
+"""If a survey is slower, each file is surveyed alone to find those that take too long; these are left out."""
 PARALLEL_FROM_BYTES = 300_000
-"""Size of a project below which starting processes takes longer than the work."""
+"""Below this size of a project, starting processes takes longer than the work."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class FileResult:
     size: int = 0  # bytes
     line_count: int = 0
     changed: bool = False
-    before: bytes = b""  # content of the file, and what it becomes; empty if it was not changed
+    before: bytes = b""  # content of the file and its new content; both empty if it was not changed
     after: bytes = b""
-    old: str = ""  # the same as text, of a notebook its code cells joined; only with a change or a finding
+    old: str = ""  # `before` and `after` as text (of a notebook: its code); both empty without a change or a finding
     new: str = ""
     stems: tuple[int, ...] = ()  # for each line of `new`, the line of `old` that it stems from
     findings: tuple[Finding, ...] = ()
@@ -70,23 +70,23 @@ class FileResult:
     reason: str = ""  # why it was not analysed; empty if it was
     reason_zh: str = ""
     remedy: str = ""  # what the user can do about it
-    cells: tuple[tuple[int, int], ...] = ()  # of a notebook: number of each code cell, its first line in `old`
+    cells: tuple[tuple[int, int], ...] = ()  # of a notebook: (number of a code cell, its first line in `old`)
     seconds: float = 0.0  # processor time
     mentions_main: bool = False  # contains `__main__`
-    traceback: str = ""  # of an exception that viaduct raised on the file
+    traceback: str = ""  # of viaduct's failure on the file
 
     def why(self, language: str) -> str:
         return self.reason_zh if language == "zh" and self.reason_zh else self.reason
 
     def where(self, line: int) -> str:
         """Return the file and line, as shown to the user: `train.py:12`; in a notebook `train.ipynb cell 3:2`."""
-        cell = next(((number, first) for number, first in reversed(self.cells) if first <= line), None)
+        cell = next((cell for cell in reversed(self.cells) if cell[1] <= line), None)
         return f"{self.path} cell {cell[0]}:{line - cell[1] + 1}" if cell else f"{self.path}:{line}"
 
 
 @dataclass
 class Outcome:
-    """All that a migration found, before anything is written."""
+    """Result of migrating a project, before anything is written."""
 
     root: Path
     options: Options
@@ -96,7 +96,7 @@ class Outcome:
     seconds: float = 0.0
     entry: str = ""  # the script that is started; empty if that is not known
     frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # see Project
-    added: list[FileResult] = field(default_factory=list)  # helper files of --to any: new, extended, or unchanged
+    added: list[FileResult] = field(default_factory=list)  # helper files of --to any: new, extended or unchanged
     by_path: dict[str, FileResult] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,10 +117,7 @@ class Outcome:
 
     @property
     def unread(self) -> list[Skipped | FileResult]:
-        """Files that were not read or not understood; they make the result incomplete.
-
-        Paths that are left out on purpose, such as those that git ignores, are not among them.
-        """
+        """Files that could not be read or analysed, without those that are left out deliberately."""
         left_out = [skipped for skipped in self.walk.skipped if not skipped.is_deliberate]
         return sorted([*left_out, *(file for file in self.files if file.reason)], key=lambda entry: entry.path)
 
@@ -132,9 +129,9 @@ class Outcome:
 
     @property
     def places(self) -> list[Place]:
-        """Entries of the ledger. A file without any of its own, such as a shell script, has those of its findings.
+        """Entries of the ledger. A file without `places`, such as a shell script, has one for each counted finding.
 
-        What was not read has one entry, unless a finding says so.
+        An unread file without a finding has one.
         """
         places = [
             place
@@ -154,43 +151,40 @@ class Outcome:
 
 
 Progress = Callable[[int, int], None]
-"""Called with the number of files that are done, and the number of all."""
+"""Called with the number of finished files and the number of all files."""
 
 
 def migrate_project(
     path: Path, options: Options, jobs: int = 0, command: str = "", progress: Progress | None = None
 ) -> Outcome:
-    """Migrate a file or a folder in memory; on the disk only an interrupted migration in place is undone.
-
-    `jobs`: number of processes, 0 for one a core; `command`: the command line, for the reports.
-    """
+    """Migrate a file or a folder in memory. `jobs`: number of processes, 0: one per core; `command`: for reports."""
     from viaduct.migration import manifests, settings, shell
 
     began = time.perf_counter()
-    found = recover_and_walk(path)
-    leave_out(found, options.exclude)
-    texts = {script: data for script in list(found.scripts) if (data := found.read(script)) is not None}
-    options = with_entry(options, found)
-    collecting = gc.isenabled()
-    gc.disable()  # it would search millions of syntax nodes, which form hardly any cycles
+    files = recover_and_walk(path)
+    exclude_files(files, options.exclude)
+    texts = {script: data for script in list(files.scripts) if (data := files.read(script)) is not None}
+    options = resolve_entry(options, files)
+    gc_was_enabled = gc.isenabled()
+    gc.disable()  # a collection visits millions of syntax nodes and frees hardly anything
     try:
-        batch = Batch(texts, options, neutral.plan_helpers(found, texts.items()) if options.to == "any" else {})
+        batch = Batch(texts, options, neutral.plan_helpers(files, texts.items()) if options.to == "any" else {})
         results, project = batch.run(jobs, progress or (lambda done, total: None))
         if project.torch_files:  # other kinds of files are migrated only in a PyTorch project
             results = gather_notes(results)
-            results += [make_manifest_result(*manifest) for manifest in manifests.check_manifests(found, options)]
-            results += [make_text_result(migrated) for migrated in shell.migrate_all(found, options, project)]
-            results += [make_text_result(migrated) for migrated in settings.migrate_all(found, options)]
+            results += [make_manifest_result(*manifest) for manifest in manifests.check_manifests(files, options)]
+            results += [make_text_result(migrated) for migrated in shell.migrate_all(files, options, project)]
+            results += [make_text_result(migrated) for migrated in settings.migrate_all(files, options)]
         if not options.only and options.mode == "rewrite":
             results = audit_results(project, results, batch.surveyed_texts, options)
         results.sort(key=lambda file: file.path)
-        results, added = separate_helpers(project, found, results, batch.surveyed_texts)
+        results, added = separate_helpers(project, files, results, batch.surveyed_texts)
     finally:
-        if collecting:
+        if gc_was_enabled:
             gc.enable()
-    outcome = Outcome(found.root, options, found, results, command, time.perf_counter() - began)
+    outcome = Outcome(files.root, options, files, results, command, time.perf_counter() - began)
     outcome.frameworks = project.frameworks
-    outcome.entry = options.entry or likely_entry(outcome)
+    outcome.entry = options.entry or guess_entry(outcome)
     outcome.added = added
     return outcome
 
@@ -198,7 +192,7 @@ def migrate_project(
 def audit_results(
     project: Project, results: list[FileResult], texts: dict[str, bytes], options: Options
 ) -> list[FileResult]:
-    """Insert the plug-in's import into programs that lack it, and report what else a program as a whole lacks."""
+    """Insert the plug-in's import into programs that lack it, and report other requirements that a program lacks."""
     by_path = {file.path: file for file in results}
     marks = {file.path: file.marks for file in results if file.marks}
     places = [place for file in results for place in file.places]
@@ -209,13 +203,12 @@ def audit_results(
     for path in plugin_import.find_scripts_without_plugin(marks, project.imports, scripts, is_set_outside):
         extended = insert_plugin(by_path[path], texts, CARDS[options.to].module)
         by_path[path] = extended or by_path[path]
-        marks[path] = marks.get(path, frozenset()) | {
-            "imports plug-in"
-        }  # so that audit_programs does not report it too
+        # Set even if the insertion failed: it is reported here, and audit_programs would report it again.
+        marks[path] = marks.get(path, frozenset()) | {"imports plug-in"}
         if extended is None:
             lacking.append(Place("plugin", path, 1, "unresolved", path, *NO_PLUGIN, is_new=True))
     for place in [*lacking, *audit_programs(marks, project.imports, places, is_set_outside)]:
-        file = with_texts(by_path[place.file], texts)
+        file = add_texts(by_path[place.file], texts)
         by_path[place.file] = replace(file, places=(*file.places, place), findings=(place.as_finding(), *file.findings))
     return list(by_path.values())
 
@@ -227,11 +220,11 @@ def insert_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> Fil
     if inserted is None or file.reason:
         return None
     after, line = inserted
-    file = with_texts(file, texts)
+    file = add_texts(file, texts)
     origin = file.stems[line - 1]
     place, finding = plugin_import.describe_insertion(file.path, origin, file.old, module)
     return replace(
-        with_finding(file, finding),
+        add_finding(file, finding),
         changed=True,
         before=before,
         after=after,
@@ -241,25 +234,25 @@ def insert_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> Fil
     )
 
 
-def with_texts(file: FileResult, texts: dict[str, bytes]) -> FileResult:
-    """Return the result with `old`, `new` and `stems`, which an unchanged file without findings does not have."""
+def add_texts(file: FileResult, texts: dict[str, bytes]) -> FileResult:
+    """Return the result with `old`, `new` and `stems`, which are empty in an unchanged file without findings."""
     if file.old:
         return file
     text = decode(texts[file.path])[0]
     return replace(file, old=text, new=text, stems=tuple(range(1, len(lines_of(text)) + 1)))
 
 
-def with_finding(file: FileResult, finding: Finding) -> FileResult:
+def add_finding(file: FileResult, finding: Finding) -> FileResult:
     return replace(file, findings=tuple(sorted([*file.findings, finding], key=lambda finding: finding.order)))
 
 
 def recover_and_walk(path: Path) -> Walk:
-    """Undo what an interrupted migration has left in a project, then find its files."""
+    """Undo interrupted migrations in a project, then find its files."""
     recover(path, print_progress)
-    found = walk(path)
-    for folder in found.interrupted:
-        recover_folder(found.root / folder, print_progress)
-    return walk(path) if found.interrupted else found
+    files = walk(path)
+    for folder in files.interrupted:
+        recover_folder(files.root / folder, print_progress)
+    return walk(path) if files.interrupted else files
 
 
 def print_progress(message: str) -> None:
@@ -267,30 +260,30 @@ def print_progress(message: str) -> None:
 
 
 def separate_helpers(
-    project: Project, found: Walk, results: list[FileResult], texts: dict[str, bytes]
+    project: Project, files: Walk, results: list[FileResult], texts: dict[str, bytes]
 ) -> tuple[list[FileResult], list[FileResult]]:
-    """Return the results without the helper modules of --to any, and those of the helper modules.
+    """Return the results without the helper modules of --to any, and the results of the helper modules.
 
-    A helper that its owner has changed stays; what it lacks is reported where a script uses it.
+    A helper that the user has edited is not overwritten; a member that it lacks is reported where a script uses it.
     """
     helpers, by_path = [], {file.path: file for file in results}
-    scripts = migrated_scripts(project, results, texts)
-    for helper in helper_file.collect_helpers(found, project, scripts) if project.helpers else ():
+    scripts = iterate_scripts(project, results, texts)
+    for helper in helper_file.collect_helpers(files, project, scripts) if project.helpers else ():
         for name, path, line in helper.missing():
-            file = with_texts(by_path[path], texts)
+            file = add_texts(by_path[path], texts)
             origin = file.stems[line - 1]
             text = lines_of(file.old)[origin - 1]
-            by_path[path] = with_finding(file, helper_file.report_missing_member(helper.path, name, path, origin, text))
+            by_path[path] = add_finding(file, helper_file.report_missing_member(helper.path, name, path, origin, text))
         if helper.after != helper.before or helper.path not in by_path:
             helpers.append(make_helper_result(helper))
             by_path.pop(helper.path, None)
     return list(by_path.values()), helpers
 
 
-def migrated_scripts(
+def iterate_scripts(
     project: Project, results: list[FileResult], texts: dict[str, bytes]
 ) -> Iterator[helper_file.Script]:
-    """Yield the Python files with their new texts; notebooks have the helper in a cell."""
+    """Yield the Python files with their new texts, without notebooks: these contain the helper in a cell."""
     for file in results:
         surveyed = file.path in project.surveyed
         if file.path.endswith(".py") and (file.changed or surveyed):
@@ -306,7 +299,7 @@ def make_helper_result(helper: helper_file.Helper) -> FileResult:
     return FileResult(helper.path, size, lines, changed, helper.before, helper.after, old, new, stems)
 
 
-def with_entry(options: Options, found: Walk) -> Options:
+def resolve_entry(options: Options, found: Walk) -> Options:
     """Return the options with --entry as a path within the project; raise BadValue if there is no such script."""
     if not options.entry:
         return options
@@ -324,7 +317,7 @@ def refuse_framework(project: Project, options: Options) -> None:
     """Refuse --to any and --mode patch, which are for PyTorch, for a project without a PyTorch file."""
     if project.torch_files:
         return
-    using = sorted(path for path, found in project.frameworks.items() if TENSORFLOW in found)
+    using = sorted(path for path, frameworks in project.frameworks.items() if TENSORFLOW in frameworks)
     if options.to == "any" and using:
         raise BadValue(
             f"--to any cannot be done for TensorFlow 1 ({using[0]} imports it).",
@@ -338,12 +331,12 @@ def refuse_framework(project: Project, options: Options) -> None:
         )
 
 
-def leave_out(found: Walk, patterns: tuple[str, ...]) -> None:
-    """Take the files that --exclude names out of the migration: they are copied unchanged. Refuse to take out all."""
+def exclude_files(files: Walk, patterns: tuple[str, ...]) -> None:
+    """Exclude the files that --exclude names; raise BadValue if no script is left."""
     for pattern in patterns:
-        if not found.exclude(pattern):
+        if not files.exclude(pattern):
             print_progress(f"Note: --exclude {pattern} matches no file of the project.")
-    if patterns and not found.scripts:
+    if patterns and not files.scripts:
         raise BadValue(
             f"--exclude {' --exclude '.join(patterns)} leaves no Python file to migrate.",
             "A pattern is that of .gitignore: docs/, export_*.py, legacy/**.",
@@ -351,7 +344,7 @@ def leave_out(found: Walk, patterns: tuple[str, ...]) -> None:
 
 
 def make_manifest_result(path: str, text: str, findings: tuple[Finding, ...]) -> FileResult:
-    """Return the result of a requirements list, a CUDA source or another file with findings; it is not changed."""
+    """Return the result of a file that is only checked, such as a requirements list or a CUDA source."""
     count = len(lines_of(text))
     stems = tuple(range(1, count + 1))
     return FileResult(path, len(text.encode()), count, old=text, new=text, stems=stems, findings=findings)
@@ -362,8 +355,8 @@ def make_text_result(migrated: Migrated) -> FileResult:
     return replace(make_result(migrated, old, new), size=len(migrated.before), line_count=len(lines_of(old)))
 
 
-def python_text(path: str, data: bytes) -> bytes:
-    """Return the Python code of a file, of a notebook its code cells joined; empty if it is too large or damaged."""
+def extract_code(path: str, data: bytes) -> bytes:
+    """Return the Python code of a script or of a notebook's cells; empty if it is too large or damaged."""
     if len(data) > MAX_FILE_BYTES:
         return b""
     if not path.endswith(".ipynb"):
@@ -379,7 +372,7 @@ def python_text(path: str, data: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Batch:
-    """The files of a project, and how they are migrated. Forked workers share it with the parent process."""
+    """The files of a project and the options. Forked workers share it with the parent process."""
 
     texts: dict[str, bytes]
     options: Options
@@ -387,16 +380,15 @@ class Batch:
 
     @cached_property
     def surveyed_texts(self) -> dict[str, bytes]:
-        """Texts that the survey reads: of a notebook its code."""
-        return {path: python_text(path, data) for path, data in self.texts.items()}
+        return {path: extract_code(path, data) for path, data in self.texts.items()}
 
     def run(self, jobs: int, progress: Progress) -> tuple[list[FileResult], Project]:
-        """Migrate the files in `jobs` processes, 0 for one a core; return the results, and the project's survey.
+        """Migrate the files in `jobs` processes, 0: one per core; return the results and the project's survey.
 
-        Of a large project, which is migrated in parts, the survey is an outline.
+        A large project is migrated in parts; the returned survey is then an outline.
         """
         parts = split_parts(self.surveyed_texts)
-        workers = min(jobs or usable_cores(), len(self.texts)) if can_fork() else 1
+        workers = min(jobs or count_cores(), len(self.texts)) if can_fork() else 1
         if len(parts) == 1:
             return self.run_whole(workers, progress)
         results: list[FileResult] = []
@@ -410,12 +402,12 @@ class Batch:
         return results, project
 
     def run_whole(self, workers: int, progress: Progress) -> tuple[list[FileResult], Project]:
-        """Survey all files together, then migrate them one by one; in several processes if they are large enough."""
+        """Survey all files together, then migrate each; in several processes if the project is large enough."""
         project, slow = self.survey(self.surveyed_texts)
         refuse_framework(project, self.options)
         if sum(map(len, self.texts.values())) < PARALLEL_FROM_BYTES:
             workers = 1
-        # Large files first, so that the workers do not wait for one at the end.
+        # Large files first, so that no worker is still busy with one when the others have finished.
         paths = sorted((path for path in self.texts if path not in slow), key=lambda path: -len(self.texts[path]))
         results = [make_too_slow_result(path, self.texts[path]) for path in slow]
         chunk = max(1, min(16, len(paths) // (workers * 4)))
@@ -426,7 +418,7 @@ class Batch:
         return results, project
 
     def run_part(self, part: Part) -> tuple[list[FileResult], Project]:
-        """Survey the files of one part and those around it; migrate the part's own."""
+        """Survey the members of a part and the files around it; migrate the members."""
         from viaduct.migration.shell import note_options
 
         paths = [*part.members, *part.around]
@@ -440,7 +432,7 @@ class Batch:
         return [run_one(path, self.texts[path], self.options, project) for path in paths]
 
     def survey(self, texts: dict[str, bytes]) -> tuple[Project, set[str]]:
-        """Survey files together; return the project, and the files that were left out as each alone takes too long."""
+        """Survey files together; return the project, and the files that were left out because they take too long."""
         slow: set[str] = set()
         allowed = MAX_FILE_SECONDS + sum(map(len, texts.values())) / MIN_SURVEY_BYTES_A_SECOND
         try:
@@ -466,22 +458,22 @@ def can_survey(path: str, data: bytes) -> bool:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _work: Callable[[Any], Any] | None = None
-"""The function that forked workers call: what it is bound to (texts, survey) is in their memory without pickling."""
+"""Function that forked workers call. They inherit it with its texts and survey, so nothing is pickled."""
 
 
 def iterate_in_processes(work: Callable[[Item], Result], items: list[Item], workers: int) -> Iterator[Result]:
-    """Call a function for each item, in several processes if `workers` allows, and yield results as they come."""
+    """Call a function for each item, in up to `workers` processes, and yield the results as they finish."""
     global _work
     if min(workers, len(items)) < 2:
         yield from map(work, items)
         return
     _work = work
-    gc.freeze()  # the workers share these pages as long as nobody writes into them
+    gc.freeze()  # a collection would write into memory pages that the workers share, and so copy them
     pool = ProcessPoolExecutor(
-        min(workers, len(items)), mp_context=multiprocessing.get_context("fork"), initializer=leave_signals_to_parent
+        min(workers, len(items)), mp_context=multiprocessing.get_context("fork"), initializer=ignore_sigint
     )
     try:
-        with sigint_blocked():
+        with block_sigint():
             pending = {pool.submit(work_on, item) for item in items}
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -490,7 +482,7 @@ def iterate_in_processes(work: Callable[[Item], Result], items: list[Item], work
     except BrokenProcessPool:
         raise OutOfMemory("a process of the migration was killed.", "Perhaps memory was short: try --jobs 1.") from None
     finally:
-        stop_at_once(pool)
+        kill_workers(pool)
         gc.unfreeze()
         _work = None
 
@@ -499,13 +491,13 @@ def work_on(item: Any) -> Any:
     """Call the function for one item in a worker process."""
     assert _work is not None
     result = _work(item)
-    gc.collect()  # a cycle of references may keep a tree
+    gc.collect()  # frees trees in reference cycles
     return result
 
 
 @contextlib.contextmanager
-def sigint_blocked() -> Iterator[None]:
-    """Hold Ctrl-C back while workers are forked: one that is not set up yet would print a traceback."""
+def block_sigint() -> Iterator[None]:
+    """Defer Ctrl-C while workers are forked: a worker without `ignore_sigint` would print a traceback."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -513,21 +505,21 @@ def sigint_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def leave_signals_to_parent() -> None:
-    """Ignore Ctrl-C in a worker: it reaches all processes of a terminal, and the parent ends its workers."""
+def ignore_sigint() -> None:
+    """Ignore Ctrl-C in a worker: the terminal sends it to all processes, and the parent kills its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def stop_at_once(pool: ProcessPoolExecutor) -> None:
-    """Kill workers that are still working; after a normal end there are none."""
+def kill_workers(pool: ProcessPoolExecutor) -> None:
+    """Kill workers that are still running; after a normal end there are none."""
     for process in list((pool._processes or {}).values()):
         process.kill()
-    pool.shutdown(cancel_futures=True)  # it sees that they are gone, and does not wait
+    pool.shutdown(cancel_futures=True)
 
 
-def usable_cores() -> int:
+def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -549,7 +541,7 @@ def run_one(path: str, data: bytes, options: Options, project: Project) -> FileR
 
 
 def migrate_guarded(path: str, data: bytes, options: Options, project: Project) -> FileResult:
-    """Migrate one file within its limits. An error of viaduct in one file is reported and does not stop the others."""
+    """Migrate one file within its limits. A failure of viaduct is reported as a finding; other files are migrated."""
     try:
         if len(data) > MAX_FILE_BYTES:
             return make_too_large_result(path, data)
@@ -563,9 +555,9 @@ def migrate_guarded(path: str, data: bytes, options: Options, project: Project) 
     except RecursionError:
         return make_left_alone_result(path, "is nested too deeply for the parser", "嵌套过深,解析器无法处理", data)
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
-        reason = f"viaduct failed on it ({what}); it is left as it was. Please report this"
-        zh = f"viaduct 处理此文件时出错({what}),文件未改动,请反馈此问题"
+        description = f"{type(error).__name__}: {error}"
+        reason = f"viaduct failed on it ({description}); it is left as it was. Please report this"
+        zh = f"viaduct 处理此文件时出错({description}),文件未改动,请反馈此问题"
         return replace(make_left_alone_result(path, reason, zh, data), traceback=traceback.format_exc())
 
 
@@ -574,14 +566,14 @@ def migrate_script(path: str, data: bytes, options: Options, project: Project) -
     if not migrated.changed and not migrated.findings:
         return FileResult(path, places=migrated.places, marks=migrated.marks)
     if migrated.reason:
-        findings = tuple(weigh_finding(finding, data) for finding in migrated.findings)
+        findings = tuple(lower_risk(finding, data) for finding in migrated.findings)
         unread = FileResult(path, reason=migrated.reason, reason_zh=migrated.reason_zh, remedy=migrated.remedy)
         return replace(unread, findings=findings)
     return make_result(migrated, decode(data)[0], decode(migrated.after)[0])
 
 
 def make_result(migrated: Migrated, old: str, new: str) -> FileResult:
-    """Return the result of a file. `old` and `new`: its texts, of a notebook its code cells joined."""
+    """Return the result of a file. `old` and `new`: its text before and after, or the code of a notebook."""
     return FileResult(
         migrated.path,
         changed=migrated.changed,
@@ -602,27 +594,27 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
     try:
         notebook = notebooks.read(data)
         migrated = migrate_bytes(path, notebook.text.encode(), options, project)
-        after = notebooks.put_back(notebook, migrated.after.decode()) if migrated.changed else b""
+        after = notebooks.restore_cells(notebook, migrated.after.decode()) if migrated.changed else b""
     except notebooks.NotMigrated as error:
         return make_left_alone_result(path, str(error), error.zh, data)
     skipped = (report_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
     migrated = replace(migrated, findings=(*migrated.findings, *(finding for finding in skipped if finding)))
     if not migrated.changed and not migrated.findings:
         return FileResult(path, places=migrated.places, marks=migrated.marks)
-    old, new = (notebooks.readable(notebook, text.decode()) for text in (migrated.before, migrated.after))
+    old, new = (notebooks.restore_magics(notebook, text.decode()) for text in (migrated.before, migrated.after))
     cells = tuple(zip([number + 1 for number in notebook.cells], notebook.starts, strict=True))
     result = replace(make_result(migrated, old, new), cells=cells)
     return replace(result, before=data, after=after) if migrated.changed else result
 
 
 def report_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
-    """Return the finding of a cell that was not analysed; None for a `%%` cell that mentions no framework."""
-    concerns = mentions_framework(cell.text.encode())
-    if cell.text.lstrip().startswith("%%") and not concerns:
+    """Return the finding for a cell that was not analysed; None for a `%%` cell that mentions no framework."""
+    is_relevant = mentions_framework(cell.text.encode())
+    if cell.text.lstrip().startswith("%%") and not is_relevant:
         return None
     end = cell.line + cell.text.count("\n")
     messages = f"{cell.reason}: migrate it by hand", f"{cell.zh}:请手工迁移"
-    risk: Risk = "high" if concerns else "low"
+    risk: Risk = "high" if is_relevant else "low"
     return Finding(path, cell.line, end, 1, "engine.unparsable", "report", "manual", *messages, risk, before=cell.text)
 
 
@@ -646,16 +638,16 @@ def make_left_alone_result(path: str, reason: str, zh: str, data: bytes) -> File
     """Return the result of a file that could not be analysed and is copied as it is."""
     messages = f"{reason}. It is copied as it is", f"{zh}。文件原样复制"
     finding = Finding(path, 1, 1, 1, "engine.left_alone", "report", "manual", *messages, "high")
-    return FileResult(path, findings=(weigh_finding(finding, data),), reason=reason, reason_zh=zh)
+    return FileResult(path, findings=(lower_risk(finding, data),), reason=reason, reason_zh=zh)
 
 
-def weigh_finding(finding: Finding, data: bytes) -> Finding:
-    """Return the finding, with low risk if the file mentions no framework: such a file rarely needs a migration."""
+def lower_risk(finding: Finding, data: bytes) -> Finding:
+    """Return the finding, with low risk if the file mentions no framework and so hardly needs a migration."""
     return finding if mentions_framework(data) else replace(finding, risk="low")
 
 
-def likely_entry(outcome: Outcome) -> str:
-    """Return the script that is probably started: one given alone, or the only changed one with `__main__`; else ""."""
+def guess_entry(outcome: Outcome) -> str:
+    """Return the script that the user starts: a single script, or the only changed one with `__main__`; else ""."""
     scripts = [file for file in outcome.files if not file.path.endswith(".ipynb")]
     mains = [file.path for file in scripts if outcome.walk.single or (file.changed and file.mentions_main)]
     return mains[0] if len(mains) == 1 else ""

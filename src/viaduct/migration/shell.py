@@ -248,7 +248,9 @@ class Migration:
         if rule.is_wanted(self.options):
             start = at.start if isinstance(at, Word) else at
             line, column = self.script.line_of(start), start - self.text.rfind("\n", 0, start)
-            self.findings.append(Finding(self.path, line, line, column, rule.name, rule.kind, status, *messages, risk))
+            self.findings.append(
+                Finding(self.path, line, line, column, rule.name, rule.category, status, *messages, risk)
+            )
 
     def after(self) -> str:
         pieces, location = [], 0

@@ -1,7 +1,7 @@
-"""One Python file as text, syntax tree and tokens, all addressed by offsets into the text.
+"""One Python file as text, syntax tree (`ast`) and tokens, all addressed by offsets into the text.
 
-The tree comes from the standard `ast`; a rule changes spans of the text. All other text stays the same, byte for byte:
-line ends, tabs, comments, a byte order mark, a missing last newline.
+source = Source("import torch")
+source.text_of(source.tree.body[0])  # "import torch"
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from itertools import takewhile
 from typing import TypeVar
 
 LINE_END = re.compile(r"\r\n|\r|\n")
-# Fields of nodes that hold no nodes, or operators and contexts, whose nodes `ast` shares between parents.
+# Fields of nodes that contain no nodes, and fields of operators and contexts: `ast` shares those nodes between parents.
 WITHOUT_CHILDREN = {
     *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "n", "s", "conversion"),
     *("type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs"),
@@ -38,11 +38,11 @@ LAYOUT_TOKENS = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDEN
 class Unparsable(Exception):
     """The text is not Python 3 as this interpreter parses it.
 
-    The exception's text says where and why, `zh` in Chinese. `what` begins a message to the user with it.
+    The exception's text, in Chinese `zh`, names the line and the reason. Messages to the user put `prefix` before it.
     """
 
-    what = "cannot be read as Python 3: "
-    what_zh = "无法按 Python 3 解析:"
+    prefix = "cannot be read as Python 3: "
+    prefix_zh = "无法按 Python 3 解析:"
     remedy = "convert it (2to3) or repair it first"
     remedy_zh = "请先用 2to3 转换或修正"
 
@@ -54,7 +54,7 @@ class Unparsable(Exception):
 class Undecodable(Unparsable):
     """The bytes are not text in UTF-8, or in the encoding that the first lines name."""
 
-    what = what_zh = ""
+    prefix = prefix_zh = ""
     remedy = "save it as UTF-8, or name its encoding in the first line (# -*- coding: gbk -*-)"
     remedy_zh = "请另存为 UTF-8,或在首行声明其编码(# -*- coding: gbk -*-)"
 
@@ -126,11 +126,11 @@ def is_python2(text: str, error: SyntaxError) -> bool:
     """Return True if the line that does not parse looks like Python 2."""
     lines = LINE_END.split(text)
     line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
-    return any(words in (error.msg or "") for words in PYTHON2_ERRORS) or PYTHON2_LINE.search(line) is not None
+    return any(phrase in (error.msg or "") for phrase in PYTHON2_ERRORS) or PYTHON2_LINE.search(line) is not None
 
 
 def tokenize_part(text: str, offset: int) -> Iterator[Token]:
-    """Yield the tokens of a piece of a text that begins at `offset`, with positions in the whole text."""
+    """Yield the tokens of a part of a text that begins at `offset`, with offsets into the complete text."""
     starts = [0, *(match.end() for match in LINE_END.finditer(text))]
     lines = iter([text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True)])
     for kind, string, start, end, _ in tokenize.generate_tokens(lambda: next(lines, "")):
@@ -142,12 +142,12 @@ def tokenize_part(text: str, offset: int) -> Iterator[Token]:
 
 Node = TypeVar("Node", bound=ast.AST)
 Item = TypeVar("Item")
-NO_CHILDREN: list[ast.AST] = []  # one list for all: half of the nodes have none, and a list for each is megabytes
+NO_CHILDREN: list[ast.AST] = []  # shared, as half of the nodes have no children: a list for each would take megabytes
 BLOCK_FIELDS = {"body", "orelse", "finalbody", "handlers"}
 BLOCK_HOLDERS = (ast.mod, ast.stmt, ast.excepthandler, ast.match_case)  # what may hold blocks of statements
 INNER_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Global: (), ast.Nonlocal: ()}
 """Cache of `inner_fields`. These three types have no fields with nodes."""
-MAY_CONTAIN_NONE = {ast.Dict, ast.arguments}  # nodes with lists in which None stands for something that is not written
+MAY_CONTAIN_NONE = {ast.Dict, ast.arguments}  # `{**x}` has the key None, `def f(*, x)` the default None
 
 
 def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
@@ -158,23 +158,22 @@ def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """Return the children of a node as ast.iter_child_nodes does, without operators and contexts, but much faster."""
-    found: list[ast.AST] = []
+    """Return the children of a node without operators and contexts; much faster than ast.iter_child_nodes."""
+    nodes: list[ast.AST] = []
     kind = node.__class__
     for name in INNER_FIELDS[kind] if kind in INNER_FIELDS else inner_fields(kind):
         value = getattr(node, name, None)
         if value.__class__ is not list:
             if isinstance(value, ast.AST):
-                found.append(value)
+                nodes.append(value)
         elif kind in MAY_CONTAIN_NONE:
-            found += [item for item in value if isinstance(item, ast.AST)]
+            nodes += [item for item in value if isinstance(item, ast.AST)]
         else:
-            found += value
-    return found
+            nodes += value
+    return nodes
 
 
 def group_by_name(pairs: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
-    """Return the items of each name, in the given order."""
     groups: dict[str, list[Item]] = {}
     for name, item in pairs:
         groups.setdefault(name, []).append(item)
@@ -185,12 +184,12 @@ class Source:
     """A parsed text."""
 
     def __init__(self, text: str, tree: ast.Module | None = None, former: Source | None = None) -> None:
-        """Parse a text; or take its tree, which may share nodes with the tree of a former text (see reparse.py)."""
+        """Parse a text unless its `tree` is given; a tree may share nodes with that of a former text (reparse.py)."""
         self.text = text
         self.tree = parse(text) if tree is None else tree
         self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]  # of the lines
         self.ascii = text.isascii()
-        self.former = former  # until `inner` has taken from it what it can
+        self.former = former  # None once `inner` was computed
         self.chunks: dict[int, tuple[list[Token], list[int]]] = {}  # see chunk
 
     # ---- offsets and lines
@@ -206,7 +205,7 @@ class Source:
         return start + len(piece.encode()[:column].decode(errors="ignore"))
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Return start and end of a node in the text: without parentheses around it, with its decorators."""
+        """Return start and end of a node in the text, with its decorators and without parentheses around it."""
         decorators = getattr(node, "decorator_list", None)
         if decorators:
             start = self.text.rindex("@", 0, self.span(decorators[0])[0])
@@ -215,7 +214,6 @@ class Source:
         return start, self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
 
     def text_of(self, node: ast.AST) -> str:
-        """Return the text of a node, as `span` delimits it."""
         start, end = self.span(node)
         return self.text[start:end]
 
@@ -224,28 +222,28 @@ class Source:
         return bisect_right(self.starts, offset)
 
     def line_start(self, offset: int) -> int:
-        """Return where the line that holds the offset begins."""
+        """Return the offset at which this offset's line begins."""
         return self.starts[self.line_of(offset) - 1]
 
     def line_stop(self, offset: int) -> int:
-        """Return where the line that holds the offset ends, before its line end."""
+        """Return the offset behind the last character of this offset's line, before its line end."""
         match = LINE_END.search(self.text, offset)
         return match.start() if match else len(self.text)
 
     def next_line(self, offset: int) -> int:
-        """Return where the line behind the one that holds the offset begins."""
+        """Return the offset at which the line after this offset's line begins."""
         match = LINE_END.search(self.text, offset)
         return match.end() if match else len(self.text)
 
     def indent_of(self, node: ast.AST) -> str:
-        """Return the white space at the beginning of the line on which a statement begins."""
+        """Return the white space at the beginning of a statement's first line."""
         start = self.span(node)[0]
         line = self.text[self.line_start(start) : start]
         return line[: len(line) - len(line.lstrip(" \t\f"))]
 
     @cached_property
     def newline(self) -> str:
-        """First line end of the text, as which new ones are written."""
+        """First line end of the text; new lines are written with it."""
         match = LINE_END.search(self.text)
         return match.group() if match else "\n"
 
@@ -265,31 +263,31 @@ class Source:
     @cached_property
     def inner(self) -> dict[ast.AST, list[ast.AST]]:
         """Children of every node; the keys are in the order of the text, outer nodes before inner ones."""
-        found: dict[ast.AST, list[ast.AST]] = {self.tree: [*self.tree.body]}
+        children_of: dict[ast.AST, list[ast.AST]] = {self.tree: [*self.tree.body]}
         leaves = {kind for kind, names in INNER_FIELDS.items() if not names}
         for statement, known in self.find_known_parts():
             if known:
-                found.update(known)
+                children_of.update(known)
                 continue
             stack: list[ast.AST] = [statement]
             while stack:
                 node = stack.pop()
                 inner = children(node) if node.__class__ not in leaves else NO_CHILDREN
-                found[node] = inner or NO_CHILDREN
+                children_of[node] = inner or NO_CHILDREN
                 stack += inner[::-1]
         self.former = None  # a chain of former texts would keep all their trees
-        return found
+        return children_of
 
     def find_known_parts(self) -> Iterator[tuple[ast.stmt, list[tuple[ast.AST, list[ast.AST]]]]]:
-        """Yield each top-level statement with the items of the former text's `inner` for it; [] for a new statement."""
+        """Yield each top-level statement with its items of the former text's `inner`; with [] if it is new."""
         if self.former is None:
             yield from ((statement, []) for statement in self.tree.body)
             return
-        known, entries = [*self.former.inner.items()], self.former.places
-        begins = [entries[statement] for statement in self.former.tree.body]
-        ends = dict(zip(self.former.tree.body, [*begins[1:], len(known)], strict=True))
+        former_items, positions = [*self.former.inner.items()], self.former.places
+        starts = [positions[statement] for statement in self.former.tree.body]
+        ends = dict(zip(self.former.tree.body, [*starts[1:], len(former_items)], strict=True))
         for statement in self.tree.body:
-            yield statement, known[entries[statement] : ends[statement]] if statement in ends else []
+            yield statement, former_items[positions[statement] : ends[statement]] if statement in ends else []
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
@@ -297,20 +295,18 @@ class Source:
 
     @cached_property
     def by_kind(self) -> dict[type[ast.AST], list[ast.AST]]:
-        """The nodes by their type, those of each type in the order of the text."""
-        found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+        """Nodes by their type, in the order of the text."""
+        groups: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
         for node in self.inner:
-            found[node.__class__].append(node)
-        return dict(found)
+            groups[node.__class__].append(node)
+        return dict(groups)
 
     def of_kind(self, kind: type[Node]) -> list[Node]:
-        """Return the nodes of one type in the order of the text."""
         return self.by_kind.get(kind, [])  # type: ignore[return-value]
 
     def of_kinds(self, *kinds: type[ast.AST]) -> list[ast.AST]:
-        """Return the nodes of several types in the order of the text."""
-        found = [node for kind in kinds for node in self.by_kind.get(kind, ())]
-        return sorted(found, key=self.places.__getitem__)
+        nodes = [node for kind in kinds for node in self.by_kind.get(kind, ())]
+        return sorted(nodes, key=self.places.__getitem__)
 
     @cached_property
     def places(self) -> dict[ast.AST, int]:
@@ -320,15 +316,15 @@ class Source:
     @cached_property
     def ends(self) -> list[int]:
         """Position behind the last node within each of `nodes`."""
-        found = list(range(1, len(self.nodes) + 1))
+        stops = list(range(1, len(self.nodes) + 1))
         for index in range(len(self.nodes) - 1, -1, -1):
-            inner = self.inner[self.nodes[index]]
-            if inner:
-                found[index] = found[self.places[inner[-1]]]
-        return found
+            below = self.inner[self.nodes[index]]
+            if below:
+                stops[index] = stops[self.places[below[-1]]]
+        return stops
 
     def within(self, node: ast.AST) -> list[ast.AST]:
-        """Return a node and all nodes below it in the order of the text: like ast.walk, but much faster."""
+        """Return a node and all nodes below it in the order of the text; much faster than ast.walk."""
         first = self.places[node]
         return self.nodes[first : self.ends[first]]
 
@@ -343,11 +339,11 @@ class Source:
         return group_by_name((node.attr, node) for node in self.of_kind(ast.Attribute))
 
     def is_within(self, node: ast.AST, region: list[ast.stmt]) -> bool:
-        """Return True if a node lies in `region`, statements that follow each other."""
+        """Return True if a node lies in `region`, a list of consecutive statements."""
         return bool(region) and self.places[region[0]] <= self.places[node] < self.ends[self.places[region[-1]]]
 
     def only_within(self, nodes: list[Node], region: list[ast.stmt]) -> list[Node]:
-        """Return the nodes, given in the order of the text, that lie in `region`, statements that follow each other."""
+        """Return the nodes in `region`, a list of consecutive statements. `nodes` are in the order of the text."""
         if not region:
             return []
         begin, end = self.places[region[0]], self.ends[self.places[region[-1]]]
@@ -356,28 +352,27 @@ class Source:
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        """Parent of each node but the module."""
+        """Parent of each node except the module."""
         return {child: node for node, inner in self.inner.items() for child in inner}
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the nodes around a node, the innermost first."""
+        """Yield the parent of a node, its parent, and so on."""
         while (parent := self.parents.get(node)) is not None:
             yield parent
             node = parent
 
     def statement(self, node: ast.AST) -> ast.stmt:
-        """Return the innermost statement that holds the node; the node itself if it is a statement."""
+        """Return the innermost statement that contains the node; the node itself if it is a statement."""
         while not isinstance(node, ast.stmt):
             node = self.parents[node]
         return node
 
     def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """Return the innermost function around a node; a lambda does not count."""
+        """Return the innermost function around a node, ignoring lambdas; None at module level."""
         functions = (node for node in self.ancestors(node) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
         return next(functions, None)
 
     def class_around(self, node: ast.AST) -> ast.ClassDef | None:
-        """Return the innermost class around a node."""
         return next((parent for parent in self.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
@@ -386,36 +381,32 @@ class Source:
 
     @cached_property
     def blocks(self) -> dict[ast.AST, list[ast.stmt]]:
-        """List of statements that each statement belongs to."""
-        found: dict[ast.AST, list[ast.stmt]] = {}
+        block_of: dict[ast.AST, list[ast.stmt]] = {}
         for kind, nodes in self.by_kind.items():
             for name in BLOCK_FIELDS.intersection(kind._fields) if issubclass(kind, BLOCK_HOLDERS) else ():
                 for node in nodes:
                     statements = getattr(node, name)
-                    found.update(dict.fromkeys(statements, statements))
-        return found
+                    block_of.update(dict.fromkeys(statements, statements))
+        return block_of
 
     def in_f_string(self, node: ast.AST) -> bool:
-        """Return True for a node within an f-string: it is not edited, as Python before 3.12 gives wrong positions."""
+        """Return True for a node within an f-string; Python before 3.12 gives it a wrong position."""
         return any(isinstance(parent, ast.JoinedStr) for parent in self.ancestors(node))
 
     # ---- tokens
 
     @cached_property
     def chunk_starts(self) -> list[int]:
-        """Offsets at which chunks begin: each chunk holds whole top-level statements.
-
-        Tokenizing is slow, so a chunk is tokenized only when it is asked for.
-        """
-        found, line = [0], 0
+        """Offsets at which chunks begin. A chunk is a number of top-level statements that are tokenized on demand."""
+        offsets, line = [0], 0
         for statement in self.tree.body:
             first = min([statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", ()))])
             start = self.starts[first - 1]
             is_continued = first > 1 and self.text.endswith("\\", 0, start - len(self.newline))
             if first > line and statement.col_offset == 0 and not is_continued:
-                found.append(start)
+                offsets.append(start)
             line = statement.end_lineno or first
-        return sorted({*found})
+        return sorted({*offsets})
 
     def chunk(self, number: int) -> tuple[list[Token], list[int]]:
         """Return the tokens of a chunk, and the offset of each token."""
@@ -445,30 +436,28 @@ class Source:
         for number in range(self.chunk_at(offset), -1, -1):
             tokens, starts = self.chunk(number)
             before = map(tokens.__getitem__, range(bisect_left(starts, offset) - 1, -1, -1))
-            found = next((token for token in before if token.kind not in LAYOUT_TOKENS), None)
-            if found is not None:
-                return found
+            previous = next((token for token in before if token.kind not in LAYOUT_TOKENS), None)
+            if previous is not None:
+                return previous
         return None
 
     def tokens_between(self, start: int, end: int) -> Iterator[Token]:
-        """Return the tokens that begin in a span."""
         return takewhile(lambda token: token.start < end, self.all_from(start))
 
     def comments(self, start: int, end: int) -> list[Token]:
-        """Return the comments that begin in a span."""
         if "#" not in self.text[start:end]:
             return []
         return [token for token in self.tokens_between(start, end) if token.kind == tokenize.COMMENT]
 
     def comment_after(self, offset: int) -> Token | None:
-        """Return the comment on the same line, behind the offset; None if there is none."""
-        found = self.tokens_between(offset, self.line_stop(offset))
-        return next((token for token in found if token.kind == tokenize.COMMENT), None)
+        """Return the comment behind the offset on the same line; None without one."""
+        tokens = self.tokens_between(offset, self.line_stop(offset))
+        return next((token for token in tokens if token.kind == tokenize.COMMENT), None)
 
     def slots(self, opening: Token) -> tuple[list[Slot], Token]:
-        """Return the items between an opening bracket and its closing one, split at commas; and the closing bracket."""
+        """Return the items between a pair of brackets, split at commas, and the closing bracket."""
         slots: list[Slot] = []
-        depth, first, last = 0, -1, -1  # brackets open within; start of the present item, -1 for none, and its end
+        depth, first, last = 0, -1, -1  # number of open inner brackets; start (-1: none) and end of the current item
         for token in self.tokens_from(opening.end):
             if depth == 0 and token.kind == tokenize.OP and token.text in (")", "]", "}", ","):
                 if first >= 0:

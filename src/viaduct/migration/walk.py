@@ -1,7 +1,6 @@
-"""Files of a project that are migrated, copied, or left out, with the reason for each.
+"""Find the files of a project that are migrated, copied, or left out with a reason.
 
-Nothing outside the folder is touched: links are not followed. What git ignores, virtual environments and caches are
-left out, as a fresh clone would not have them either.
+Links are not followed. Files that git ignores, virtual environments and caches are left out.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from viaduct.terminal import escape_controls
 
 SUFFIXES = (".py", ".ipynb")
 SHEBANG = re.compile(rb"#![^\n]*[/ \t]python[\d.]*(?:\s|\Z)")
-"""Some scripts are started by their name alone and have no suffix."""
+"""First line of a script without suffix."""
 STATE_FOLDER = ".viaduct-migration"
-"""The folder in which --in-place keeps its journal while it writes."""
+"""Folder of the journal of a migration in place; it exists while files are written."""
 PARTIAL_SUFFIX = ".viaduct-partial"
-"""End of the name of the folder in which --out makes its copy."""
+"""Suffix of the folder of an unfinished copy by --out."""
 SKIPPED_NAMES = {
     **dict.fromkeys((".git", ".hg", ".svn"), "version control"),
     **dict.fromkeys(("__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"), "a cache"),
@@ -61,34 +60,34 @@ class Skipped:
 
     @property
     def is_deliberate(self) -> bool:
-        """True for a path that a fresh clone would not have, or --exclude names; others make a result incomplete."""
+        """True for paths that a fresh clone would not contain or that --exclude names."""
         return self.reason in DELIBERATE_REASONS
 
     def why(self, language: str) -> str:
         if language != "zh":
             return self.reason
-        known = next((english for english in REASONS_ZH if self.reason.startswith(english)), "")
-        return REASONS_ZH[known] + self.reason[len(known) :] if known else self.reason
+        prefix = next((english for english in REASONS_ZH if self.reason.startswith(english)), "")
+        return REASONS_ZH[prefix] + self.reason[len(prefix) :] if prefix else self.reason
 
 
 @dataclass
 class Walk:
-    """Files of a project. Paths are relative to the root, with /, in alphabetical order."""
+    """Files of a project: paths relative to the root, with /, in alphabetical order."""
 
     root: Path
     scripts: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
-    links: list[str] = field(default_factory=list)  # that lead into the project or to nothing: made again by --out
+    links: list[str] = field(default_factory=list)  # links into the project and broken ones; --out copies them
     folders: list[str] = field(default_factory=list)
-    excluded: list[str] = field(default_factory=list)  # copied as they are, and not looked into
+    excluded: list[str] = field(default_factory=list)  # by --exclude: copied unchanged
     skipped: list[Skipped] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)  # subfolders in which a migration in place was killed
-    single: bool = False  # the project is one script, named by the user
+    single: bool = False  # the user gave one script instead of a folder
 
     def read(self, path: str, largest: int | None = None) -> bytes | None:
-        """Return the content of a file; empty if it has more than `largest` bytes; None if it cannot be read.
+        """Return the content of a file; b"" if it has more than `largest` bytes.
 
-        A file that cannot be read is moved to `skipped`.
+        Return None for a file that cannot be read, and move it to `skipped`.
         """
         file = self.root / path
         try:
@@ -100,20 +99,19 @@ class Walk:
             return None
 
     def exclude(self, pattern: str) -> list[str]:
-        """Move the scripts and other files that a pattern, as in .gitignore, matches to `excluded`; return them."""
+        """Move the files that a pattern as in .gitignore matches to `excluded`; return them."""
         parsed = ignoring.parse_pattern(pattern.removeprefix("./"))
         paths = [*self.scripts, *self.others]
-        found = [path for path in paths if parsed is not None and is_below(parsed, path)]
-        gone = set(found)
-        self.scripts = [path for path in self.scripts if path not in gone]
-        self.others = [path for path in self.others if path not in gone]
-        self.excluded = sorted({*self.excluded, *found})
-        left_out = [Skipped(path, EXCLUDED) for path in found]
+        matching = [path for path in paths if parsed is not None and is_below(parsed, path)]
+        matching_set = set(matching)
+        self.scripts = [path for path in self.scripts if path not in matching_set]
+        self.others = [path for path in self.others if path not in matching_set]
+        self.excluded = sorted({*self.excluded, *matching})
+        left_out = [Skipped(path, EXCLUDED) for path in matching]
         self.skipped = sorted([*self.skipped, *left_out], key=lambda entry: entry.path)
-        return found
+        return matching
 
     def leave_out(self, path: str, reason: str) -> None:
-        """Move a path to `skipped`."""
         for paths in (self.scripts, self.others, self.excluded, self.links):
             if path in paths:
                 paths.remove(path)
@@ -121,14 +119,14 @@ class Walk:
 
 
 def is_below(pattern: ignoring.Pattern, path: str) -> bool:
-    """Return True if a pattern matches a file, or a folder that it lies in."""
+    """Return True if a pattern matches a file or one of the folders around it."""
     parts = path.split("/")
     folders = ("/".join(parts[:count]) for count in range(1, len(parts)))
     return any(map(pattern.matches, folders)) or (not pattern.folder_only and pattern.matches(path))
 
 
 def walk(path: Path) -> Walk:
-    """Find a script alone, or all files below a folder; raise BadValue if the path is neither."""
+    """Find the files below a folder; for a script return it alone, for other paths raise BadValue."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -156,7 +154,7 @@ def make_unreadable_error(path: Path, error: OSError) -> BadValue:
 
 
 def walk_folder(root: Path) -> Walk:
-    found = Walk(root)
+    files = Walk(root)
     pending = [("", ignoring.load_ignore_rules(root))]
     while pending:
         folder, rules = pending.pop()
@@ -165,34 +163,34 @@ def walk_folder(root: Path) -> Walk:
         except OSError as error:
             if not folder:
                 raise make_unreadable_error(root, error) from None
-            found.skipped.append(Skipped(folder.rstrip("/"), f"cannot be read: {error.strerror}"))
+            files.skipped.append(Skipped(folder.rstrip("/"), f"cannot be read: {error.strerror}"))
             continue
         for entry in entries:
             path = f"{folder}{entry.name}"
             reason = reason_to_skip(entry, path, root, rules)
             if reason:
-                found.skipped.append(Skipped(path, reason))
+                files.skipped.append(Skipped(path, reason))
             if entry.name == STATE_FOLDER and folder and entry.is_dir(follow_symlinks=False):
-                found.interrupted.append(folder)
+                files.interrupted.append(folder)
             if entry.is_symlink():
-                found.links += [path] if reason in ("", BROKEN_LINK) else []
+                files.links += [path] if reason in ("", BROKEN_LINK) else []
             elif reason:
                 continue
             elif entry.is_dir(follow_symlinks=False):
-                found.folders.append(path)
+                files.folders.append(path)
                 pending.append((f"{path}/", rules.enter(entry.name, root / path)))
             else:
-                (found.scripts if is_script(entry.path) else found.others).append(path)
-    for paths in (found.scripts, found.others, found.links, found.folders):
+                (files.scripts if is_script(entry.path) else files.others).append(path)
+    for paths in (files.scripts, files.others, files.links, files.folders):
         paths.sort()
-    found.skipped.sort(key=lambda entry: entry.path)
-    return found
+    files.skipped.sort(key=lambda entry: entry.path)
+    return files
 
 
 def is_script(path: str | Path) -> bool:
-    """Return True for a Python script or notebook: by its suffix, else by a first line `#!…python`.
+    """Return True for a Python script or notebook, by its suffix or a first line `#!…python`.
 
-    The first line is read only of files without a dot in their name, and of executable ones.
+    The first line is read only if the file is executable or its name has no dot.
     """
     name = os.path.basename(path)
     if name.endswith(SUFFIXES):
@@ -207,9 +205,9 @@ def is_script(path: str | Path) -> bool:
 
 
 def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignoring) -> str:
-    """Return why an entry is left out; empty if it is not."""
+    """Return the reason why an entry is left out, else ""."""
     try:
-        if SKIPPED_NAMES.get(entry.name) == "version control":  # of a worktree or a submodule .git is a file
+        if SKIPPED_NAMES.get(entry.name) == "version control":  # in a worktree or a submodule .git is a file
             return "version control"
         if entry.is_symlink():
             return reason_to_skip_link(root / path, root)
@@ -234,31 +232,31 @@ def reason_to_skip_link(link: Path, root: Path) -> str:
     target = os.readlink(link)
     if os.path.isabs(target):
         return "a link to an absolute place; not followed"
-    aim = os.path.normpath(os.path.join(os.path.relpath(link.parent, root), target))
-    if aim == ".." or aim.startswith("../"):
+    destination = os.path.normpath(os.path.join(os.path.relpath(link.parent, root), target))
+    if destination == ".." or destination.startswith("../"):
         return "a link out of the project; not followed"
-    return "" if os.path.lexists(root / aim) else BROKEN_LINK
+    return "" if os.path.lexists(root / destination) else BROKEN_LINK
 
 
-def unsaved_files(found: Walk) -> list[str] | None:
-    """Return the files that git could not restore, and tracked ones that are gone; None without a repository.
+def unsaved_files(files: Walk) -> list[str] | None:
+    """Return the files that git could not restore, and deleted tracked files; None without a repository.
 
-    Raise UnreadableRepository if git's own files cannot be read. Nothing is run: a file whose content git would have to
-    filter counts as unsaved, unless git's index shows that it has seen the file since its last change.
+    git is not run: its files are read, and UnreadableRepository is raised if that fails. A file with git filters counts
+    as unsaved unless it is unchanged since git last updated its index.
     """
-    outer = find_repository(found.root)
-    if outer is None:
+    repository = find_repository(files.root)
+    if repository is None:
         return None
-    # Submodules and other repositories below the project's folder, by their folder.
-    folders = [] if found.single else [path for path in found.folders if os.path.lexists(found.root / path / ".git")]
-    inner = {folder: open_repository(found.root / folder) for folder in folders}
-    unsaved = [] if found.single else missing_files(outer, found.root)
-    prefix = prefix_of(outer, found.root)
-    for path in {*found.scripts, *found.others, *found.excluded, *found.links}:
-        home = next((folder for folder in folders_above(path) if folder in inner), None)
-        index = outer.index if home is None else inner[home].index
-        tracked = prefix + path if home is None else path[len(home) + 1 :]  # the path in the repository
-        if not index.holds(tracked, found.root / path):
+    # Submodules and other repositories within the project.
+    folders = [] if files.single else [path for path in files.folders if os.path.lexists(files.root / path / ".git")]
+    nested = {folder: open_repository(files.root / folder) for folder in folders}
+    unsaved = [] if files.single else missing_files(repository, files.root)
+    prefix = prefix_of(repository, files.root)
+    for path in {*files.scripts, *files.others, *files.excluded, *files.links}:
+        folder = next((folder for folder in folders_above(path) if folder in nested), None)
+        index = repository.index if folder is None else nested[folder].index
+        tracked_path = prefix + path if folder is None else path[len(folder) + 1 :]
+        if not index.holds(tracked_path, files.root / path):
             unsaved.append(path)
     return sorted(unsaved)
 
@@ -272,22 +270,22 @@ def missing_files(repository: Repository, root: Path) -> list[str]:
 
 
 def prefix_of(repository: Repository, root: Path) -> str:
-    """Return the path of a folder within its repository: empty, or ending in a slash."""
+    """Return the path of a folder within its repository: "", or a path that ends in a slash."""
     path = root.resolve().relative_to(repository.top.resolve()).as_posix()
     return "" if path == "." else f"{path}/"
 
 
 def folders_above(path: str) -> list[str]:
-    """Return the folders that a path lies in, the innermost first."""
+    """Return the folders around a path, the innermost first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def printable_path(path: object) -> str:
-    """Return a path, or an error about one, as text: control characters and bytes that are no UTF-8 are escaped."""
+    """Return a path, or an error about one, with control characters and bytes that are not UTF-8 escaped."""
     return escape_controls(str(path))
 
 
 def visible(text: str) -> str:
-    """Return a line of source or a message that can be printed, with its tabs."""
+    """Return text with control characters except tabs escaped."""
     return escape_controls(text, keep="\t")

@@ -1,7 +1,7 @@
 """Step counter of a TensorFlow 1 script, through the stand-in's session observers.
 
 RECORD/observed/rank-0/ holds steps.jsonl, losses.npz, gradients.npz and weights.npz as `observe.py` describes them, and
-with `plan.look` evaluations.jsonl and facts.json. Arrays are named after the graph's variables.
+with `plan.inspect` evaluations.jsonl and facts.json. Arrays are named after the graph's variables.
 RECORD/profiling_points.json names the operators with which the forward pass begins and the backward pass ends.
 """
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from viaduct.rehearsal.tf1_stage.watch import ScriptWatch
 
 
-class GraphCounter:
-    """Step counter of a graph, the counterpart of `counting.Counter`. `ours`: viaduct started this process."""
+class GraphStepCounter:
+    """Step counter of a graph, the counterpart of `counting.TorchStepCounter`."""
 
-    def __init__(self, plan: Plan, ours: bool) -> None:
+    def __init__(self, plan: Plan, started_by_viaduct: bool) -> None:
         from viaduct.rehearsal.tf1_stage import inspection, profiling_points, sessions, watch
 
         self.plan = plan
-        if plan.shake:
+        if plan.perturb:
             sessions.observers.append(inspection.Perturbation())
-        self.inspection = inspection.GraphInspection() if plan.look else None
+        self.inspection = inspection.GraphInspection() if plan.inspect else None
         self.evaluations = inspection.Evaluations()
         if self.inspection is not None:
             sessions.observers += [self.inspection, self.evaluations]
@@ -40,9 +40,9 @@ class GraphCounter:
         sessions.observers.append(self.points)
         self.watched: ScriptWatch = watch.start_watching(steps=plan.steps or None)
         if plan.step_at:
-            self.watched.by_line = True  # `take_step` counts, not the session's updates
+            self.watched.by_line = True  # steps are counted by `take_step` instead of by the session's updates
             StepAt(parse_target(plan.step_at), self.watched.take_step).start()
-        if not ours:
+        if not started_by_viaduct:
             atexit.register(self.finish, False)
 
     @property
@@ -62,7 +62,7 @@ class GraphCounter:
     def finish(self, complete: bool) -> None:
         """Report sessions that a complete script never closed, and write the observations."""
         self.watched.finish()
-        if complete:  # a script that was stopped, or has failed, had no chance to close its sessions
+        if complete:  # a script that was stopped or has failed could not close its sessions
             tf1_stage.finish()
         if not self.step_count:
             return

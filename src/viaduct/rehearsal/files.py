@@ -1,14 +1,13 @@
-"""The view of the user's files that a rehearsed script has, and where the files that it writes are kept.
+"""A rehearsed script's view of the user's files, and the places of the files that it writes.
 
 The script sees an overlay (a mount that keeps its writes in separate folders, `overlay.py`) where the kernel allows it,
 else a mirror (a folder of copies and links, `mirror.py`); with --here it sees the files themselves. After a run in an
-overlay or mirror, files that the script wrote lie in RECORD/work, by their path from the folder in which the command
-was given, or in RECORD/elsewhere, by their full path. With --here they are where the script wrote them.
+overlay or mirror, the files that the script wrote lie in RECORD/work, by their path relative to the folder in which the
+command was given, or in RECORD/elsewhere, by their full path.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import shutil
@@ -33,39 +32,35 @@ SYSTEM_FOLDERS = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}
 
 
 class Files:
-    """View of the user's files; this base class is for --here, where the script sees the files themselves."""
+    """View of the user's files. This base class is the view with --here: the files themselves."""
 
     def command(self, command: list[str]) -> list[str]:
         """Return the command that runs `command` in this view."""
         return command
 
     def close(self) -> tuple[list[str], list[str]]:
-        """End the view; return the files that the script wrote, and the user's own files that changed.
-
-        With --here both lists are empty: files that the script wrote are where it wrote them, and are not listed.
-        """
+        """End the view; return the files that the script wrote to the record, and the user's own files that changed."""
         return [], []
 
 
-def choose_view(plan: Plan, tell: Callable[[str], None]) -> Plan:
+def choose_view(plan: Plan, report: Callable[[str], None]) -> Plan:
     """Return the plan with an overlay if one can be mounted and covers the project, else with a mirror.
 
-    `tell` prints a note to the user: why there is no overlay.
+    `report` prints a note to the user that says why there is no overlay.
     """
     record = Path(plan.record)
-    # The innermost folder that exists: a trial mount puts the overlay's layers there.
     existing = next(folder for folder in (record, *record.parents) if folder.is_dir())
     obstacle = find_obstacle(make_layout(plan), existing) or find_uncovered(plan)
     if obstacle:
-        tell(f"no overlay can be mounted here ({obstacle}): the script runs in a mirror of your folders.")
+        report(f"no overlay can be mounted here ({obstacle}): the script runs in a mirror of your folders.")
     return move_record(replace(plan, view="mirror" if obstacle else "overlay"), record)
 
 
 def find_uncovered(plan: Plan) -> str:
-    """Return why an overlay would not catch what the script writes into its own folders; "" if it would."""
-    covered = make_layout(plan).folders
+    """Return why an overlay would not catch the script's writes into its own folders; "" if it would."""
+    layout = make_layout(plan)
     for path in (plan.origin, plan.root):
-        if not any(Path(path).is_relative_to(folder) for folder in covered):
+        if not any(Path(path).is_relative_to(folder) for folder in layout.folders):
             return f"{path} cannot be overlaid"
         if os.geteuid() and os.stat(path).st_uid != os.geteuid():
             return f"{path} belongs to another user"
@@ -73,14 +68,12 @@ def find_uncovered(plan: Plan) -> str:
 
 
 def move_record(plan: Plan, record: Path) -> Plan:
-    """Return the plan with `record` as its record, and with the folder `work` where the script then runs and the folder
-    `place` where it sees its project.
-    """
+    """Return the plan with another record, and with the `work` and `visible_root` that follow from it."""
     plan = replace(plan, record=str(record))
     if plan.view == "mirror":
         mirror = make_mirror(plan)
-        return replace(plan, work=str(mirror.work), place=str(mirror.path_of(Path(plan.root))))
-    return replace(plan, work=plan.origin, place=plan.root)
+        return replace(plan, work=str(mirror.work), visible_root=str(mirror.path_of(Path(plan.root))))
+    return replace(plan, work=plan.origin, visible_root=plan.root)
 
 
 def open_files(plan: Plan) -> Files:
@@ -100,16 +93,16 @@ class OverlayFiles(Files):
         except NoOverlay as error:
             raise BadRun(
                 f"the overlay of your files cannot be mounted: {error}.",
-                f"{overlay.OVERLAY_VARIABLE}=off runs without.",
+                f"Set {overlay.OVERLAY_VARIABLE}=off to rehearse in a mirror of your folders.",
             ) from None
 
     def command(self, command: list[str]) -> list[str]:
         return self.view.command(self.plan.work, command)
 
     def close(self) -> tuple[list[str], list[str]]:
-        """Unmount the overlay; return the files that the script wrote. The user's own cannot have changed."""
+        """Unmount the overlay; return the files that the script wrote."""
         self.view.close()
-        written = [(name, path) for name, path in self.view.find_written() if is_of_interest(name, self.plan)]
+        written = [(name, path) for name, path in self.view.find_written() if is_kept(name, self.plan)]
         names = keep_written(self.plan, written)
         allow_removal(self.view.layout.uppers)
         for folder in (self.view.layout.uppers, scratch_folder(self.plan)):
@@ -124,7 +117,7 @@ class MirrorFiles(Files):
         self.plan = plan
         self.mirror = make_mirror(plan)
         self.mirror.set_up()
-        # `guard.py` refuses writes to the user's folders that the mirror reproduces and to the targets of its links.
+        # Guarded are the user's folders that the mirror reproduces, and the targets of its links.
         folders = [str(path) for path in self.mirror.mirrored_folders if path != Path("/")]
         guard.save(plan.record, [*folders, *self.mirror.originals])
 
@@ -139,19 +132,20 @@ class MirrorFiles(Files):
 
 def make_mirror(plan: Plan) -> Mirror:
     """Return the mirror of a plan, which is not set up yet."""
-    return Mirror(Path(plan.origin), Path(plan.mirror), Path(plan.root), Path(plan.tree) if plan.replaces else None)
+    tree = Path(plan.tree) if plan.replaced_tree else None
+    return Mirror(Path(plan.origin), Path(plan.mirror), Path(plan.root), tree)
 
 
 def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
     """Move written files into the record; return their names, relative to `plan.origin` or absolute.
 
-    `written` has the path of each file as the script saw it, and where it lies now. A file that cannot be moved is left
+    `written` has the path of each file as the script saw it, and its present path. A file that cannot be moved is left
     out.
     """
     names = []
     for name, path in list(written):
-        inside = os.path.relpath(name, plan.origin)
-        kept_name = name if inside.startswith("..") else inside
+        relative = os.path.relpath(name, plan.origin)
+        kept_name = name if relative.startswith("..") else relative
         target = find_file(plan.record, kept_name)
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -171,11 +165,10 @@ def scratch_folder(plan: Plan) -> Path:
     return Path(tempfile.gettempdir(), f"viaduct_{number}")
 
 
-def is_of_interest(name: str, plan: Plan) -> bool:
+def is_kept(name: str, plan: Plan) -> bool:
     """Return False for bytecode, temporary files, the record, and hidden entries of the home folder.
 
-    Other files below the folder of the command, or below its parent, are of interest even if that is a temporary folder
-    or the home folder.
+    Files below the command's folder or its parent are kept even if these lie in a temporary folder or the home folder.
     """
     path = Path(name)
     if "__pycache__" in path.parts or path.is_relative_to(scratch_folder(plan)):
@@ -188,7 +181,7 @@ def is_of_interest(name: str, plan: Plan) -> bool:
     return not path.is_relative_to(temporary)
 
 
-# ---- what an overlay has to cover
+# ---- layout of an overlay
 
 
 def make_layout(plan: Plan) -> Layout:
@@ -197,26 +190,27 @@ def make_layout(plan: Plan) -> Layout:
     The cache folder and the record are not overlaid: writes there reach the real files.
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    needed = choose_folders([plan.origin, plan.root])
-    folders = choose_folders([*needed, *find_paths(plan)])
-    shared = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
-    front, tree = (plan.replaces, plan.tree) if plan.replaces else ("", "")
-    return Layout(folders, str(Path(plan.record) / UPPERS_FOLDER), needed, (*shared, plan.record), front, tree)
+    required = choose_folders([plan.origin, plan.root])
+    folders = choose_folders([*required, *find_paths(plan)])
+    excluded = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
+    tree = plan.tree if plan.replaced_tree else ""
+    uppers = str(Path(plan.record) / UPPERS_FOLDER)
+    return Layout(folders, uppers, required, (*excluded, plan.record), plan.replaced_tree, tree)
 
 
 def find_paths(plan: Plan) -> Iterator[str]:
     """Yield paths that the script may write to: its folders, and those in arguments, links and string constants."""
     yield from (plan.origin, plan.root, plan.project)
-    texts = [*list_values(plan.arguments)]
-    for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaces or plan.tree)):
+    texts = [*split_arguments(plan.arguments)]
+    for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaced_tree or plan.tree)):
         texts += find_links(folder)
     for source in project.read_project(Path(plan.script)).sources:
-        texts += find_strings(source.tree)
+        texts += project.find_strings(source.tree)
     yield from filter(None, map(expand_users_path, texts))
 
 
-def list_values(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield each argument, and what follows the first "=" in it: `--out=/data`, but also `/data/lr=0.1`."""
+def split_arguments(arguments: Iterable[str]) -> Iterator[str]:
+    """Yield each argument (`/data/lr=0.1` may be a path), and the text after its first "=" (`--out=/data`)."""
     for argument in arguments:
         yield argument
         _, sign, value = argument.partition("=")
@@ -225,10 +219,10 @@ def list_values(arguments: Iterable[str]) -> Iterator[str]:
 
 
 def expand_users_path(text: str) -> str:
-    """Return a text as an absolute path, if it is one of the user's; else "".
+    """Return a text as an absolute path if it may be one of the user's, else "".
 
-    It has at least two levels, and its top folder exists and is not in SYSTEM_FOLDERS. Leading slashes count as one,
-    as the kernel has it, `~` is the home folder, and `file:///data` is `/data`; no other address is a path.
+    Such a path has at least two levels, and its top folder exists and is not in SYSTEM_FOLDERS. `~` is the home folder,
+    and `file:///data` is `/data`; other URLs are no paths.
     """
     path = text.removeprefix("file://")
     if not path.startswith(("/", "~")) or len(path) > MAX_PATH_LENGTH or "\0" in path or not is_encodable(path):
@@ -240,7 +234,7 @@ def expand_users_path(text: str) -> str:
 
 
 def is_encodable(path: str) -> bool:
-    """Return False for a text with lone surrogates, which no path can hold."""
+    """Return False for a text with lone surrogates."""
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
@@ -255,10 +249,3 @@ def find_links(folder: str) -> list[str]:
             return [os.path.realpath(entry.path) for entry in islice(entries, MAX_ENTRIES) if entry.is_symlink()]
     except OSError:
         return []
-
-
-def find_strings(tree: ast.Module) -> Iterator[str]:
-    """Yield the string constants of a script."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value

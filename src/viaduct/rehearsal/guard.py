@@ -1,10 +1,10 @@
 """Guard: keeps a rehearsed script from writing through the mirror's links into the user's files.
 
 The mirror (`mirror.py`) is a folder of copies and links that the script sees in place of the user's folders. Python
-calls an audit hook before it opens, removes or renames a file. If a link of the mirror is in the path, it is first
-replaced by a copy of the file, or by a folder of links. Writes without Python (C++, another program) do not call
-the hook: `mirror.py` compares afterwards. Writing to a full path in the user's own folders is refused, unless the user
-has given that path to the script as an argument.
+calls an audit hook before it opens, removes or renames a file. The hook replaces a link of the mirror in the path by a
+copy of the file, or by a folder of links. Writes by C++ code or another program do not call the hook; `mirror.py`
+detects them afterwards. Writing to a full path in the user's own folders is refused, unless the user has passed this
+path to the script as an argument.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ CHANGES_FILE = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr"
 # Audit events whose first argument is a folder that is removed or entered, or whose entries are listed.
 USES_FOLDER = {"os.rmdir", "os.chdir", "shutil.rmtree"}
 LISTS_FOLDER = {"os.scandir", "os.listdir"}
-# Audit events that create or remove directory entries and do not follow a link in a path's last part; the value selects
-# the arguments that are such paths.
+# Audit events that create or remove directory entries and do not follow a link in a path's last part; the value is the
+# slice of the arguments that are such paths.
 CHANGES_ENTRIES = {
     **dict.fromkeys(("os.remove", "os.mkdir"), slice(0, 1)),
     **dict.fromkeys(("os.link", "os.symlink"), slice(1, 2)),
@@ -39,12 +39,13 @@ CHANGES_ENTRIES = {
 }
 TEMPORARY = ".viaduct-copy"  # suffix of a copy that is not complete
 MAX_LINKS = 40  # followed in one path, the kernel's limit
-# Use of the last name of a path: it is created or removed, its content changes, it is emptied, or it is a folder.
+# What happens to the last part of a path: it is created or removed, its content changes, it is emptied, or it is used
+# as a folder.
 Use = Literal["entry", "content", "empty", "folder"]
 
 
 def save(record: str, owned: Iterable[str]) -> None:
-    """Write the list of the user's files and folders, which every process of the rehearsal reads."""
+    """Write the list of the user's files and folders for every process of the rehearsal."""
     (Path(record) / LINKS_FILE).write_text(json.dumps(sorted({path for path in owned if path})), encoding="utf-8")
 
 
@@ -53,13 +54,13 @@ def install(plan: Plan) -> None:
     path = Path(plan.record) / LINKS_FILE
     if plan.view != "mirror" or not path.exists():
         return
-    values = [argument.partition("=")[2] or argument for argument in plan.arguments]  # of `--flag=value` the value
+    values = [argument.partition("=")[2] or argument for argument in plan.arguments]  # the value in `--flag=value`
     owned = json.loads(path.read_text(encoding="utf-8"))
     sys.addaudithook(Guard(plan.mirror, owned, [*filter(os.path.isabs, values), plan.record]).audit)
 
 
 def move_arguments(plan: Plan) -> tuple[str, ...]:
-    """Return the script's arguments; in a mirror, full paths into the project or working folder become its paths."""
+    """Return the script's arguments; in a mirror, full paths into the project or command's folder become its paths."""
     if plan.view != "mirror":
         return plan.arguments
     moved = []
@@ -92,7 +93,7 @@ class Guard:
             self._state.busy = False
 
     def prepare(self, event: str, args: tuple[Any, ...]) -> None:
-        """Replace the links that an event would write through, or refuse the write."""
+        """Replace the links that an event would write through, or refuse to write."""
         if event == "open":
             if isinstance(args[2], int) and args[2] & WRITES:
                 self.replace_links(args[0], "empty" if args[2] & os.O_TRUNC else "content")
@@ -100,7 +101,7 @@ class Guard:
             self.replace_links(args[0], "content")
         elif event in CHANGES_ENTRIES:
             for path in args[CHANGES_ENTRIES[event]]:
-                if not (event == "os.mkdir" and os.path.lexists(path)):  # such a mkdir raises FileExistsError itself
+                if not (event == "os.mkdir" and os.path.lexists(path)):  # this mkdir will raise FileExistsError
                     self.replace_links(path, "entry")
         elif event in USES_FOLDER:
             self.replace_links(args[0], "folder", refuse=event != "os.chdir")
@@ -112,46 +113,46 @@ class Guard:
     def replace_links(self, path: Any, use: Use, refuse: bool = True) -> None:
         """Replace links along a path by copies in the mirror.
 
-        With `refuse` raise PermissionError for a path that leads to the user's own files all the same.
+        With `refuse` raise PermissionError for a path that still leads to the user's own files.
         """
         if not isinstance(path, (str, bytes, os.PathLike)):  # a descriptor: the guard saw its path when it was opened
             return
         name = os.fsdecode(path)
         real = self.walk(os.path.join(os.getcwd(), name), use)
         if refuse and is_within(real, self.owned) and not is_within(real, (*self.allowed, self.mirror)):
-            why = f"this is your own {real}, and a rehearsal in a mirror only reads it by its full path"
+            reason = f"this is your own {real}, and a rehearsal in a mirror only reads it by its full path"
             raise PermissionError(
-                errno.EACCES, f"{why}; give the script a relative path, or rehearse with --here", name
+                errno.EACCES, f"{reason}; give the script a relative path, or rehearse with --here", name
             )
 
     def walk(self, path: str, use: Use) -> str:
         """Replace links of the mirror along a path, follow all others, and return the real path."""
-        waiting, here, links = path.split(os.sep), os.sep, 0
+        waiting, folder, followed_links = path.split(os.sep), os.sep, 0
         while waiting:
             name = waiting.pop(0)
             if name in ("", ".", ".."):
-                here = os.path.dirname(here) if name == ".." else here
+                folder = os.path.dirname(folder) if name == ".." else folder
                 continue
-            step = os.path.join(here, name)
+            entry = os.path.join(folder, name)
             is_last = not any(waiting)
-            if not os.path.islink(step) or (is_last and use == "entry"):
-                here = step
+            if not os.path.islink(entry) or (is_last and use == "entry"):
+                folder = entry
                 continue
-            target = os.path.join(here, os.readlink(step))
-            if is_within(step, [self.mirror]) and not is_within(target, [self.mirror]) and os.path.exists(target):
-                self.replace_link(step, target, is_empty=is_last and use == "empty")
-                here = step
+            target = os.path.join(folder, os.readlink(entry))
+            if is_within(entry, [self.mirror]) and not is_within(target, [self.mirror]) and os.path.exists(target):
+                self.replace_link(entry, target, is_empty=is_last and use == "empty")
+                folder = entry
                 continue
-            links += 1
-            if links > MAX_LINKS:
-                return step
-            waiting, here = [*target.split(os.sep), *waiting], os.sep
-        return here
+            followed_links += 1
+            if followed_links > MAX_LINKS:
+                return entry
+            waiting, folder = [*target.split(os.sep), *waiting], os.sep
+        return folder
 
     def replace_link(self, link: str, target: str, is_empty: bool = False) -> None:
         """Replace one link by a copy of its target, under a lock across all processes of the run.
 
-        With `is_empty` a file's copy has no content: the script is about to truncate it.
+        With `is_empty` the copy of a file has no content, since the script is going to truncate it.
         """
         lock = os.open(os.path.join(os.path.dirname(self.mirror), "links.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -165,7 +166,7 @@ class Guard:
             os.close(lock)
 
     def list_folder(self, path: Any) -> None:
-        """Replace the links to folders in a folder before it is listed: `os.walk` would not descend into links."""
+        """Before a folder is listed, replace its links to folders: `os.walk` does not descend into links."""
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
         folder = os.path.join(os.getcwd(), os.fsdecode(path or "."))
@@ -211,7 +212,7 @@ def is_within(path: str, folders: Iterable[str]) -> bool:
 
 
 def watch_torch_save() -> None:
-    """Wrap torch.save, which writes in C++ without calling audit hooks, so that it calls them."""
+    """Wrap torch.save so that it calls audit hooks; it writes in C++."""
     import torch
 
     plain = torch.save

@@ -1,11 +1,11 @@
 """Mirror of the user's folders, for rehearsals where no overlay can be mounted.
 
-Below `folder` the paths of the file system are reproduced as far as the script may reach them by relative paths: the
-folder in which the command was given (`origin`), the project's (`root`), and those above them. The two, and usually
-their parents, are mirrored with all below them: folders are created, small files are copied. Large files, very full
-folders and all other folders are links to the user's own. `guard.py` replaces a link by a copy before Python
-writes there; writes of other programs through a link are detected afterwards. At the end `files.py` moves the files
-that the script wrote into the record and removes the mirror.
+A mirror reproduces the paths that the script may reach by relative paths: the folder in which the command was given
+(`origin`), the project's folder (`root`), and the folders above them. These two, and usually their parents, are
+mirrored with everything below them: folders are created, small files are copied. Large files, very full folders and all
+other folders are links to the user's own. `guard.py` replaces a link by a copy before Python writes there; writes of
+other programs through a link are detected afterwards. At the end `files.py` moves the files that the script wrote into
+the record and removes the mirror.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ RESULT_SUFFIXES = (
 )  # fmt: skip
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3", ".mdb", ".log", ".csv", ".json")
 RESULT_WORDS = ("checkpoint", "ckpt", "events.out", ".data-0")
-MAX_ENTRIES = 3000  # entries mirrored one by one; what comes after them is linked
-FULL_FOLDER = 1000  # entries of a folder beyond which it is one link
+MAX_ENTRIES = 3000  # entries mirrored one by one; further ones are linked
+FULL_FOLDER = 1000  # entries; a folder with more of them becomes one link
 MAX_COPIED_BYTES = 256 << 20  # of all copies together
 MAX_COMPARED = 50_000  # files and folders behind links whose states before and after the run are compared
-ROOT = Path("/")  # never mirrored whole: folders in it that lead to no mirrored folder are links
-State = tuple[int, int, int]  # of a file, from `read_state`: time of change in ns, size, inode
+ROOT = Path("/")  # never mirrored completely: folders in it that lead to no mirrored folder are links
+State = tuple[int, int, int]  # of a file: modification time in ns, size, inode
 
 
 @dataclass
@@ -42,19 +42,19 @@ class Mirror:
     origin: Path
     folder: Path
     root: Path | None = None  # of the project
-    tree: Path | None = None  # a migrated copy of `root`, whose small files take the place of those in `root`
+    tree: Path | None = None  # a migrated copy of `root`; its small files replace those in `root`
     linked: list[str] = field(default_factory=list)  # names of folders that are links to the user's own
-    # By the target of each link: the states of the files there when the mirror was made.
+    # By the target of each link: the initial states of the files there.
     originals: dict[str, dict[str, State]] = field(default_factory=dict)
     _room: int = 0  # bytes that may be copied
     _compared: int = 0  # files and folders behind links whose states were read
     _seen: int = 0  # entries that were mirrored
-    _copies: dict[str, State] = field(default_factory=dict)  # by a copy's path: its state when it was made
+    _copies: dict[str, State] = field(default_factory=dict)  # initial state of each copy, by its path
     _copied: int = 0  # bytes copied so far
 
     @property
     def work(self) -> Path:
-        """The mirror's counterpart of the folder in which the command was given."""
+        """Return the mirror's counterpart of the folder in which the command was given."""
         return self.path_of(self.origin)
 
     def path_of(self, original: Path) -> Path:
@@ -62,7 +62,7 @@ class Mirror:
         return self.folder / original.relative_to("/")
 
     def set_up(self) -> None:
-        """Make the mirror: the mirrored folders with their files, and links to all else on the way to them."""
+        """Make the mirror: the mirrored folders with their files, and links to the other entries of their parents."""
         self.folder.mkdir(parents=True)
         self._room = min(MAX_COPIED_BYTES, shutil.disk_usage(self.folder).free // 2)
         for path in self.mirrored_folders:
@@ -79,63 +79,64 @@ class Mirror:
 
     @property
     def mirrored_folders(self) -> list[Path]:
-        """Return the folders that are mirrored with all below them: the command's, the project's, and their parents.
+        """Return the folders that are mirrored completely: the command's, the project's, and their parents.
 
         A parent is left out if it is the home folder or close to the root.
         """
-        own = [self.origin, *([self.root] if self.root is not None else [])]
+        folders = [self.origin, *([self.root] if self.root is not None else [])]
         home = Path(os.path.expanduser("~"))
-        parents = [path.parent for path in own if len(path.parts) > 3 and path.parent != home]
-        return list(dict.fromkeys([*own, *parents]))
+        parents = [path.parent for path in folders if len(path.parts) > 3 and path.parent != home]
+        return list(dict.fromkeys([*folders, *parents]))
 
     def mirror(self, folder: Path) -> None:
-        """Mirror a folder breadth first, so that its upper levels come first where MAX_ENTRIES is reached."""
+        """Mirror a folder breadth first, so that MAX_ENTRIES cuts off its lower levels."""
         waiting = [folder]
         while waiting:
-            here = waiting.pop(0)
-            inside = self.path_of(here)
-            for entry in [entry for entry in list_entries(here) if self.is_included(entry)]:
-                to = inside / entry.name
+            original = waiting.pop(0)
+            for entry in list_entries(original):
+                if not self.is_included(entry):
+                    continue
+                target = self.path_of(original) / entry.name
                 self._seen += 1
                 if entry.is_dir(follow_symlinks=False):
                     if self._seen < MAX_ENTRIES and not is_full(entry.path):
-                        to.mkdir(exist_ok=True)
+                        target.mkdir(exist_ok=True)
                         waiting.append(Path(entry.path))
-                    elif not to.exists():
-                        self.link(entry, Path(entry.path), to)
-                elif not os.path.lexists(to):
+                    elif not target.exists():
+                        self.link(entry, Path(entry.path), target)
+                elif not os.path.lexists(target):
                     with suppress(FileNotFoundError):  # another process has removed it since the folder was listed
-                        self.copy_or_link(entry, to)
+                        self.copy_or_link(entry, target)
 
     def is_included(self, entry: os.DirEntry[str]) -> bool:
         return entry.name not in EXCLUDED and not self.holds_record(entry)
 
     def holds_record(self, entry: os.DirEntry[str]) -> bool:
-        """Return True if an entry is the mirror or a folder that holds it, such as the rehearsal's record."""
+        """Return True if an entry is the mirror or a folder above it, such as the rehearsal's record."""
         return Path(entry.path) in (self.folder, *self.folder.parents)
 
-    def copy_or_link(self, entry: os.DirEntry[str], to: Path) -> None:
-        """Copy a file, its migrated version if there is one; link it where it is too large.
+    def copy_or_link(self, entry: os.DirEntry[str], target: Path) -> None:
+        """Copy a file, or its migrated version if there is one; link a large one.
 
         A link of the user to a mirrored path stays a link.
         """
-        target = Path(os.path.realpath(entry.path))  # unlike Path.resolve, it does not fail at a circle of links
+        original = Path(os.path.realpath(entry.path))  # Path.resolve would fail at a circle of links
         if (migrated := self.migrated_file(Path(entry.path))) is not None:
-            self.copy(migrated, to)
-        elif entry.is_symlink() and self.is_mirrored(target):
-            to.symlink_to(self.path_of(target))
-        elif target.is_file() and os.access(target, os.R_OK) and self.reserve_room(entry):
-            self.copy(target, to)
+            self.copy(migrated, target)
+        elif entry.is_symlink() and self.is_mirrored(original):
+            target.symlink_to(self.path_of(original))
+        elif original.is_file() and os.access(original, os.R_OK) and self.reserve_room(entry):
+            self.copy(original, target)
         else:
-            self.link(entry, target, to)
+            self.link(entry, original, target)
 
-    def copy(self, path: Path, to: Path) -> None:
-        """Copy a file, and store its state to notice if the script writes to it."""
-        shutil.copy2(path, to)
-        self._copies[str(to)] = read_state(to)
+    def copy(self, path: Path, target: Path) -> None:
+        """Copy a file, and store the copy's state to notice if the script writes to it."""
+        shutil.copy2(path, target)
+        self._copies[str(target)] = read_state(target)
 
     def migrated_file(self, path: Path) -> Path | None:
-        """Return the small file of `tree` that replaces a file, else None; large ones are data, equal in both."""
+        """Return the small file of `tree` that replaces a file, else None; large files are data, equal in both."""
         if self.tree is None or self.root is None or not path.is_relative_to(self.root):
             return None
         migrated = self.tree / path.relative_to(self.root)
@@ -147,22 +148,22 @@ class Mirror:
         if self.tree is None or self.root is None:
             return
         for path in iterate_below(self.tree):
-            to = self.path_of(self.root / path.relative_to(self.tree))
-            # False where the parent is reached through a link, and so is the user's own folder.
-            is_own = to.parent.is_dir() and Path(os.path.realpath(to.parent)).is_relative_to(self.folder)
-            if is_own and path.is_file() and path.stat().st_size <= SMALL_FILE and not to.exists():
-                self.copy(path, to)
+            target = self.path_of(self.root / path.relative_to(self.tree))
+            # Behind a link the parent would be the user's own folder.
+            is_in_mirror = target.parent.is_dir() and Path(os.path.realpath(target.parent)).is_relative_to(self.folder)
+            if is_in_mirror and path.is_file() and path.stat().st_size <= SMALL_FILE and not target.exists():
+                self.copy(path, target)
 
-    def is_mirrored(self, target: Path) -> bool:
-        """Return True if the target of a link exists and is mirrored."""
-        is_within = target.is_relative_to(self.origin) or (self.root is not None and target.is_relative_to(self.root))
-        return target.exists() and is_within and not EXCLUDED & {*target.relative_to("/").parts}
+    def is_mirrored(self, path: Path) -> bool:
+        """Return True if a path exists and is mirrored."""
+        is_within = path.is_relative_to(self.origin) or (self.root is not None and path.is_relative_to(self.root))
+        return path.exists() and is_within and not EXCLUDED & {*path.relative_to("/").parts}
 
     def reserve_room(self, entry: os.DirEntry[str]) -> bool:
-        """Return True if an entry is to be copied and there is room, which is then reserved.
+        """Reserve room for the copy of an entry; return False if the entry is not to be copied or there is no room.
 
-        Copied are small files, Python sources, and files that look like results or databases: a script may overwrite
-        those.
+        Copied are small files, Python sources, and files that look like results or databases, which a script may
+        overwrite.
         """
         size, name = entry.stat().st_size, entry.name.lower()
         is_result = name.endswith((*RESULT_SUFFIXES, *DATABASE_SUFFIXES)) or any(word in name for word in RESULT_WORDS)
@@ -172,25 +173,25 @@ class Mirror:
         self._copied += size
         return True
 
-    def link(self, entry: os.DirEntry[str], target: Path, to: Path) -> None:
-        """Link an entry to the original, and store the original's state."""
-        to.symlink_to(target)
-        if target.is_dir():
+    def link(self, entry: os.DirEntry[str], original: Path, target: Path) -> None:
+        """Make `target` a link to the original, and store the original's state."""
+        target.symlink_to(original)
+        if original.is_dir():
             self.linked.append(entry.name)
-        if target.is_dir() or target.is_file():
-            self.originals[str(target)] = self.read_states(target)
+        if original.is_dir() or original.is_file():
+            self.originals[str(original)] = self.read_states(original)
 
     def read_states(self, path: Path) -> dict[str, State]:
-        """Return the state of a file, or of everything below a folder, until MAX_COMPARED is reached."""
-        found = {}
+        """Return the states of a path and everything below it, until MAX_COMPARED is reached."""
+        states = {}
         for inner in islice(iterate_below(path), max(0, MAX_COMPARED - self._compared)):
             with suppress(OSError):
-                found[str(inner)] = read_state(inner)
-        self._compared += len(found)
-        return found
+                states[str(inner)] = read_state(inner)
+        self._compared += len(states)
+        return states
 
     def changed_originals(self) -> list[str]:
-        """Return originals behind links that were changed, added or removed, as far as MAX_COMPARED reaches."""
+        """Return originals behind links that were changed, added or removed, until MAX_COMPARED is reached."""
         changed: set[str] = set()
         self._compared = 0
         for path, before in self.originals.items():
@@ -200,7 +201,7 @@ class Mirror:
         return sorted(name for name in changed if not Path(name).is_relative_to(record) and Path(name) != record)
 
     def find_written(self) -> Iterator[tuple[str, Path]]:
-        """Yield the original path of each file that the script wrote, and the path in the mirror where it lies."""
+        """Yield the original path of each file that the script wrote, and its path in the mirror."""
         for root, folders, files in os.walk(self.folder):
             folders.sort()
             for name in sorted(files):
@@ -212,18 +213,18 @@ class Mirror:
 def is_full(folder: str) -> bool:
     """Return True for a folder with very many entries, such as a set of images."""
     try:
-        with os.scandir(folder) as found:
-            return len(list(islice(found, FULL_FOLDER + 1))) > FULL_FOLDER
+        with os.scandir(folder) as entries:
+            return len(list(islice(entries, FULL_FOLDER + 1))) > FULL_FOLDER
     except OSError:
         return False
 
 
 def read_state(path: str | Path) -> State:
-    """Return a value that changes when a file is written or replaced, not when it is read; of a folder, its inode."""
-    found = os.stat(path)
-    if stat.S_ISDIR(found.st_mode):
-        return 0, 0, found.st_ino
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    """Return a value that changes when a file is written or replaced; for a folder only its inode."""
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
+        return 0, 0, status.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def iterate_below(path: Path) -> Iterator[Path]:
@@ -235,9 +236,9 @@ def iterate_below(path: Path) -> Iterator[Path]:
 
 
 def list_entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Return a folder's entries, sorted by name; of a folder that cannot be read, or is gone, none."""
+    """Return a folder's entries, sorted by name; an empty list if the folder cannot be read or is gone."""
     try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: entry.name)
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
     except (PermissionError, FileNotFoundError):
         return []

@@ -2,17 +2,17 @@
 
     RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1], "inputs": [3.2, 96.0],
                                              "at": [13.2, 2.5]}; `at` is monotonic and process time in seconds,
-                                             `inputs` the fingerprints of the networks' inputs (only with `plan.look`)
+                                             `inputs` fingerprints of the networks' inputs (with `plan.inspect`)
     RECORD/observed/rank-0/losses.npz        the same losses: "0 0" is the first of step 0
     RECORD/observed/rank-0/gradients.npz     of step 0, by parameter name
     RECORD/observed/rank-0/weights.npz       when the script ended or was stopped; buffers too
-    RECORD/observed/rank-0/evaluations.jsonl fingerprints of outputs computed without gradients, for each call of a
-                                             network one line; empty unless `plan.look`
+    RECORD/observed/rank-0/evaluations.jsonl fingerprints of outputs computed without gradients, one line for each
+                                             call of a network; empty unless `plan.inspect`
 
 A loss is a tensor on which `backward` is called, before a GradScaler's factor, or the value that torch.autograd.grad or
 torch.func.grad differentiates. Parameters have the names of the outermost module that is called, without the `module.`
 and `_orig_mod.` of wrappers. With a second network each has a number: `1.fc.weight`. A parameter outside of any network
-is called by its position in the optimizer: `optimizer.0.0.3`; without an optimizer, by its position among the tensors
+is named by its position in the optimizer: `optimizer.0.0.3`; without an optimizer, by its position among the tensors
 that the loss depends on: `tensor.3`.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 EVALUATIONS_FILE = "evaluations.jsonl"
 MAX_EVALUATIONS = 10_000  # calls of networks without gradients that are recorded
-MAX_INPUT_SUMS = 1000  # numbers of a step's input fingerprints after which no further input is recorded
+MAX_INPUT_SUMS = 1000  # numbers in a step's input fingerprints; after them no further input is recorded
 _UNSCALED = "_viaduct_unscaled"  # attribute of a scaled loss: the loss before it was scaled
 
 
@@ -48,7 +48,7 @@ def folder_of(record: str | Path, number: int) -> Path:
 
 
 class Observation:
-    """Records what a PyTorch script computes; `counting.py` calls it at updates and at the end of each step."""
+    """Records what a PyTorch script computes; called by `counting.py` at updates and at the end of each step."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -61,7 +61,7 @@ class Observation:
         self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as a backward pass leaves them
         self.trained: list[torch.Tensor] = []  # without an optimizer: the trained tensors that the last loss depends on
         self._inside = False  # a wrapped backward is running
-        self._inspection = Inspection() if plan.look else None
+        self._inspection = Inspection() if plan.inspect else None
         self._evaluations: list[str] = []
         self._roots = Roots(self._on_call, self._on_return)
 
@@ -81,14 +81,14 @@ class Observation:
         self._roots.__exit__()
 
     def _on_call(self, module: nn.Module, args: Any) -> None:
-        """Remember a network that trains, when it is first called."""
-        network = unwrap_module(module)  # the network inside DDP or torch.compile
+        """Remember a network that trains when it is first called."""
+        network = unwrap_module(module)
         is_trained = any(parameter.requires_grad for parameter in network.parameters())
         if is_trained and not any(network is known for known in self.networks):
             self.networks = [known for known in self.networks if not contains(network, known)]
             if not any(contains(known, network) for known in self.networks):
                 self.networks.append(network)
-                if self.plan.shake and not self._steps:
+                if self.plan.perturb and not self._steps:
                     perturb_network(network)
         if self._inspection:
             self._inspection.record_inputs(network, args)
@@ -99,7 +99,7 @@ class Observation:
         """Record the fingerprint of a network's inputs, or of its output where gradients are off: an evaluation."""
         import torch
 
-        if not self.plan.look or not any(True for _ in unwrap_module(module).parameters()):
+        if not self.plan.inspect or not any(True for _ in unwrap_module(module).parameters()):
             return
         if torch.is_grad_enabled():
             if len(self._inputs) < MAX_INPUT_SUMS:
@@ -108,7 +108,7 @@ class Observation:
             self._evaluations.append(json.dumps(fingerprint(output)))
 
     def _wrap_backward(self, owner: Any, name: str) -> None:
-        """Wrap a backward function, to record the losses that it is called for."""
+        """Wrap a backward function to record its losses."""
         plain = getattr(owner, name)
 
         @functools.wraps(plain)
@@ -118,7 +118,7 @@ class Observation:
             self._inside = True
             try:
                 losses: Any = loss if isinstance(loss, (tuple, list)) else [loss]
-                self._losses += [getattr(scaled, _UNSCALED, scaled).detach() for scaled in losses]
+                self._losses += [getattr(value, _UNSCALED, value).detach() for value in losses]
                 if self._inspection:
                     self._inspection.record_loss()
                 return plain(loss, *args, **kwargs)
@@ -128,7 +128,7 @@ class Observation:
         setattr(owner, name, backward)
 
     def _wrap_scale(self, scaler: Any) -> None:
-        """Wrap GradScaler.scale, so that a scaled loss knows its unscaled value."""
+        """Wrap GradScaler.scale so that a scaled loss stores its unscaled value."""
         plain = scaler.scale
 
         @functools.wraps(plain)
@@ -141,7 +141,7 @@ class Observation:
         scaler.scale = scale
 
     def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Remember the optimizer; in step 0, record the gradients that it is about to use."""
+        """Remember the optimizer; in step 0, record the gradients that it is going to use."""
         if not any(optimizer is known for known in self._optimizers):
             self._optimizers.append(optimizer)
         if step:
@@ -151,7 +151,7 @@ class Observation:
                 self._gradients[name] = as_array(parameter.grad)
 
     def record_gradients(self) -> None:
-        """Record the gradients after a backward pass of the first step, in case no optimizer uses them."""
+        """Record the gradients after a backward pass of the first step; they are written if no optimizer uses any."""
         parameters = self.named_tensors().items()
         self._raw_gradients |= {name: as_array(value.grad) for name, value in parameters if value.grad is not None}
 
@@ -180,7 +180,7 @@ class Observation:
             self._inspection.finish_step(self._optimizers)
 
     def named_tensors(self, with_buffers: bool = False) -> dict[str, torch.Tensor]:
-        """Return the parameters, and buffers, by the names that the top of this file explains."""
+        """Return the parameters, with `with_buffers` also the buffers, by name (see the module's docstring)."""
         tensors: dict[str, torch.Tensor] = {}
         for prefix, network in self._prefixes().items():
             pairs = [*network.named_parameters(), *(network.named_buffers() if with_buffers else ())]
@@ -191,7 +191,7 @@ class Observation:
         return {f"{number}." if len(self.networks) > 1 else "": network for number, network in enumerate(self.networks)}
 
     def _unnamed_parameters(self, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return parameters that no network holds, by position: optimizer 0, group 0, the fourth."""
+        """Return parameters that no network holds, named by their position."""
         named_ids = {id(value) for value in named.values()}
         if not self._optimizers:
             trained = enumerate(self.trained)
@@ -237,7 +237,7 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
 def fingerprint(value: Any) -> list[float]:
     """Return two sums for each non-empty tensor: of its elements, weighted by position, and of their magnitudes.
 
-    The weights make a permutation of the elements visible. Of a large tensor every nth element is taken.
+    The weights make a permutation of the elements visible. Only every nth element of a large tensor is summed.
     """
     return [number for tensor in iterate_tensors(value) for number in compute_sums(tensor)]
 

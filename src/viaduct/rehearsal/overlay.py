@@ -1,10 +1,10 @@
-"""View of the file system in which a run's writes stay separate: overlay mounts in a mount namespace.
+"""View of the file system that keeps a run's writes separate, by overlay mounts in a mount namespace.
 
 Every file has its usual path, so that relative and absolute paths, `__file__`, links, other programs and libraries in C
 work unchanged. Writes, deletions and renames in the overlaid folders go to the run's record; the user's files are only
-read. The kernel must let unprivileged users mount overlays; where it does not, `mirror.py` makes a mirror instead.
+read. Where the kernel does not let the user mount overlays, `mirror.py` makes a mirror instead.
 
-This file is also a script, run without viaduct on its path:
+This file is also a script that runs without viaduct on its path:
 
     overlay.py hold                         read a layout from stdin, mount it, answer, wait until stdin is closed
     overlay.py enter PID FOLDER COMMAND...  run a command in the view that process PID holds
@@ -36,19 +36,14 @@ UNMOUNT_S = 30.0  # for the holding process to unmount and end
 
 @dataclass(frozen=True)
 class Layout:
-    """Folders to overlay; writes go to numbered folders below `uppers`, the upper layers.
-
-    If one of the `needed` folders cannot be overlaid, nothing is mounted; where the kernel refuses another folder, that
-    one is not overlaid. `real` folders inside of them are not overlaid: writes there reach the real files. `tree` is a
-    migrated copy of `front`: the view shows its files that differ at the paths of those in `front`.
-    """
+    """Folders to overlay."""
 
     folders: tuple[str, ...]
-    uppers: str
-    needed: tuple[str, ...] = ()
-    real: tuple[str, ...] = ()
-    front: str = ""
-    tree: str = ""
+    uppers: str  # folder of the upper layers: numbered folders that receive the writes
+    required: tuple[str, ...] = ()  # folders without which nothing is mounted; others may be left out
+    excluded: tuple[str, ...] = ()  # folders inside of `folders` where writes reach the real files
+    replaced_tree: str = ""  # the view shows the files of `tree` that differ from this folder's at this folder's paths
+    tree: str = ""  # a migrated copy of `replaced_tree`
 
 
 @dataclass
@@ -57,15 +52,17 @@ class View:
 
     holder: subprocess.Popen[str]
     layout: Layout
-    layers: dict[str, str] = field(default_factory=dict)  # by the number of an upper layer: the folder it overlays
-    seeds: dict[str, list[int]] = field(default_factory=dict)  # by path: the state of the file of `tree` shown there
+    layers: dict[str, str] = field(default_factory=dict)  # overlaid folder by the number of its upper layer
+    seeds: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # initial state of each file of `tree`, by its visible path
 
     def command(self, folder: str, command: list[str]) -> list[str]:
         """Return the command that runs `command` in this view, with `folder` as its current folder."""
         return [sys.executable, "-I", "-S", __file__, "enter", str(self.holder.pid), folder, *command]
 
     def close(self) -> None:
-        """End the process that holds the view, and with it the mounts."""
+        """End the process that holds the view; its mounts end with it."""
         assert self.holder.stdin is not None
         self.holder.stdin.close()
         try:
@@ -75,27 +72,25 @@ class View:
             self.holder.wait()
 
     def find_written(self) -> Iterator[tuple[str, Path]]:
-        """Yield the path in the view of each file that was written, and its path in the upper layer."""
+        """Yield the visible path of each file that was written, and its path in the upper layer."""
         for number, folder in self.layers.items():
             upper = Path(self.layout.uppers) / number / "files"
             for root, folders, files in os.walk(upper):
                 folders.sort()
                 for name in sorted(files):
                     path = Path(root) / name
-                    shown = os.path.join(folder, os.path.relpath(path, upper))
-                    if path.is_symlink() or (path.is_file() and self.seeds.get(shown) != state_of(path)):
-                        yield (
-                            shown,
-                            path,
-                        )  # all else is a whiteout, which marks a deletion, or an unchanged file of `tree`
+                    visible = os.path.join(folder, os.path.relpath(path, upper))
+                    # Not yielded are whiteouts, which mark deletions, and unchanged files of `tree`.
+                    if path.is_symlink() or (path.is_file() and self.seeds.get(visible) != read_state(path)):
+                        yield visible, path
 
 
 class NoOverlay(Exception):
-    """Raised where an overlay cannot be mounted, with the reason."""
+    """Raised with the reason why an overlay cannot be mounted."""
 
 
 def open_view(layout: Layout) -> View:
-    """Mount a layout; raise NoOverlay with the reason where that is not possible."""
+    """Mount a layout; raise NoOverlay if that is not possible."""
     Path(layout.uppers).mkdir(parents=True, exist_ok=True)
     holder = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, "hold"],
@@ -119,20 +114,20 @@ def open_view(layout: Layout) -> View:
     if "error" in answer:
         holder.stdin.close()
         holder.wait()
-        more = holder.stderr.read().strip().splitlines()[-1:]
+        last_line = holder.stderr.read().strip().splitlines()[-1:]
         holder.stderr.close()
-        raise NoOverlay(" ".join([answer["error"], *more]))
+        raise NoOverlay(" ".join([answer["error"], *last_line]))
     holder.stderr.close()
     return View(holder, layout, answer["layers"], answer["seeds"])
 
 
-def find_obstacle(layout: Layout, near: Path) -> str:
-    """Try to mount a layout, with its writes in a folder inside `near`; return why that fails, or "" if it works."""
+def find_obstacle(layout: Layout, parent: Path) -> str:
+    """Try to mount a layout with its upper layers inside `parent`; return why that fails, or "" if it works."""
     if os.environ.get(OVERLAY_VARIABLE, "").lower() in ("off", "0", "no"):
         return f"{OVERLAY_VARIABLE} is {os.environ[OVERLAY_VARIABLE]}"
-    with tempfile.TemporaryDirectory(dir=near, prefix=".viaduct_overlay_") as folder:
+    with tempfile.TemporaryDirectory(dir=parent, prefix=".viaduct_overlay_") as folder:
         try:
-            view = open_view(replace(layout, uppers=folder, real=()))
+            view = open_view(replace(layout, uppers=folder, excluded=()))
         except (NoOverlay, OSError) as error:
             return str(error)
         view.close()
@@ -141,7 +136,7 @@ def find_obstacle(layout: Layout, near: Path) -> str:
 
 
 def allow_removal(uppers: str | Path) -> None:
-    """Make the folders removable that the kernel makes, without permissions, in an overlay's work folder."""
+    """Give permissions to the folders that the kernel made without any, so that they can be removed."""
     for root, folders, _ in os.walk(uppers):
         for name in folders:
             path = os.path.join(root, name)
@@ -149,7 +144,7 @@ def allow_removal(uppers: str | Path) -> None:
                 os.chmod(path, 0o700)
 
 
-def top_of(path: str) -> str:
+def find_top(path: str) -> str:
     """Return the folder directly below / that holds a path; below KERNEL_FOLDERS, the folder one level deeper."""
     parts = path.split(os.sep)
     top = os.sep + parts[1] if len(parts) > 1 else os.sep
@@ -159,13 +154,13 @@ def top_of(path: str) -> str:
 def find_folder(path: str) -> str:
     """Return the folder to overlay so that a path and its surroundings are covered.
 
-    For root this is the folder of `top_of`. For other users it is the innermost folder above the path that belongs to
-    somebody else: the kernel cannot copy such a folder up into a user's overlay.
+    For root this is the folder of `find_top`. For other users it is the innermost folder above the path that belongs to
+    somebody else: in a user's overlay the kernel cannot copy such a folder into the upper layer.
     """
     path = os.path.realpath(path)
     while not os.path.isdir(path):
         path = os.path.dirname(path)
-    top = top_of(path)
+    top = find_top(path)
     if os.geteuid() == 0:
         return top
     while path != top and os.stat(path).st_uid == os.geteuid():
@@ -175,34 +170,34 @@ def find_folder(path: str) -> str:
 
 def choose_folders(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the outermost folders to overlay so that all paths are covered."""
-    found = {find_folder(path) for path in paths if path} - {os.sep} - KERNEL_FOLDERS
-    return tuple(sorted(folder for folder in found if not is_below(folder, found)))
+    folders = {find_folder(path) for path in paths if path} - {os.sep} - KERNEL_FOLDERS
+    return tuple(sorted(folder for folder in folders if not is_below(folder, folders)))
 
 
-# ---- system calls, and what the two commands of this file run
+# ---- system calls and the two commands of this file
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def check(result: int, what: str) -> None:
+def check_result(result: int, action: str) -> None:
     """Raise OSError with errno's text if a system call failed."""
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{action}: {os.strerror(number)}")
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
     """Call mount(2); raise OSError if it fails."""
     arguments = (os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode())
-    check(_libc.mount(*arguments), f"mounting {kind or 'a folder'} at {target}")
+    check_result(_libc.mount(*arguments), f"mounting {kind or 'a folder'} at {target}")
 
 
 def make_namespace() -> None:
-    """Move this process into a new mount namespace, if need be with a new user namespace that keeps the ids."""
+    """Move this process into a new mount namespace; without root's rights also into a new user namespace."""
     if _libc.unshare(NEW_MOUNTS) != 0:
         user, group = os.getuid(), os.getgid()
-        check(_libc.unshare(NEW_USER | NEW_MOUNTS), "making a mount namespace")
+        check_result(_libc.unshare(NEW_USER | NEW_MOUNTS), "making a mount namespace")
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             Path(f"/proc/self/{name}").write_text(text)
     mount("none", "/", "", RECURSIVE | PRIVATE)
@@ -225,10 +220,11 @@ def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
     points = sorted(dict.fromkeys(points), key=lambda point: point.count("/"))
     # Later these paths lead into the overlay; the descriptors opened now still lead to the folders below it.
     opened = {path: open_path(path) for path in points}
-    real = {path: open_path(path) for path in layout["real"] if os.path.isdir(path)}
+    excluded = {path: open_path(path) for path in layout["excluded"] if os.path.isdir(path)}
     uppers = open_path(layout["uppers"])
-    # The innermost overlaid folder that holds `front`: its upper layer gets the files of `tree`.
-    seeded = max((point for point in points if is_below(layout["front"] + "/", [point])), key=len, default="")
+    replaced_tree = layout["replaced_tree"]
+    # The upper layer of the innermost overlaid folder around `replaced_tree` gets the files of `tree`.
+    seeded = max((point for point in points if is_below(replaced_tree + "/", [point])), key=len, default="")
     layers: dict[str, str] = {}
     seeds: dict[str, list[int]] = {}
     for number, target in enumerate(points):
@@ -239,37 +235,36 @@ def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
                 os.makedirs(f"{uppers}/{number}/{name}")
             os.chmod(f"{uppers}/{number}/files", os.stat(opened[target]).st_mode & 0o7777)
             if target == seeded:
-                seeds = seed_files(layout["tree"], layout["front"], target, f"{uppers}/{number}/files")
+                seeds = seed_files(layout["tree"], replaced_tree, target, f"{uppers}/{number}/files")
             mount_overlay(target, opened[target], f"{uppers}/{number}")
             layers[str(number)] = target
         except OSError:
-            if target in (*layout["needed"], seeded):
+            if target in (*layout["required"], seeded):
                 raise
-            mount(
-                opened[target], target, "", BIND | RECURSIVE
-            )  # no folder, or one that the kernel refuses: show it unchanged
-    for path, source in real.items():
+            # The target is no folder, or the kernel refuses to overlay it: show it unchanged.
+            mount(opened[target], target, "", BIND | RECURSIVE)
+    for path, source in excluded.items():
         mount(source, path, "", BIND | RECURSIVE)
     return {"layers": layers, "seeds": seeds}
 
 
-def seed_files(tree: str, front: str, target: str, upper: str) -> dict[str, list[int]]:
-    """Copy the files of `tree` that differ from `front` into the upper layer of `target`, before it is mounted.
+def seed_files(tree: str, replaced_tree: str, target: str, upper: str) -> dict[str, list[int]]:
+    """Copy the files of `tree` that differ from `replaced_tree` into the upper layer of `target`.
 
-    Return their states by the paths at which the view shows them.
+    Return their states by their visible paths.
     """
     seeds = {}
     for root, _, files in os.walk(tree):
         for name in files:
             path = os.path.join(root, name)
-            inside = os.path.relpath(path, tree)
-            if os.path.islink(path) or is_same_file(path, os.path.join(front, inside)):
+            visible = os.path.normpath(os.path.join(replaced_tree, os.path.relpath(path, tree)))
+            if os.path.islink(path) or is_same_file(path, visible):
                 continue
-            shown = os.path.normpath(os.path.join(front, inside))
-            copy_path = os.path.join(upper, os.path.relpath(shown, target))
-            make_folders(os.path.dirname(os.path.relpath(shown, target)), target, upper)
+            position = os.path.relpath(visible, target)
+            copy_path = os.path.join(upper, position)
+            make_folders(os.path.dirname(position), target, upper)
             shutil.copy2(path, copy_path)
-            seeds[shown] = state_of(copy_path)
+            seeds[visible] = read_state(copy_path)
     return seeds
 
 
@@ -281,39 +276,34 @@ def is_same_file(path: str, other: str) -> bool:
         return False
 
 
-def make_folders(inside: str, target: str, upper: str) -> None:
-    """Make the folder `inside` and its parents in an upper layer, with the modes that they have in `target`."""
-    here = ""
-    for part in inside.split("/") if inside else ():
-        here = f"{here}/{part}" if here else part
-        if not os.path.isdir(f"{upper}/{here}"):
-            os.mkdir(f"{upper}/{here}")
-            if os.path.isdir(f"{target}/{here}"):
-                shutil.copymode(f"{target}/{here}", f"{upper}/{here}")
+def make_folders(folder: str, target: str, upper: str) -> None:
+    """Make a folder, given by its path in `target`, and its parents in an upper layer with their modes in `target`."""
+    position = ""
+    for part in folder.split("/") if folder else ():
+        position = f"{position}/{part}" if position else part
+        if not os.path.isdir(f"{upper}/{position}"):
+            os.mkdir(f"{upper}/{position}")
+            if os.path.isdir(f"{target}/{position}"):
+                shutil.copymode(f"{target}/{position}", f"{upper}/{position}")
 
 
-def state_of(path: str | Path) -> list[int]:
-    """Return a file's time of change, size and inode, of which one changes when it is written or replaced."""
+def read_state(path: str | Path) -> list[int]:
+    """Return a file's modification time, size and inode; one of them changes when the file is written or replaced."""
     status = os.stat(path)
     return [status.st_mtime_ns, status.st_size, status.st_ino]
 
 
 def open_path(path: str) -> str:
-    """Return a path to an open descriptor, which stays valid when something is mounted over it."""
+    """Open a path; return a path of the descriptor, which stays valid when something is mounted over it."""
     return f"/proc/self/fd/{os.open(path, os.O_PATH)}"
 
 
 def mount_overlay(target: str, lower: str, upper: str) -> None:
     """Mount an overlay with the first set of options that the kernel takes."""
+    layers = f"lowerdir={lower},upperdir={upper}/files,workdir={upper}/work"
     for options in OVERLAY_OPTIONS:
         try:
-            mount(
-                "viaduct",
-                target,
-                "overlay",
-                0,
-                f"lowerdir={lower},upperdir={upper}/files,workdir={upper}/work,{options}",
-            )
+            mount("viaduct", target, "overlay", 0, f"{layers},{options}")
         except OSError:
             if options == OVERLAY_OPTIONS[-1]:
                 raise
@@ -338,7 +328,8 @@ def enter(pid: str, folder: str, command: list[str]) -> None:
     for kind in ("user", "mnt"):
         target, current = f"/proc/{pid}/ns/{kind}", f"/proc/self/ns/{kind}"
         if os.stat(target).st_ino != os.stat(current).st_ino:
-            check(_libc.setns(os.open(target, os.O_RDONLY | os.O_CLOEXEC), 0), f"entering the view of process {pid}")
+            descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+            check_result(_libc.setns(descriptor, 0), f"entering the view of process {pid}")
     os.chdir(folder)
     os.execvp(command[0], command)
 

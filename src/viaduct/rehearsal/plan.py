@@ -1,7 +1,6 @@
 """Plan of a rehearsal, written into its record and read by all its processes.
 
-`VIADUCT_REHEARSAL` names the file. Processes that the script starts inherit the variable, and so know that they are
-part of this rehearsal.
+The environment variable `VIADUCT_REHEARSAL` names the file. Processes that the script starts inherit it.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ class Plan:
     limits: str = "error"  # modes of the card's limits, as `limits.parse_switches` reads them
     fake_data: bool = False  # make up missing datasets (`fake_data/`)
     observe: bool = True  # record losses, gradients and weights (`observe.py`)
-    look: bool = False  # record facts and outputs of modules too (`inspection.py`)
-    shake: bool = False  # perturb every weight by about one unit in the last place, before the first step
+    inspect: bool = False  # also record facts and outputs of modules (`inspection.py`)
+    perturb: bool = False  # perturb every weight by about one unit in the last place before the first step
     step_at: str = ""  # where a step ends, if not at an update (`step_at.Target`)
-    joined: bool = False  # train the ranks of a one-device TensorFlow script together (`tf1_stage/joining.py`)
-    # Where the original and the migrated project are compared: the root of the one that this run executes, and the
-    # roots from which it must not import.
+    join_ranks: bool = False  # train the ranks of a one-device TensorFlow script together (`tf1_stage/joining.py`)
+    # Set where the original and the migrated project are compared: the root of the project that this run executes, and
+    # the roots from which it must not import.
     tree: str = ""
     other_trees: tuple[str, ...] = ()
     origin: str = ""  # the folder in which the command was given
-    replaces: str = ""  # the original's root, at whose path the script sees the files of `tree`
+    replaced_tree: str = ""  # root of the original; the script sees the files of `tree` at this path
     view: ViewName = "here"  # how the script sees the user's files
-    place: str = ""  # the path at which the script sees its tree: `root`, or the mirror's counterpart
+    visible_root: str = ""  # the path at which the script sees its tree: `root`, or the mirror's counterpart
     module: str = ""  # name for `python -m`; `script` is its file
     language: str = "en"
     command: str = ""  # as the user gave it
@@ -67,8 +66,8 @@ class Plan:
 
     @property
     def root(self) -> str:
-        """Return the folder of the project as the user knows it: `replaces`, else `tree`, else the script's folder."""
-        return self.replaces or self.tree or self.project
+        """Return the project's folder as the user knows it: `replaced_tree`, else `tree`, else the script's folder."""
+        return self.replaced_tree or self.tree or self.project
 
     @property
     def mirror(self) -> str:
@@ -77,9 +76,9 @@ class Plan:
 
     @property
     def main(self) -> str:
-        """Return the file that is run: in a mirror without a second tree the mirror's copy, else the script."""
+        """Return the file that is run: the script, or its copy in a mirror without a second tree."""
         if self.view == "mirror" and not self.tree:
-            return os.path.join(self.place, os.path.basename(self.script))
+            return os.path.join(self.visible_root, os.path.basename(self.script))
         return self.script
 
     @property
@@ -116,10 +115,10 @@ def find_imported(name: str) -> Any:
 
 
 def current_rank() -> int:
-    """Return this process's rank, from torch.distributed if that is initialised, else from RANK or RANK_ID, else 0."""
-    group = find_imported("torch.distributed")
+    """Return this process's rank from torch.distributed if it is initialised, else from RANK or RANK_ID, else 0."""
+    distributed = find_imported("torch.distributed")
     with suppress(ValueError, RuntimeError):  # another thread has just left the process group
-        if group is not None and group.is_available() and group.is_initialized():
-            return cast(int, group.get_rank())
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return cast(int, distributed.get_rank())
     variable = os.environ.get("RANK") or os.environ.get("RANK_ID") or "0"
     return int(variable) if variable.isdigit() else 0

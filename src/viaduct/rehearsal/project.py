@@ -1,16 +1,17 @@
 """Facts about a script before it runs: its files, framework and missing packages.
 
-Files are read as text; nothing is imported. Only imports that surely happen can count as missing: statements at the top
-level of a file that the script reaches, or in a `with` there; not those in a `try`, an `if` or a function.
+Files are read as text; nothing is imported. A package counts as missing only if its import surely runs: at the top
+level of a file that the script reaches or in a `with` block there, but not in a `try`, an `if` or a function.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,14 +22,14 @@ from viaduct.path_errors import refuse_special_file
 from viaduct.rehearsal.plan import StageName
 from viaduct.scripts import notebook_runs
 
-# By package that a script imports: the stage of the script, which is the folder of stand-ins for one framework
-# (torch_stage/ or tf1_stage/).
+# Stage of a script by the package that it imports. A stage is the folder of stand-ins for one framework: torch_stage/
+# or tf1_stage/.
 STAGE_OF_PACKAGE: dict[str, StageName] = {
     **dict.fromkeys(("torch", "torchvision", *PLUGINS), "torch"),
     **dict.fromkeys(("tensorflow", "keras", *NPU.tensorflow_modules), "tf1"),
 }
 STAND_IN_PACKAGES = {*PLUGINS, *NPU.tensorflow_modules, "horovod", "npu_device"}  # packages that a stage replaces
-PYPI_NAMES = {  # names on PyPI of packages that are imported under another name
+PYPI_NAMES = {  # of packages that are imported under another name
     "cv2": "opencv-python",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
@@ -41,21 +42,20 @@ PYPI_NAMES = {  # names on PyPI of packages that are imported under another name
     "bs4": "beautifulsoup4",
     "attr": "attrs",
     "mpl_toolkits": "matplotlib",
-    "pycocotools": "pycocotools",
 }
-NOT_ON_PYPI = {"apex": "apex is no package of PyPI (that one is another): use torch.amp, or the card vendor's apex."}
+NOT_ON_PYPI = {"apex": "PyPI's apex is another package: use torch.amp, or the card vendor's apex."}
 PROJECT_MARKS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")  # entries of a project's top folder
-MAX_FILES = 2000  # of a project, that are read
+MAX_FILES = 2000  # files of a project that are read
 MAX_NAME_LENGTH = 255  # characters of a string that may be a file's name
 
 
 @dataclass(frozen=True)
 class Import:
-    """A module that a file imports; `sure`: the import statement runs whenever the file is executed."""
+    """A module that a file imports."""
 
     module: str
     line: int
-    sure: bool
+    is_sure: bool  # the import statement runs whenever the file is executed
 
 
 @dataclass
@@ -73,13 +73,13 @@ class Project:
 
     script: Path
     sources: list[Source]
-    folders: list[Path] = field(default_factory=list)  # in which modules were found, without the script's own
+    folders: list[Path] = field(default_factory=list)  # in which modules were found, without the script's folder
 
     @property
     def root(self) -> Path:
         """Return the innermost folder that holds the script, its modules' folders and all files that were read."""
-        beside = [source.path.parent for source in self.sources]
-        return Path(os.path.commonpath([self.script.parent, *self.folders, *beside]))
+        source_folders = [source.path.parent for source in self.sources]
+        return Path(os.path.commonpath([self.script.parent, *self.folders, *source_folders]))
 
     def imported_packages(self) -> set[str]:
         """Return the top-level names of all imports."""
@@ -87,9 +87,9 @@ class Project:
 
 
 def read_project(script: Path) -> Project:
-    """Read a script and the files of its project that it imports or names as scripts, directly or not.
+    """Read a script and the files of its project that it imports or starts, directly or not.
 
-    Files other than the script that cannot be read are left out. At most MAX_FILES files are read.
+    Files other than the script are left out if they cannot be read. At most MAX_FILES files are read.
     """
     sources: dict[Path, Source] = {}
     search = ModuleSearch(script)
@@ -99,7 +99,7 @@ def read_project(script: Path) -> Project:
         if path in sources or (source := read_source(path, path == script)) is None:
             continue
         sources[path] = source
-        waiting += [found for statement in source.imports for found in search.find(statement.module)]
+        waiting += [file for statement in source.imports for file in search.find(statement.module)]
         waiting += [*relative_files(source), *started_files(source)]
     return Project(script, list(sources.values()), sorted(search.used))
 
@@ -114,24 +114,23 @@ def find_module_file(name: str) -> Path:
         for path in (base / "__main__.py", base.with_suffix(".py")):
             if path.is_file() and (path.name != "__main__.py" or base.is_dir()):
                 return path.resolve()
-    # `base` is that of the last folder on PYTHONPATH, which `any` tests relative to the current folder.
-    if base.is_dir() or any(Path(folder, *name.split(".")).is_dir() for folder in (".", *on_path)):
+    if any(Path(folder, *name.split(".")).is_dir() for folder in (".", *on_path)):
         raise BadValue(f"{name!r} is a package without __main__.py.", "Name a module of it.")
     raise BadValue(f"there is no module {name!r} here or on PYTHONPATH.", "It is searched as `python -m` does.")
 
 
 class ModuleSearch:
-    """Search for a script's modules in the folders where they may lie, by the usual project layouts.
+    """Search for a script's modules in the folders of the usual project layouts.
 
-    These are the script's folder, the one that holds its outermost package, those on PYTHONPATH, the folder of the
-    command, and the folders above the package up to the project's top; and in each of them `src`. A module that is in
-    none of these, and is not installed, is looked for in the folders directly below the script's, the package's and the
-    top folder, which a script may put on `sys.path`. Folders outside of the project's top folder are not searched.
+    These are the script's folder, the folder that holds its outermost package, those on PYTHONPATH, the folder of the
+    command, the folders above the package up to the project's top, and `src` in each of them. A module that is in none
+    of these, and is not installed, is searched in the folders directly below the script's, the package's and the top
+    folder, which a script may put on `sys.path`. Folders outside of the project's top folder are not searched.
     """
 
     def __init__(self, script: Path) -> None:
         self.script = script
-        self.used: set[Path] = set()  # folders in which modules were found, without the script's
+        self.used: set[Path] = set()  # folders in which modules were found, without the script's folder
         package = script.parent  # becomes the folder that holds the outermost package around the script
         while (package / "__init__.py").is_file() and package.parent != package:
             package = package.parent
@@ -140,35 +139,33 @@ class ModuleSearch:
         above = [folder for folder in (package, *package.parents) if folder.is_relative_to(self.top)]
         on_path = [Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
         candidates = [script.parent, package, *on_path, Path.cwd().resolve(), *above]
-        inside = [folder for folder in candidates if folder.is_relative_to(self.top)]
-        self.folders = [*dict.fromkeys(path for folder in inside for path in (folder, folder / "src"))]
-        self._below: list[Path] | None = None
+        searched = [folder for folder in candidates if folder.is_relative_to(self.top)]
+        self.folders = [*dict.fromkeys(path for folder in searched for path in (folder, folder / "src"))]
 
     def find(self, module: str) -> list[Path]:
         """Return the project's files that run when a module is imported."""
         top = module.partition(".")[0]
         if top in sys.stdlib_module_names:
             return []
-        found = self._find_in(module, self.folders)
-        if found or top in STAND_IN_PACKAGES or top in STAGE_OF_PACKAGE or is_importable(top):
-            return found
-        return self._find_in(module, self.below())
+        files = self._find_in(module, self.folders)
+        if files or top in STAND_IN_PACKAGES or top in STAGE_OF_PACKAGE or is_importable(top):
+            return files
+        return self._find_in(module, self.subfolders)
 
     def _find_in(self, module: str, folders: list[Path]) -> list[Path]:
         """Return a module's files in the first folder that has it, and note that folder as used."""
         for folder in folders:
-            if found := list(local_files(module, folder)):
+            if files := list(local_files(module, folder)):
                 if folder != self.script.parent:
                     self.used.add(folder)
-                return found
+                return files
         return []
 
-    def below(self) -> list[Path]:
+    @functools.cached_property
+    def subfolders(self) -> list[Path]:
         """Return the folders directly below the script's, the package's and the top folder."""
-        if self._below is None:
-            around = dict.fromkeys([self.script.parent, self.package, self.top])
-            self._below = [path for folder in around for path in sorted(subfolders(folder))]
-        return self._below
+        parents = dict.fromkeys([self.script.parent, self.package, self.top])
+        return [path for folder in parents for path in sorted(list_subfolders(folder))]
 
 
 def find_top(script: Path) -> Path:
@@ -176,12 +173,12 @@ def find_top(script: Path) -> Path:
     for folder in script.parents:
         if any((folder / name).exists() for name in PROJECT_MARKS):
             return folder
-    here = Path.cwd().resolve()
-    return here if script.is_relative_to(here) else script.parent
+    current = Path.cwd().resolve()
+    return current if script.is_relative_to(current) else script.parent
 
 
-def subfolders(folder: Path) -> list[Path]:
-    """Return the folders in a folder that are neither hidden nor links; nothing if it cannot be read."""
+def list_subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder that are neither hidden nor links; an empty list if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")]
@@ -190,7 +187,7 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def is_importable(top: str) -> bool:
-    """Return True if a package is installed; it is not imported."""
+    """Return True if a package is installed, without importing it."""
     try:
         return importlib.util.find_spec(top) is not None
     except (ImportError, ValueError):
@@ -198,7 +195,7 @@ def is_importable(top: str) -> bool:
 
 
 def read_source(path: Path, required: bool) -> Source | None:
-    """Return a script or notebook, parsed; None if it cannot be read. With `required` raise BadValue instead."""
+    """Read and parse a script or notebook; if it cannot be read, return None, or with `required` raise BadValue."""
     try:
         refuse_special_file(path)
         tree = ast.parse(notebook_runs.read_source(path, path.read_bytes()), str(path))
@@ -211,7 +208,7 @@ def read_source(path: Path, required: bool) -> Source | None:
 
 
 def imports_of(tree: ast.Module) -> Iterator[Import]:
-    """Yield the absolute imports of a file; names of `from x import y` are possible modules, and never sure."""
+    """Yield the absolute imports of a file; the names in `from x import y` may be modules, and are never sure."""
     sure = set(map(id, surely_run(tree.body)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -230,7 +227,7 @@ def surely_run(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def local_files(module: str, folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder that run when a module is imported: its packages' and its own."""
+    """Yield the files below a folder that run when a module is imported: those of its packages and its own."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         base = folder.joinpath(*parts[:count])
@@ -244,20 +241,20 @@ def relative_files(source: Source) -> Iterator[Path]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.ImportFrom) and 0 < node.level <= len(source.path.parents):
             folder = source.path.parents[node.level - 1]
-            before = f"{node.module}." if node.module else ""
+            prefix = f"{node.module}." if node.module else ""
             for alias in node.names:
-                yield from local_files(before + alias.name, folder)
+                yield from local_files(prefix + alias.name, folder)
 
 
 def started_files(source: Source) -> Iterator[Path]:
-    """Yield scripts that a file names in a string ("train.py"): it may start them by a command.
+    """Yield scripts that a file names in a string ("train.py"), relative to its folder or the current one.
 
-    Names are relative to the file's folder or the current one.
+    The file may start them by a command.
     """
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
+    for name in find_strings(source.tree):
+        if name.endswith(".py") and len(name) < MAX_NAME_LENGTH:
             for folder in (source.path.parent, Path.cwd()):
-                if len(node.value) < MAX_NAME_LENGTH and (path := folder / node.value).is_file():
+                if (path := folder / name).is_file():
                     yield path.resolve()
 
 
@@ -266,59 +263,63 @@ def last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def relative_sources(known: Project, root: Path) -> dict[str, Path]:
+def find_strings(tree: ast.AST) -> Iterator[str]:
+    """Yield the string constants in a syntax tree."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def relative_sources(project: Project, root: Path) -> dict[str, Path]:
     """Return the project's Python files by their paths relative to `root`; files outside of it by their names."""
-    paths = [source.path.resolve() for source in known.sources]
+    paths = [source.path.resolve() for source in project.sources]
     folder = root.resolve()
     return {(path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name): path for path in paths}
 
 
-# The stage of a script
+# ---- the stage of a script
 
 
 def stage_of(project: Project) -> StageName:
-    """Return the stage of a script by its sure imports, then by those of its project's files, then by all imports.
+    """Return the stage of a script by its sure imports, else by those of its project's files, else by all imports.
 
-    An import in a `try` or in a function may never happen, such as that of TensorFlow in a script that can export.
-    Where both frameworks are imported, the stage is torch if the project calls `backward`, else tf1. Raise BadValue if
+    If both frameworks are imported, the stage is torch if the project calls `backward`, else tf1. Raise BadValue if
     none is imported.
     """
     script = [source for source in project.sources if source.path == project.script]
     for imports in (sure_imports(script), sure_imports(project.sources)):
         if len(imports) == 1:
             return imports.pop()
-    found = {STAGE_OF_PACKAGE[name] for name in project.imported_packages() if name in STAGE_OF_PACKAGE}
-    if not found:
+    stages = {STAGE_OF_PACKAGE[name] for name in project.imported_packages() if name in STAGE_OF_PACKAGE}
+    if not stages:
         raise BadValue(
             f"{project.script.name} imports neither torch nor tensorflow, nor does a file of its folder that it uses.",
             "Name the script that trains, or give its framework: --framework torch or --framework tf1.",
         )
-    if len(found) == 1:
-        return found.pop()
+    if len(stages) == 1:
+        return stages.pop()
     calls = (node for source in project.sources for node in ast.walk(source.tree) if isinstance(node, ast.Call))
     return "torch" if any(last_name(call.func) == "backward" for call in calls) else "tf1"
 
 
 def sure_imports(sources: list[Source]) -> set[StageName]:
     """Return the stages of the frameworks that these files surely import."""
-    roots = {statement.module.partition(".")[0] for source in sources for statement in source.imports if statement.sure}
-    return {STAGE_OF_PACKAGE[root] for root in roots if root in STAGE_OF_PACKAGE}
+    imports = (statement for source in sources for statement in source.imports)
+    packages = {statement.module.partition(".")[0] for statement in imports if statement.is_sure}
+    return {STAGE_OF_PACKAGE[package] for package in packages if package in STAGE_OF_PACKAGE}
 
 
-# Missing packages
+# ---- missing packages
 
 
 def refuse_missing(project: Project) -> None:
-    """Raise BadValue with packages that the project surely imports and that are not installed, and the pip command."""
+    """Raise BadValue if packages that the project surely imports are not installed; the hint is the pip command."""
     missing: dict[str, str] = {}
+    folders = [project.script.parent, *project.folders]
     for source in project.sources:
         for statement in source.imports:
             top = statement.module.partition(".")[0]
-            if (
-                statement.sure
-                and top not in missing
-                and not is_available(top, [project.script.parent, *project.folders])
-            ):
+            if statement.is_sure and top not in missing and not is_available(top, folders):
                 missing[top] = f"{source.path.name}:{statement.line}"
     if missing:
         listed = ", ".join(f"{name} ({location})" for name, location in missing.items())
@@ -334,7 +335,7 @@ def is_available(top: str, folders: list[Path]) -> bool:
     return is_importable(top)
 
 
-def pip_line(names: dict[str, str] | list[str]) -> str:
+def pip_line(names: Collection[str]) -> str:
     """Return the command that installs missing packages, with hints on those that it cannot install."""
     hints = [NOT_ON_PYPI[name] for name in names if name in NOT_ON_PYPI]
     if "tensorflow" in names and sys.version_info >= NO_TENSORFLOW:

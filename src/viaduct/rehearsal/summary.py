@@ -1,8 +1,8 @@
 """Summary of a rehearsal, gathered from its record (folder), and its description in a few lines.
 
-The exit code is the script's own. Where that is 0, it is 1 if a limit was met that is an error (the script may have
-caught it, or it was found at the end), if a process ended without a report, or if no training step was taken although
---steps is not 0: then nothing was rehearsed.
+The exit code is the script's own. If the script's is 0, the exit code is 1 where a limit in mode `error` was met (even
+if the script caught the exception), where a process ended without a report, or where no training step was taken
+although --steps is not 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from viaduct.signals import name_signal
 PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")
 MISSING_PACKAGE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'")
 
-SILENT_ADVICE = "os._exit or os.exec leaves none. End the script by sys.exit or at its last line."
+SILENT_ADVICE = "os._exit and os.exec leave none. End the script by sys.exit or at its last line."
 OUR_FAULT = "This is a fault of viaduct; please report it."
 KILL_HINTS = {137: ": the machine may have run out of memory"}  # by exit code; 137 is 128 + SIGKILL
 
@@ -38,7 +38,7 @@ class End:
     code: int
     interrupted: int = 0  # number of the signal that viaduct received; 0: none
     rank: int | None = None  # of several ranks, the one that failed first
-    bound: str = ""  # "time" if viaduct killed the script, which did not end within its time limit
+    bound: str = ""  # "time" if viaduct killed the script because it did not end within its time limit
 
 
 @dataclass
@@ -58,14 +58,14 @@ class Summary:
     stopped: bool = False  # viaduct stopped the script after the requested number of steps
     failed_rank: int | None = None  # as `End.rank`
     interrupted: int = 0  # as `End.interrupted`
-    bound: str = ""  # what stopped the script: "time", "memory", or "watch" where polling these two failed
-    silent: str = ""  # sentence on processes that ended with exit code 0 and left no report
+    bound: str = ""  # limit that stopped the script: "time", "memory", or "watch" if polling these two failed
+    silent: str = ""  # sentence about processes that ended with exit code 0 and without a report
     failure: str = ""  # the last line of the traceback, or how a rank ended
     seconds: float = 0.0
     peak_bytes: int = 0
     losses: list[list[float]] = field(default_factory=list)  # of rank 0, by step
     limits: list[dict[str, Any]] = field(default_factory=list)
-    wrote: list[str] = field(default_factory=list)  # files in the record; `files.find_file` says where
+    wrote: list[str] = field(default_factory=list)  # files in the record; `files.find_file` returns their paths
     changed: list[str] = field(default_factory=list)  # files of the user that changed behind links of the mirror
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ def make_summary(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> 
     """Gather and save the summary of a rehearsal."""
     record = Path(plan.record)
     ended, steps = gather_notes(record), read_notes(record, "steps").values()
-    blamed = find_blamed(ended, end)
+    first_failure = find_first_failure(ended, end)
     summary = Summary(
         command=plan.command,
         on=plan.on,
@@ -101,9 +101,9 @@ def make_summary(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> 
         stopped=any(note["stopped"] for note in ended),
         failed_rank=end.rank,
         interrupted=end.interrupted,
-        bound=end.bound or blamed.get("bound", ""),
-        silent=find_silent(plan, ended, end),
-        failure=blamed.get("failure", ""),
+        bound=end.bound or first_failure.get("bound", ""),
+        silent=describe_silent(plan, ended, end),
+        failure=first_failure.get("failure", ""),
         changed=changed,
         seconds=max((note["seconds"] for note in ended), default=0.0),
         peak_bytes=sum(note["peak_bytes"] for note in ended),
@@ -117,8 +117,8 @@ def make_summary(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> 
     return summary
 
 
-def find_silent(plan: Plan, ended: list[Mapping[str, Any]], end: End) -> str:
-    """Return a sentence on the started processes that left no report although nothing failed; "" if there are none."""
+def describe_silent(plan: Plan, ended: list[Mapping[str, Any]], end: End) -> str:
+    """Return a sentence about processes that ended without a report although nothing failed; "" if there are none."""
     if end.code or end.interrupted:
         return ""
     unfinished = sorted(note["rank"] for note in ended if note["code"] is None)  # with progress, but no end
@@ -130,17 +130,18 @@ def find_silent(plan: Plan, ended: list[Mapping[str, Any]], end: End) -> str:
     return f"{', '.join(names)} ended without a report" if names else ""
 
 
-def find_blamed(ended: list[Mapping[str, Any]], end: End) -> Mapping[str, Any]:
-    """Return the note of the process that failed first; without a failure, the first note there is."""
+def find_first_failure(ended: list[Mapping[str, Any]], end: End) -> Mapping[str, Any]:
+    """Return the note of the process that failed first; without a failure, the first note or {}."""
     if end.rank is not None:
-        how = f"was ended by {name_signal(end.code - 128)}" if end.code > 128 else f"ended with exit code {end.code}"
+        by_signal = f"was ended by {name_signal(end.code - 128)}" if end.code > 128 else ""
+        description = f"rank {end.rank} {by_signal or f'ended with exit code {end.code}'}"
         note = next((note for note in ended if note["rank"] == end.rank), {})
-        return {**note, "failure": note.get("failure") or ("" if note.get("bound") else f"rank {end.rank} {how}")}
+        return {**note, "failure": note.get("failure") or ("" if note.get("bound") else description)}
     return next((note for note in ended if note["code"] or note["bound"]), ended[0] if ended else {})
 
 
 def choose_exit_code(summary: Summary, plan: Plan) -> int:
-    """Return the exit code, as the top of this file explains it."""
+    """Return the exit code (see the module's docstring)."""
     if summary.script_exit_code:
         return summary.script_exit_code
     if summary.silent or any(hit["mode"] == "error" for hit in summary.limits):
@@ -149,7 +150,7 @@ def choose_exit_code(summary: Summary, plan: Plan) -> int:
 
 
 def read_losses(plan: Plan) -> list[list[float]]:
-    """Return the losses of rank 0 by step; none where nothing was observed."""
+    """Return the losses of rank 0 by step; an empty list if nothing was observed."""
     path = folder_of(plan.record, 0) / "steps.jsonl"
     if not path.exists():
         return []
@@ -157,7 +158,7 @@ def read_losses(plan: Plan) -> list[list[float]]:
 
 
 def read_limits(record: Path) -> Iterator[dict[str, Any]]:
-    """Yield the limits that were met, each once for each line of the script, whichever rank met it."""
+    """Yield the limits that the script met: each limit once for each line, also if several ranks met it."""
     path = record / "limits.jsonl"
     seen = set()
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -193,7 +194,7 @@ def describe_summary(summary: Summary, plan: Plan) -> list[str]:
 
 
 def describe_steps(summary: Summary, plan: Plan) -> str:
-    """Return `12 steps on 2 ranks, stopped there`."""
+    """Return a text such as "12 steps on 2 ranks, stopped there"."""
     if summary.steps == 0:
         return "no step was taken"
     counted = f"{summary.steps} step{'s' if summary.steps > 1 else ''}"
@@ -202,18 +203,18 @@ def describe_steps(summary: Summary, plan: Plan) -> str:
 
 
 def format_location(hit: dict[str, Any]) -> str:
-    """Return `train.py:12` for the line that met a limit."""
+    """Return FILE:LINE of the line that met a limit."""
     location = hit["place"]
     return f"{Path(location['file']).name}:{location['line']}" if location else "somewhere"
 
 
 def has_empty_input(summary: Summary) -> bool:
-    """Return True if TensorFlow's input ended before the first step, as where no file matches a pattern."""
+    """Return True if TensorFlow's input ended before the first step, for example because no file matches a pattern."""
     return "OutOfRangeError" in summary.failure and summary.steps == 0
 
 
 def advise(summary: Summary, plan: Plan) -> list[str]:
-    """Return what to try next."""
+    """Return the cause of a failure and advice on what to try next."""
     if summary.interrupted:
         return [f"It was interrupted by {name_signal(summary.interrupted)}."]
     match = MISSING_PACKAGE.search(summary.failure)
@@ -222,8 +223,8 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
     if match:
         return [f"The package {match[1]!r} is missing: {pip_line([match[1].partition('.')[0]])}"]
     if "NotFoundError" in summary.failure or has_empty_input(summary):
-        more = "" if plan.fake_data else "; --fake-data makes up records where their shapes are declared"
-        return [f"Data is missing: give the script its own after --{more}."]
+        alternative = "" if plan.fake_data else "; --fake-data makes up records where their shapes are declared"
+        return [f"Data is missing: give the script its own after --{alternative}."]
     if summary.script_exit_code > 128 and not summary.failure:
         hint = KILL_HINTS.get(summary.script_exit_code, "")
         return [f"It was ended by {name_signal(summary.script_exit_code - 128)}{hint}."]
@@ -232,9 +233,8 @@ def advise(summary: Summary, plan: Plan) -> list[str]:
     if summary.bound == "watch":
         return [f"Its time and memory were no longer watched, so it was ended: {summary.failure}. {OUR_FAULT}"]
     if summary.bound:
-        return [
-            f"It was stopped by the limit of {summary.bound}: --{'timeout' if summary.bound == 'time' else 'memory'}."
-        ]
+        flag = "--timeout" if summary.bound == "time" else "--memory"
+        return [f"It was stopped by the {summary.bound} limit, {flag}."]
     if summary.failure:
         return [f"The script failed: {summary.failure}"]
     if summary.steps == 0 and plan.steps != 0:

@@ -1,8 +1,8 @@
 """The two trees of a comparison: maps a path to the file of the process's own tree.
 
 `viaduct carry` runs a project twice, as the original and as the migrated copy, and compares the runs. Each process runs
-one of the trees, its own. Both runs have the same PYTHONPATH, the same editable installs and the same absolute paths in
-their text, so that one of them would import the other's modules. A path into the other tree, or into the mirror
+one of these trees, its own. Both runs have the same PYTHONPATH, editable installs and absolute paths in their source,
+so that one of them would import the other's modules. Therefore a path into the other tree, or into the mirror
 (`mirror.py`), is mapped to the same position in the own tree. A position is a file's path relative to its tree's root.
 """
 
@@ -31,20 +31,16 @@ _OWN_FOLDERS = (  # of viaduct and of Python's standard library, under both of i
 
 @dataclass(frozen=True)
 class Trees:
-    """`own` is the root of the side that this process runs, `others` the roots that it must not load from.
+    """Roots of the trees of a comparison."""
 
-    `place` is the path at which the script sees the own tree: the original's path under an overlay, or a path in a
-    mirror. `mirror` is the folder below which a mirror reproduces the file system's paths; without a mirror it is "".
-    """
-
-    own: str
-    others: tuple[str, ...] = ()
-    mirror: str = ""
-    place: str = ""
+    own: str  # of the tree that this process runs
+    others: tuple[str, ...] = ()  # from which this process must not load modules
+    mirror: str = ""  # folder below which a mirror reproduces the file system's paths; "" without a mirror
+    visible_root: str = ""  # at which the script sees the own tree: the original's path, or a path in a mirror
     _counterparts: dict[str, str] = field(default_factory=dict, compare=False)
 
     def position(self, path: str) -> str | None:
-        """Return a path's position, whichever tree or mirror it leads into; None if it leads into none of them."""
+        """Return the position of a path into a tree or the mirror; None for other paths."""
         for spelling in (os.path.abspath(path), os.path.realpath(path)):
             if is_installed(spelling):
                 return None
@@ -57,7 +53,7 @@ class Trees:
         return None
 
     def _root(self, path: str) -> str:
-        """Return the innermost of the folders that holds a path: one tree may lie within another."""
+        """Return the innermost root that holds a path, else "": one tree may lie within another."""
         roots = [root for root in (self.own, self.mirror, *self.others) if root and is_within(path, [root])]
         return max(roots, key=len, default="")
 
@@ -72,10 +68,10 @@ class Trees:
         return self._counterparts[path]
 
     def visible_path(self, path: str) -> str:
-        """Return the path under which the script sees a file of its own tree, for its `__file__`."""
-        if not self.place or self.place == self.own or not is_within(path, [self.own]):
+        """Return the path at which the script sees a file of the own tree; used for `__file__`."""
+        if not self.visible_root or self.visible_root == self.own or not is_within(path, [self.own]):
             return path
-        visible = self.place + path[len(self.own) :]
+        visible = self.visible_root + path[len(self.own) :]
         return visible if os.path.exists(visible) else path
 
     def side(self, path: str) -> Side | None:
@@ -86,7 +82,9 @@ class Trees:
         root = self._root(spelling) or self._root(os.path.realpath(path))
         if root == self.own:
             return "own"
-        if root == self.place and root and is_within(spelling, [root]):  # an overlay shows the own tree's files there
+        if (
+            root == self.visible_root and root and is_within(spelling, [root])
+        ):  # an overlay shows the own tree's files there
             return "own" if os.path.exists(self.own + spelling[len(root) :]) else "other"
         return "other" if root in self.others else "outside"
 
@@ -103,4 +101,4 @@ def trees_of_plan(plan: Plan) -> Trees | None:
     """Return the trees of a rehearsal; None outside of a comparison."""
     if not plan.tree:
         return None
-    return Trees(plan.tree, plan.other_trees, plan.mirror if plan.view == "mirror" else "", plan.place)
+    return Trees(plan.tree, plan.other_trees, plan.mirror if plan.view == "mirror" else "", plan.visible_root)

@@ -1,8 +1,8 @@
-"""LARS in its two published forms, which differ in what the trust ratio scales.
+"""LARS in its two published forms: the trust ratio r scales the learning rate or the gradient.
 
 contrib (TensorFlow); g is the gradient of the loss with its L2 term:
 
-    r = trust * |w| / (|g| + wd * |w| + eps), 1 where either norm is 0
+    r = trust * |w| / (|g| + wd * |w| + eps), 1 if either norm is 0
     acc = m * acc + g;  w -= lr * r * acc
 
 the other form (Ascend's model zoo); g is the gradient of the loss without its L2 term:
@@ -10,8 +10,8 @@ the other form (Ascend's model zoo); g is the gradient of the loss without its L
     r = trust * |w| / (|g| + wd * |w| + eps)
     g' = r * (g + wd * w);  acc = m * acc + g';  w -= lr * (g' + m * acc)
 
-Normalisation and biases have no ratio: they take the plain momentum step of their form. The ratios stay on
-the device. In the second form a kernel that is all zeros has ratio 0 and stays so.
+Normalisation and biases have no ratio: they take the plain momentum step. The ratios stay on the device. In the second
+form a kernel that is all zeros has ratio 0 and stays zero.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LarsOptimizer(torch.optim.Optimizer):
         }
         super().__init__(params, defaults)
         self.update: Step = step_scaled_rate if form == "contrib" else step_scaled_gradient
-        # Norms of full layers from those of the rows that this rank has; set where layers are split over the ranks.
+        # Returns the norms of full layers from those of this rank's rows; replaced if layers are split over the ranks.
         self.complete_norms: NormCompletion = lambda parameters, norms: norms
         self.decay_in_loss = form == "contrib"
 
@@ -74,11 +74,11 @@ class LarsOptimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if parameters:
-                momenta = [self.find_momentum(parameter) for parameter in parameters]
+                momenta = [self.get_momentum(parameter) for parameter in parameters]
                 self.update(group, parameters, momenta, self.complete_norms)
 
-    def find_momentum(self, parameter: Tensor) -> Tensor:
-        """Return the momentum of a parameter, made at its first step."""
+    def get_momentum(self, parameter: Tensor) -> Tensor:
+        """Return the momentum of a parameter; it is created in the first step."""
         state: dict[str, Tensor] = self.state[parameter]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
@@ -88,7 +88,7 @@ class LarsOptimizer(torch.optim.Optimizer):
 def step_scaled_rate(
     group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], complete_norms: NormCompletion
 ) -> None:
-    """Update a group by TensorFlow's form: the trust ratio scales the learning rate."""
+    """Update a group by TensorFlow's form."""
     gradients = compute_decayed_gradients(parameters, group["weight_decay"])
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
@@ -104,7 +104,7 @@ def step_scaled_rate(
 def step_scaled_gradient(
     group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], complete_norms: NormCompletion
 ) -> None:
-    """Update a group by the form in which the trust ratio scales gradient and decay, before Nesterov momentum."""
+    """Update a group by the form of Ascend's model zoo."""
     gradients = compute_decayed_gradients(parameters, group["weight_decay"])
     if group["adapted"]:
         without_decay = compute_decayed_gradients(parameters, 0.0)

@@ -272,7 +272,13 @@ def show_check(report: Any) -> None:
         shards = [shard for shard in report.shards if shard.split == split]
         sums = [sum(getattr(shard, name) for shard in shards) for name in ("corrupt", "undecodable", "mislabelled")]
         size = sum(shard.bytes for shard in shards) / 2**20
-        row = [len(shards), sum(shard.records for shard in shards), f"{size:,.1f}", len(report.labels(split)), *sums]
+        row = [
+            len(shards),
+            sum(shard.records for shard in shards),
+            f"{size:,.1f}",
+            len(report.count_labels(split)),
+            *sums,
+        ]
         table.add_row(split, *map(str, row))
     print_table(table)
     for finding in report.findings:

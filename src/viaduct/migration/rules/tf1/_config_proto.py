@@ -22,7 +22,7 @@ from viaduct.migration.lookups import (
     sole_target,
 )
 from viaduct.migration.names import Comprehension
-from viaduct.migration.rule import Site, answer_once
+from viaduct.migration.rule import Site, cache_per_file
 
 REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2"
 CONFIG_PROTO = ("tensorflow.ConfigProto", "tensorflow.core.protobuf.config_pb2.ConfigProto")
@@ -49,7 +49,7 @@ def tensorflow_prefix(site: Site) -> str:
 def tensorflow_name(site: Site, name: str) -> str:
     """Return `tf.ConfigProto` as this file would write it; import it by name where the file has no `tf`."""
     prefix = tensorflow_prefix(site)
-    return prefix + name if prefix else site.work.need("tensorflow", name)
+    return prefix + name if prefix else site.work.import_name("tensorflow", name)
 
 
 def module_name(site: Site, module: str, alias: str = "") -> str:
@@ -66,7 +66,7 @@ def module_name(site: Site, module: str, alias: str = "") -> str:
 def rewriter_config(site: Site) -> str:
     """Return `RewriterConfig`, or `rewriter_config_pb2.RewriterConfig` where the file imports that module."""
     module = site.work.names.local(REWRITER) if "rewriter_config_pb2" in site.source.text else None
-    return f"{module}.RewriterConfig" if module else site.need("RewriterConfig")
+    return f"{module}.RewriterConfig" if module else site.import_name("RewriterConfig")
 
 
 def as_bytes(site: Site, text: str) -> str:
@@ -91,7 +91,7 @@ def local_name(site: Site, at: ast.AST, wanted: str) -> str:
 def reserve_name(site: Site, wanted: str) -> str:
     """Reserve and return a name if nothing in the file has it, else one with the prefix `npu_`."""
     if wanted in site.work.names.used_names:
-        return site.free_name(f"npu_{wanted}")
+        return site.reserve_name(f"npu_{wanted}")
     site.work.names.used_names.add(wanted)
     return wanted
 
@@ -223,7 +223,7 @@ def adding_statement(site: Site, config: ConfigVariable, node: ast.expr) -> ast.
     return adding_statements(site).get((config.parts, variable_identity(site, config.parts, node)))
 
 
-@answer_once
+@cache_per_file
 def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.stmt]:
     """Return the first statement that adds a custom optimizer, by the config's parts and `variable_identity`."""
     statements: dict[tuple[tuple[str, ...], object], ast.stmt] = {}

@@ -16,7 +16,7 @@ from viaduct.migration.rules.tf1 import _config_proto as proto
 
 def report_host_session(site: Site) -> None:
     """Report a session whose config allows it no GPU, so that it stays off the accelerator."""
-    site.manual(
+    site.request_review(
         "device_count allows this session no GPU, so it is left on the host; if it should run on the accelerator, "
         "remove device_count and add NpuOptimizer to its config",
         zh="device_count 表明该会话不使用 GPU:保留在主机侧;若需在昇腾上执行,请删除 device_count 并添加 NpuOptimizer",
@@ -162,16 +162,16 @@ def inserted_config(site: Site, statement: ast.stmt) -> str | None:
 def wrap_config(site: Site, text: str) -> str:
     """Return a call of npu_config_proto, for the config in `text` or a new one; report once what else it does."""
     if mark_once(site, "wrapper"):
-        site.advice(
+        site.advise(
             "npu_config_proto also switches Grappler's memory_optimization off; statements that set the config "
             "explicitly leave it on",
             zh="npu_config_proto 还会关闭 Grappler 的 memory_optimization;显式写法则保持默认开启",
         )
-    return f"{site.need('npu_config_proto')}({f'config_proto={text}' if text else ''})"
+    return f"{site.import_name('npu_config_proto')}({f'config_proto={text}' if text else ''})"
 
 
 def report_configured(site: Site) -> None:
-    site.changed(
+    site.report_change(
         "the session carries NpuOptimizer and has remapping off: its graph runs on the accelerator",
         zh="会话已添加 NpuOptimizer 并关闭 remapping:计算图在昇腾 AI 处理器上执行",
     )

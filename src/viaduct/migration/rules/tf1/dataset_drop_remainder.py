@@ -26,7 +26,7 @@ from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._batchers import report_dropped_batch
 
-rule = Rule(__name__, rules_md_rows="D1 D2 D3", kind="mandatory")
+rule = Rule(__name__)
 
 DROP_REMAINDER_POSITIONS = {"batch": 1, "padded_batch": 3}
 DATASET_METHODS = {"shuffle", "repeat", "prefetch", "flat_map"}  # other libraries' datasets have them as well
@@ -40,7 +40,7 @@ def drop_remainder(site: Site) -> None:
     if receiver == "dataset":
         set_drop_remainder(site, DROP_REMAINDER_POSITIONS[site.name])
     elif receiver is None and looks_like_dataset(site):
-        site.manual(
+        site.request_review(
             f"`.{site.name}` may be a dataset's: if it is, it needs drop_remainder=True",
             zh=f"`.{site.name}` 可能是数据集方法:若是,需加 drop_remainder=True",
         )
@@ -59,8 +59,8 @@ def set_drop_remainder(site: Site, position: int) -> None:
     present = site.argument("drop_remainder", position)
     if is_constant(present, True):
         return
-    if not site.editable or (site.has_unpacked and present is None):
-        site.manual(
+    if not site.is_editable or (site.has_unpacked_arguments and present is None):
+        site.request_review(
             "arguments are unpacked here, or the call stands in an f-string: make sure that drop_remainder is True",
             zh="此处参数为解包形式,或位于 f-string 中:请确认 drop_remainder 为 True",
         )
@@ -71,14 +71,14 @@ def set_drop_remainder(site: Site, position: int) -> None:
     if not (site.options.pad_predict and is_for_prediction(site)):
         report_lost_examples(site)
     elif {"predict"} < runs_fed(site):
-        site.manual(
+        site.request_review(
             "this pipeline feeds training or evaluation as well as prediction, so it is not padded here: fill the "
             "input of predict() up to a multiple of the batch, or the examples of its last batch are lost",
             zh="该数据集同时用于训练或评估与推理,此处不做补齐:"
             "请将 predict() 的输入补齐到批大小的整数倍,否则最后一批样本会丢失",
         )
     elif not pad_last_batch(site):
-        site.manual(
+        site.request_review(
             "this prediction's last batch cannot be padded here: fill the input up to a multiple of the batch by hand",
             zh="此处无法自动补齐推理的最后一批:请手工将输入补齐到批大小的整数倍",
         )
@@ -104,7 +104,7 @@ def runs_fed(site: Site) -> set[str]:
     runs: set[str] = set()
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode):
-            runs |= runs_fed_by_function(site.work.project, site.work.names.own, parent, set())
+            runs |= runs_fed_by_function(site.work.project, site.work.names.module, parent, set())
         elif (run := estimator_run(site, parent)) is not None:
             runs.add(run)  # the site is in a lambda among the arguments: `predict(lambda: ds.batch(8))`
     return runs
@@ -134,7 +134,7 @@ def runs_fed_by_function(project: Project, module: str, function: FunctionNode, 
     for path, call in project.calls.get(name, ()):
         if (caller := project.parsed.get(path)) is not None:
             around = (parent for parent in caller.source.ancestors(call) if isinstance(parent, FunctionNode))
-            runs = runs.union(*(runs_fed_by_function(project, caller.own, ancestor, seen) for ancestor in around))
+            runs = runs.union(*(runs_fed_by_function(project, caller.module, ancestor, seen) for ancestor in around))
     return runs
 
 
@@ -153,7 +153,7 @@ def pad_last_batch(site: Site) -> bool:
     else:
         padding = f".apply(lambda ds: ds.concatenate(ds.repeat().take({count} - 1)))"
     site.edit.insert(site.source.span(receiver)[1], padding)
-    site.changed(
+    site.report_change(
         "the last batch of this prediction is filled up with the first examples: cut what comes back to the number of "
         "examples",
         zh="推理的最后一批用开头的样本补齐:请将结果截取到样本数",
@@ -177,31 +177,31 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
     parameters = [parameter.arg for parameter in function.args.args]
     if present.id not in parameters:
         return
-    position, name = parameters.index(present.id), f"{site.work.names.own}.{function.name}"
+    position, name = parameters.index(present.id), f"{site.work.names.module}.{function.name}"
     calls = site.work.project.calls.get(name, [])
     where = ", ".join(f"{path}:{call.lineno}" for path, call in calls[:5])
     if calls and all(is_literal(find_argument(call, present.id, position)) for _, call in calls):
-        site.advice(
+        site.advise(
             f"{present.id} is a literal at every call ({where}): passing True there and keeping the parameter would do "
             "as well",
             zh=f"所有调用处 {present.id} 均为字面量({where}):也可改为在调用处传 True 并保留该参数",
         )
     else:
-        site.advice(f"the parameter {present.id} has no effect here any more", zh=f"参数 {present.id} 在此处不再起作用")
+        site.advise(f"the parameter {present.id} has no effect here any more", zh=f"参数 {present.id} 在此处不再起作用")
 
 
 def report_lost_examples(site: Site) -> None:
     """Report that evaluation or prediction loses the examples of the last, incomplete batch (D3)."""
     name = function_name(site)
     if "predict" in runs_fed(site):
-        site.manual(
+        site.request_review(
             "predict() gets this data: the examples of the last incomplete batch are lost; fill the input up to a "
             "multiple of the batch (--pad-predict does so where no other run shares it)",
             zh="predict() 使用该数据:最后不足一批的样本会丢失;请将输入补齐到批大小的整数倍"
             "(未与训练共用时可用 --pad-predict)",
         )
     elif any(text in name for text in EVALUATION_WORDS):
-        site.advice(
+        site.advise(
             f"{name} looks like evaluation or prediction: the examples of the last incomplete batch are lost; pad the "
             "input to a multiple of the batch (--pad-predict)",
             zh=f"{name} 似为评估或推理:最后不足一批的样本会丢失;请将输入补齐到批大小的整数倍(--pad-predict)",
@@ -215,7 +215,7 @@ def looks_like_dataset(site: Site) -> bool:
     False for an object that is known to be something else.
     """
     receiver, methods = site.node.func.value, set()
-    if site.values.is_other(receiver) or not (site.node.args or site.node.keywords):
+    if site.values.is_from_other_library(receiver) or not (site.node.args or site.node.keywords):
         return False
     while isinstance(receiver, ast.Call | ast.Attribute):
         if isinstance(receiver, ast.Attribute):

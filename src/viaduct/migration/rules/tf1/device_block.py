@@ -21,12 +21,12 @@ from viaduct.migration.lookups import FunctionNode, bindings_of, keyword_value, 
 from viaduct.migration.predicates import is_none
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, rules_md_rows="N4 V5", kind="mandatory")
+rule = Rule(__name__)
 
 SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
 
 
-@rule.node(ast.With, ast.AsyncWith, words=("device",))
+@rule.node(ast.With, ast.AsyncWith, only_files_with=("device",))
 def edit_block(site: Site) -> None:
     """Remove a GPU from the items of a `with`; advise on a CPU; report a parameter server and an unknown device."""
     for index, item in enumerate(site.node.items):
@@ -37,7 +37,7 @@ def edit_block(site: Site) -> None:
         if kind == "gpu" and item.optional_vars is None:
             remove_device(site, index, device)
         elif kind == "cpu":
-            site.advice(
+            site.advise(
                 f"{site.text(item.context_expr)} stays: it names the CPU",
                 zh=f"{site.text(item.context_expr)} 指定 CPU,保持不变",
             )
@@ -126,13 +126,13 @@ def remove_device(site: Site, index: int, device: ast.expr | None) -> None:
     """Remove the item, or the `with` itself if it is the only one; with `--device cpu` name the CPU instead."""
     if site.options.device == "cpu" and device is not None:
         site.edit.node(device, "'/cpu:0'")
-        site.changed("the block names the CPU instead of a GPU", zh="设备由 GPU 改为 CPU")
+        site.report_change("the block names the CPU instead of a GPU", zh="设备由 GPU 改为 CPU")
         return
     if len(site.node.items) > 1:
         drop_item(site.edit, site.node, index)
     else:
         site.edit.unwrap(site.node)
-    site.changed(
+    site.report_change(
         "operators are placed by the device's compiler: the block is gone", zh="算子由昇腾编译器放置:删除 tf.device"
     )
     report_cpu_block(site)
@@ -150,7 +150,7 @@ def report_cpu_block(site: Site) -> None:
     for item in (item for block in around for item in block.items):
         call = item.context_expr
         if is_device(site, call) and call.args and classify_device(site, call.args[0]) == "cpu":
-            site.manual(
+            site.request_review(
                 f"this was a GPU block within {site.text(call)}: without it the operators go to the CPU; end the outer "
                 "block before them",
                 zh=f"此处原在 {site.text(call)} 之内指定 GPU:删除后会落到 CPU 上;请让外层语句块在此之前结束",
@@ -183,7 +183,7 @@ def report_towers(site: Site) -> None:
     """Report a loop over GPUs that builds a copy of the network for each (V5): one process drives one device."""
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.For) and "gpu" in ast.unparse(parent.iter).lower():
-            site.manual(
+            site.request_review(
                 f"a tower for each GPU (for … in {ast.unparse(parent.iter)}): keep one and drop the averaging of "
                 "gradients; every device is a process of its own",
                 zh=f"按 GPU 构建多个 tower(for … in {ast.unparse(parent.iter)}):"
@@ -197,14 +197,14 @@ def report_towers(site: Site) -> None:
 def report_left(site: Site, call: ast.expr, kind: str) -> None:
     """Report a device that is left as written, since it is a parameter server's or decided at run time."""
     if kind == "setter":
-        site.manual(
+        site.request_review(
             "replica_device_setter places variables on parameter servers: train with NPUDistributedOptimizer instead",
             zh="replica_device_setter 用于参数服务器:请改用 NPUDistributedOptimizer",
             risk="high",
             node=call,
         )
     else:
-        site.manual(
+        site.request_review(
             f"{site.text(call)}: whether this is a GPU is decided at run time; remove the block if it is",
             zh=f"{site.text(call)}:是否为 GPU 在运行时决定;若是请删除该语句块",
             node=call,

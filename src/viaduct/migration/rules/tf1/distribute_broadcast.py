@@ -1,5 +1,7 @@
 """Start all ranks of a session's training from the same values.
 
+With `--distributed`:
+
      import tensorflow as tf
     +from npu_bridge.hccl import hccl_ops
      def train(loss):
@@ -38,12 +40,9 @@ from viaduct.migration.sessions import SESSION_CLASSES
 
 rule = Rule(
     __name__,
-    rules_md_rows="V4 E14",
-    kind="mandatory",
-    on=lambda options: options.distributed,
+    when=lambda options: options.distributed,
     after=("session_config",),
 )
-EXAMPLE_OPTIONS = {"distributed": True}
 
 HOOKS_POSITIONS = {  # session -> position of its argument `hooks`
     "tensorflow.train.MonitoredTrainingSession": 4,
@@ -83,7 +82,7 @@ def follow_run(site: Site) -> None:
     elif first is not None and initialisers.initialises_some(site, first):
         report_missing_broadcast(site)
     elif is_initialiser is None and not is_initialised_in_function(site):
-        site.unresolved(
+        site.report_unresolved(
             f"if {site.text(first) if first else 'this'} initialises the model's variables, all ranks must get the "
             "values of rank 0 behind it: assign hccl_ops.broadcast([var], 0)[0] to each trainable variable",
             zh=f"若 {site.text(first) if first else '此处'} 初始化模型变量,其后各 rank 需取得 rank 0 的值:"
@@ -216,7 +215,7 @@ def follow_initialiser(site: Site) -> None:
     """Report an initialiser that is made here, if the program does not show where it is run."""
     if broadcasts_already(site) or not trains(site) or initialisers.is_run_somewhere(site, site.node):
         return
-    site.unresolved(
+    site.report_unresolved(
         "the code does not show where this initialiser is run; behind that all ranks must get the values of rank 0: "
         "assign hccl_ops.broadcast([var], 0)[0] to each trainable variable",
         zh="无法看出该初始化操作在何处执行:执行之后各 rank 需取得 rank 0 的值,即对每个可训练变量赋值 "
@@ -225,11 +224,11 @@ def follow_initialiser(site: Site) -> None:
 
 
 def report_broadcast(site: Site) -> None:
-    site.changed("every rank starts from the values of rank 0", zh="各 rank 以 rank 0 的变量初值开始训练")
+    site.report_change("every rank starts from the values of rank 0", zh="各 rank 以 rank 0 的变量初值开始训练")
 
 
 def report_missing_broadcast(site: Site) -> None:
-    site.manual(
+    site.request_review(
         "all ranks must start from the same values: assign hccl_ops.broadcast([var], 0)[0] to each trainable variable "
         "after the initialiser, in the session's graph, or use NPUBroadcastGlobalVariablesHook",
         zh="各 rank 需以相同初值开始训练:在初始化之后、会话所用的图中,对每个可训练变量赋值 "
@@ -317,10 +316,10 @@ def add_canned_hook(site: Site) -> None:
 
 def add_hook(site: Site, position: int) -> None:
     hooks = site.argument("hooks", position)
-    if site.has_unpacked or not site.editable:
+    if site.has_unpacked_arguments or not site.is_editable:
         report_missing_broadcast(site)
         return
-    hook = f"{site.need('NPUBroadcastGlobalVariablesHook')}(0, {ranks.render_rank(site, site.node, 'rank')})"
+    hook = f"{site.import_name('NPUBroadcastGlobalVariablesHook')}(0, {ranks.render_rank(site, site.node, 'rank')})"
     if hooks is None or is_none(hooks):
         site.set_argument("hooks", f"[{hook}]", position)
     elif isinstance(hooks, ast.List):

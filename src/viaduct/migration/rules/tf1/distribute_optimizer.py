@@ -1,5 +1,7 @@
 """Wrap optimizers so that they average gradients over all ranks.
 
+With `--distributed`:
+
      import tensorflow as tf
     +from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer
      def train(loss):
@@ -28,17 +30,14 @@ from viaduct.migration.values import kind_of_call
 
 rule = Rule(
     __name__,
-    rules_md_rows="V2",
-    kind="mandatory",
-    on=lambda options: options.distributed,
+    when=lambda options: options.distributed,
     after=("tpu_spec", "distribute_sum"),
 )
-EXAMPLE_OPTIONS = {"distributed": True}
 
 BUILTIN_FUNCTIONS = frozenset(dir(builtins))
 
 
-@rule.node(ast.Call, words=("Optimizer", *optimizers.TRAINING_METHODS))
+@rule.node(ast.Call, only_files_with=("Optimizer", *optimizers.TRAINING_METHODS))
 def wrap_optimizer(site: Site) -> None:
     """Wrap an optimizer that is shown to train; report one whose use is not known."""
     if not optimizers.is_optimizer(site, site.node) or optimizers.holds_optimizer(site, site.node):
@@ -135,7 +134,7 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
     location = outermost_choice(site, statement, target) or statement
     if mark_once(site, "wrapped", location):
         name = site.text(target)
-        site.edit.insert_after(location, [f"{name} = {site.need(wrapper_name(site))}({name})"])
+        site.edit.insert_after(location, [f"{name} = {site.import_name(wrapper_name(site))}({name})"])
         report_wrapped(site)
 
 
@@ -171,10 +170,10 @@ def branch_makes(site: Site, branch: list[ast.stmt], target: ast.expr) -> bool:
 
 def wrap_here(site: Site, node: ast.expr) -> None:
     """Wrap an optimizer where it is made."""
-    if not site.editable or not mark_once(site, "wrapped", node):
+    if not site.is_editable or not mark_once(site, "wrapped", node):
         return
     start, end = site.source.span(node)
-    site.edit.insert(start, f"{site.need(wrapper_name(site))}(")
+    site.edit.insert(start, f"{site.import_name(wrapper_name(site))}(")
     site.edit.insert(end, ")")
     report_wrapped(site)
 
@@ -185,14 +184,14 @@ def wrapper_name(site: Site) -> str:
 
 
 def report_wrapped(site: Site) -> None:
-    site.changed(
+    site.report_change(
         "the optimizer averages its gradients over all ranks", zh="用 NPU 分布式优化器包装,梯度在各 rank 间求平均"
     )
 
 
 def report_unknown_use(site: Site) -> None:
     name = ast.unparse(site.node.func)
-    site.manual(
+    site.request_review(
         f"the code does not show how this {name} is used: if it trains, wrap it in NPUDistributedOptimizer, once",
         zh=f"无法确定此 {name} 的去向:若用于训练,请用 NPUDistributedOptimizer 包装一次",
         risk="high",
@@ -202,9 +201,9 @@ def report_unknown_use(site: Site) -> None:
 @rule.call(optimizers.LOSS_SCALE)
 def mark_distributed(site: Site) -> None:
     """Add is_distributed=True to the loss scale optimizer: all ranks must skip an update together."""
-    if site.argument("is_distributed", 2) is None and not site.has_unpacked and site.editable:
+    if site.argument("is_distributed", 2) is None and not site.has_unpacked_arguments and site.is_editable:
         site.edit.add_argument(site.node, "is_distributed=True")
-        site.changed(
+        site.report_change(
             "the loss scale optimizer is told that the run is distributed",
             zh="loss scale 优化器声明 is_distributed=True",
         )
@@ -225,12 +224,12 @@ def report_unwrapped(site: Site) -> None:
     made = site.values.origin(receiver)
     name = ast.unparse(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
     if name.endswith("Optimizer"):
-        site.manual(
+        site.request_review(
             f"{name} is not shown to be a TensorFlow optimizer: if it is, wrap it in NPUDistributedOptimizer",
             zh=f"无法确认 {name} 是 TensorFlow 优化器:若是,请用 NPUDistributedOptimizer 包装",
         )
         return
-    site.manual(
+    site.request_review(
         f"the code does not show how {site.text(receiver)} is made, so it is not wrapped: without "
         "NPUDistributedOptimizer every rank trains a model of its own",
         zh=f"无法看出 {site.text(receiver)} 如何创建,未做包装:不使用 NPUDistributedOptimizer 时各 rank 各自训练",
@@ -255,7 +254,7 @@ def report_optimize_loss(site: Site) -> None:
     is_name = is_string(origin)
     is_class = kind_of_call(site.qualified(optimizer) or "") == "optimizer"
     if is_name or is_class:
-        site.manual(
+        site.request_review(
             f"optimize_loss makes the optimizer {site.text(optimizer)} itself: pass one that is wrapped in "
             "NPUDistributedOptimizer",
             zh=f"optimize_loss 会自行创建优化器 {site.text(optimizer)}:请传入用 NPUDistributedOptimizer 包装的优化器",

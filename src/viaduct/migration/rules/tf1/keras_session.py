@@ -32,15 +32,15 @@ from viaduct.migration.rules import _entry
 from viaduct.migration.rules.tf1 import _config_proto as proto
 from viaduct.migration.rules.tf1 import _exits, _keras
 
-rule = Rule(__name__, rules_md_rows="K1 K2 K3", kind="mandatory", after=("session_config",))
+rule = Rule(__name__, after=("session_config",))
 
 
-@rule.file(words=("keras",))
+@rule.file(only_files_with=("keras",))
 def set_up_keras_file(site: Site) -> None:
     set_up(site)
 
 
-@rule.file(words=("__main__", *(f".{method}(" for method in _keras.RUN_METHODS)))
+@rule.file(only_files_with=("__main__", *(f".{method}(" for method in _keras.RUN_METHODS)))
 def set_up_entry(site: Site) -> None:
     """Handle a script that does not mention Keras: it may make or run models that other files define."""
     if "keras" not in site.source.text:
@@ -60,7 +60,7 @@ def set_up(site: Site) -> None:
         return
     location = find_location(site)
     if location is None:
-        site.manual(
+        site.request_review(
             "Keras models run here, but this file is not the script that is started: name that script with --entry "
             "FILE, so that the session is set up before any layer is made",
             zh="此处运行 Keras 模型,但本文件不是启动脚本:请用 --entry FILE 指明启动脚本,以便在建立任何层之前设置会话",
@@ -78,8 +78,8 @@ def report_possible_model(site: Site) -> None:
         keywords = {keyword.arg for keyword in call.keywords} & {"loss", "optimizer"}
         receiver = receiver_text(call)
         runs = [run for name in _keras.RUN_METHODS for run in methods.get(name, []) if receiver_text(run) == receiver]
-        if keywords and runs and not site.values.is_other(call.func):
-            site.manual(
+        if keywords and runs and not site.values.is_from_other_library(call.func):
+            site.request_review(
                 f"{receiver} is compiled and run like a Keras model, but the code does not show where it is made: if "
                 "it is one, set a session that carries NpuOptimizer before its first layer is made",
                 zh=f"{receiver} 的用法与 Keras 模型相同,但看不到其创建之处:"
@@ -139,17 +139,17 @@ def builds_or_runs(site: Site, node: ast.AST) -> bool:
 
 def insert_session(site: Site, statement: ast.stmt) -> None:
     """Make a session with NpuOptimizer before a statement, hand it to Keras, and close it."""
-    name = site.free_name("npu_keras_sess")
+    name = site.reserve_name("npu_keras_sess")
     if site.options.style == "wrapper":
-        lines = [f"{name} = {site.need('set_keras_session_npu_config')}()"]
+        lines = [f"{name} = {site.import_name('set_keras_session_npu_config')}()"]
         if _keras.is_standalone(site):  # the helper sets the session of tf.keras only
             lines.append(f"{set_session_name(site)}({name})")
-        closing = f"{site.need('close_session')}({name})"
+        closing = f"{site.import_name('close_session')}({name})"
     else:
         lines, closing = session_lines(site, statement, name), f"{name}.close()"
     site.edit.insert_before(statement, lines)
     insert_close(site, statement, closing)
-    site.changed(
+    site.report_change(
         "Keras gets a session that carries NpuOptimizer, before its first layer",
         zh="在建立第一层之前为 Keras 设置带 NpuOptimizer 的会话",
         node=statement,
@@ -176,7 +176,7 @@ def set_session_name(site: Site) -> str:
     if alias is not None:
         return f"{alias}.set_session"
     if root == "keras":
-        return site.work.need("keras.backend", "set_session")
+        return site.work.import_name("keras.backend", "set_session")
     return f"{proto.tensorflow_prefix(site)}keras.backend.set_session"
 
 

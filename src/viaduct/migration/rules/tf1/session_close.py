@@ -31,7 +31,7 @@ from viaduct.migration.rules.tf1._session_keepers import called_name, find_keepe
 from viaduct.migration.rules.tf1._session_uses import only_handles_files, reads_within
 from viaduct.migration.sessions import CLOSABLE_SESSIONS
 
-rule = Rule(__name__, rules_md_rows="S9 S10", kind="mandatory", after=("device_block",))
+rule = Rule(__name__, after=("device_block",))
 
 CLOSING_FUNCTIONS = {"closing", "enter_context", "push", "callback", "register"}  # of contextlib and atexit
 CLOSE_METHODS = ("close", "__exit__")
@@ -96,7 +96,7 @@ def is_closed(site: Site, use: ast.Name) -> bool:
 
 
 def report_keeper(site: Site, keeper: str, zh: str) -> None:
-    site.manual(
+    site.request_review(
         f"this session is kept {keeper}: call its close() after the last use, which releases the device's graph",
         zh=f"该会话由 {zh} 持有:不再使用时请显式调用 close(),以释放设备上的图",
     )
@@ -153,7 +153,7 @@ def close_block(
         parent = site.source.parents[start]
         start = parent if isinstance(parent, ast.With | ast.AsyncWith) else None
     if start is None or (remainder and _exits.is_endless(remainder[-1])) or is_used_in_finally(site, remainder, reads):
-        site.manual(
+        site.request_review(
             f"it is not clear where `{name}` is used for the last time (opened more than once or in a branch, used in "
             "a finally, or in a loop that never ends): close it there",
             zh=f"`{name}` 的使用终点不明确(多次打开、分支中打开、finally 中使用或循环不结束):请在用完处调用 close()",
@@ -219,4 +219,4 @@ def final_try(site: Site, statements: list[ast.stmt], reads: list[ast.Name]) -> 
 
 
 def report_closed(site: Site) -> None:
-    site.changed("the session is closed: that releases the device's graph", zh="显式关闭会话,以释放设备上的图")
+    site.report_change("the session is closed: that releases the device's graph", zh="显式关闭会话,以释放设备上的图")

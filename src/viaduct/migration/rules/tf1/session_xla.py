@@ -22,7 +22,7 @@ from viaduct.migration.predicates import is_constant, is_literal_in
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-rule = Rule(__name__, rules_md_rows="S5 S12", kind="mandatory", after=("session_graph_options",))
+rule = Rule(__name__, after=("session_graph_options",))
 
 SCOPES = (
     "tensorflow.xla.experimental.jit_scope",
@@ -37,7 +37,9 @@ OFF = 2  # value of RewriterConfig.OFF
 REMAPPING_TEXT = re.compile(r"\bremapping\s*[:=]\s*(?!OFF|2\b)")
 
 
-@rule.node(ast.Assign, words=("global_jit_level", "rewrite_options", "_placement", "_optimization", "remapping"))
+@rule.node(
+    ast.Assign, only_files_with=("global_jit_level", "rewrite_options", "_placement", "_optimization", "remapping")
+)
 def edit_assignment(site: Site) -> None:
     """Edit, or advise on, an assignment `config.….field = value`."""
     if any(is_remapping(site, target) for target in site.node.targets):
@@ -65,7 +67,7 @@ def edit_rewriter_config(site: Site) -> None:
             advise_rewriting(site, keyword.arg or "", keyword.value)
 
 
-@rule.node(ast.Call, words=("remapping",))
+@rule.node(ast.Call, only_files_with=("remapping",))
 def report_setattr(site: Site) -> None:
     """Report `setattr(options, "remapping", value)`."""
     if plain_name(site.node.func) != "setattr" or len(site.node.args) != 3:
@@ -75,7 +77,7 @@ def report_setattr(site: Site) -> None:
         report_remapping(site)
 
 
-@rule.node(ast.Constant, words=("remapping",))
+@rule.node(ast.Constant, only_files_with=("remapping",))
 def report_text_options(site: Site) -> None:
     """Report a config in protobuf's text form, as text_format.Parse reads it, that sets remapping."""
     text, is_docstring = site.node.value, isinstance(site.source.parents[site.node], ast.Expr)
@@ -106,7 +108,7 @@ def edit_set_jit(site: Site) -> None:
 
 @rule.call(*SCOPES)
 def edit_jit_scope(site: Site) -> None:
-    if not is_constant(site.argument("compile_ops", 0), False) and not site.has_unpacked:
+    if not is_constant(site.argument("compile_ops", 0), False) and not site.has_unpacked_arguments:
         site.set_argument("compile_ops", "False", 0)
         report_xla_off(site)
 
@@ -153,7 +155,7 @@ def switch_remapping_off(site: Site, value: ast.expr, is_only_target: bool = Tru
         return
     enumeration = site.text(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
     site.edit.node(value, f"{enumeration or proto.rewriter_config(site)}.OFF")
-    site.changed(
+    site.report_change(
         "remapping is switched off here too: it fuses operators into ones that the accelerator does not have",
         zh="此处也关闭 remapping:它会融合出昇腾不支持的算子",
     )
@@ -173,7 +175,7 @@ def is_off(site: Site, value: ast.expr) -> bool:
 
 
 def report_remapping(site: Site) -> None:
-    site.manual(
+    site.request_review(
         "remapping must be off on the accelerator: set it to RewriterConfig.OFF here",
         zh="昇腾上必须关闭 remapping:请在此处改为 RewriterConfig.OFF",
         risk="high",
@@ -181,19 +183,21 @@ def report_remapping(site: Site) -> None:
 
 
 def report_xla_off(site: Site) -> None:
-    site.changed("XLA is switched off: the accelerator compiles the graph itself", zh="关闭 XLA:计算图由昇腾编译执行")
+    site.report_change(
+        "XLA is switched off: the accelerator compiles the graph itself", zh="关闭 XLA:计算图由昇腾编译执行"
+    )
 
 
 def advise_rewriting(site: Site, field: str, value: ast.expr) -> None:
     """Advise on a field of the rewrite options that disturbs the device."""
     if field == "disable_model_pruning" and not is_constant(value, False):
-        site.advice(
+        site.advise(
             "model pruning must not be disabled on the accelerator",
             zh="rewrite_options.disable_model_pruning 默认关闭,请勿开启",
             risk="high",
         )
     elif field in STAY_ON and (site.qualified(value) or "").endswith(".OFF"):
-        site.advice(
+        site.advise(
             f"leave {field} at its default (on): the accelerator relies on it",
             zh=f"rewrite_options.{field} 默认开启,请勿关闭",
             risk="medium",
@@ -203,13 +207,13 @@ def advise_rewriting(site: Site, field: str, value: ast.expr) -> None:
 def advise_placement(site: Site, field: str, value: ast.expr) -> None:
     """Advise on a field of ConfigProto about the placement of operators."""
     if field == "allow_soft_placement" and is_constant(value, False):
-        site.advice(
+        site.advise(
             "keep allow_soft_placement=True: operators without a device kernel run on the host",
             zh="请保持 allow_soft_placement=True:无设备实现的算子在主机侧执行",
             risk="medium",
         )
     elif field == "log_device_placement" and is_constant(value, True):
-        site.advice(
+        site.advise(
             "log_device_placement does not show what runs on the accelerator; switch it off",
             zh="log_device_placement 对昇腾无意义,建议设为 False",
         )

@@ -27,7 +27,7 @@ from viaduct.migration.predicates import find_argument, is_constant, is_literal_
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _run_configs as run_configs
 
-rule = Rule(__name__, rules_md_rows="E10 E11", kind="mandatory")
+rule = Rule(__name__)
 
 TPU = "tensorflow.estimator.tpu"
 BATCH_SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")
@@ -55,16 +55,18 @@ def convert(site: Site) -> None:
     if any(isinstance(value, ast.Starred) for value in site.node.args) or len(site.node.args) > len(
         ESTIMATOR_PARAMETERS
     ):
-        site.manual("name TPUEstimator's arguments first", zh="请先将 TPUEstimator 的参数改为关键字形式", risk="high")
+        site.request_review(
+            "name TPUEstimator's arguments first", zh="请先将 TPUEstimator 的参数改为关键字形式", risk="high"
+        )
         return
-    site.rename(site.need("NPUEstimator"))
+    site.rename(site.import_name("NPUEstimator"))
     dropped = [keyword for keyword in site.node.keywords if keyword.arg in DROPPED]
     site.remove_arguments(dropped, add=move_batch_size(site))
-    site.changed("TPUEstimator becomes NPUEstimator", zh="TPUEstimator 替换为 NPUEstimator")
+    site.report_change("TPUEstimator becomes NPUEstimator", zh="TPUEstimator 替换为 NPUEstimator")
     check_arguments(site)
     sizes = {ast.unparse(given.value) for given in site.node.keywords if given.arg in BATCH_SIZES}
     if len(sizes) > 1:
-        site.advice(
+        site.advise(
             f"batch sizes differ ({', '.join(sorted(sizes))}); training, evaluation and prediction now use the one in "
             "params",
             zh=f"批大小不同({'、'.join(sorted(sizes))});训练、评估与预测现统一使用 params 中的批大小",
@@ -102,8 +104,8 @@ def is_converted(site: Site) -> bool:
 
 def check_arguments(site: Site) -> None:
     """Report unpacked arguments, and a config that is not shown to be one that NPUEstimator takes."""
-    if site.has_unpacked:
-        site.unresolved(
+    if site.has_unpacked_arguments:
+        site.report_unresolved(
             "arguments come by **: NPUEstimator knows neither the batch sizes nor the switches of a TPUEstimator; put "
             "the batch size into params",
             zh="参数以 ** 传入:NPUEstimator 不支持 TPUEstimator 的批大小与开关参数;请将批大小放入 params",
@@ -111,7 +113,7 @@ def check_arguments(site: Site) -> None:
         return
     config = site.argument("config", 2)
     if config is not None and site.values.kind(config) not in ("tpu_run_config", "run_config", "npu_run_config"):
-        site.unresolved(
+        site.report_unresolved(
             f"config={site.text(config)} is not shown to be an NPURunConfig here; NPUEstimator refuses any other",
             zh=f"无法确认 config={site.text(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
             node=config,
@@ -122,7 +124,7 @@ def switch_tpu_off(site: Site) -> None:
     for keyword in site.node.keywords:
         if keyword.arg in SWITCHES and not is_constant(keyword.value, False):
             site.edit.node(keyword.value, "False")
-            site.changed(f"{keyword.arg} is switched off", zh=f"{keyword.arg} 已关闭", node=keyword)
+            site.report_change(f"{keyword.arg} is switched off", zh=f"{keyword.arg} 已关闭", node=keyword)
 
 
 @rule.call(f"{TPU}.RunConfig")
@@ -130,13 +132,15 @@ def convert_run_config(site: Site) -> None:
     if site.options.tpu == "keep" or run_configs.is_converted(site, site.node):
         return
     if site.node.args:
-        site.manual("name tpu.RunConfig's arguments first", zh="请先将 tpu.RunConfig 的参数改为关键字形式", risk="high")
+        site.request_review(
+            "name tpu.RunConfig's arguments first", zh="请先将 tpu.RunConfig 的参数改为关键字形式", risk="high"
+        )
         return
-    site.rename(site.need("NPURunConfig"))
+    site.rename(site.import_name("NPURunConfig"))
     loop = usable_loop(site, loop_in_config(site))
     dropped = [keyword for keyword in site.node.keywords if keyword.arg in (*CLUSTER_PARAMETERS, *REMOVED_PARAMETERS)]
     site.remove_arguments(dropped, add=f"iterations_per_loop={loop}" if loop else "")
-    site.changed("tpu.RunConfig becomes NPURunConfig", zh="tpu.RunConfig 替换为 NPURunConfig")
+    site.report_change("tpu.RunConfig becomes NPURunConfig", zh="tpu.RunConfig 替换为 NPURunConfig")
 
 
 def loop_in_config(site: Site) -> str:
@@ -145,7 +149,7 @@ def loop_in_config(site: Site) -> str:
     origin = site.values.origin(config) if config is not None else None
     if not isinstance(origin, ast.Call):
         if config is not None:
-            site.manual(
+            site.request_review(
                 f"the code does not show the iterations_per_loop of {site.text(config)}; give it to NPURunConfig",
                 zh=f"无法得知 {site.text(config)} 的 iterations_per_loop;请在 NPURunConfig 中设置",
             )
@@ -160,7 +164,7 @@ def usable_loop(site: Site, loop: str) -> str:
         return ""
     unsuited = [text for text, value in find_step_counts(site) if not is_multiple(value, loop, text)]
     if loop.isdigit() and not unsuited:
-        site.advice(
+        site.advise(
             f"NPUEstimator wants every number of steps, and the interval of checkpoints, to be a multiple of {loop}",
             zh=f"NPUEstimator 要求训练步数与检查点间隔均为 {loop} 的整数倍",
         )
@@ -168,7 +172,7 @@ def usable_loop(site: Site, loop: str) -> str:
     why = (
         f"{', '.join(unsuited)} is not shown to be a multiple of it" if unsuited else "the code does not show its value"
     )
-    site.manual(
+    site.request_review(
         f"iterations_per_loop={loop} of the TPU is left out, since {why}, and NPUEstimator refuses such steps: give it "
         "to NPURunConfig once they are (--loop N)",
         zh=f"未保留 TPU 的 iterations_per_loop={loop}:无法确认 {'、'.join(unsuited) or '其取值'} 是其整数倍,"

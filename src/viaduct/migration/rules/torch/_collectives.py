@@ -129,7 +129,7 @@ def values_passed(site: Site, parameter: str, function: ast.AST) -> list[ast.exp
     if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_arguments(function.args)}:
         return None
     default = parameter_default(function, parameter)
-    calls = site.work.index.calls.get(f"{site.work.names.own}.{function.name}", [])
+    calls = site.work.index.calls.get(f"{site.work.names.module}.{function.name}", [])
     if default is None and not calls:
         return None
     passed = [bind_arguments(call, positional_parameters(function)).get(parameter) for call in calls]
@@ -210,7 +210,7 @@ def has_entry(site: Site, table: ast.expr) -> bool:
 
 def passes_backend_on(site: Site, name: str) -> bool:
     """Return True for a function of the project, a class of settings, or a library that passes its backend on."""
-    is_own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.own}.")
+    is_own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.module}.")
     return is_own or name.startswith(LIBRARIES_WITH_BACKEND) or name in SETTINGS_CLASSES
 
 
@@ -255,7 +255,7 @@ def replace_by_helper(site: Site, text: ast.expr) -> bool:
     if site.work.is_served(text) or is_compared or not mark_once(site, "any", text):
         return False
     if not is_literal_in(text, "nccl", "NCCL") or site.source.in_f_string(text):
-        site.manual(
+        site.request_review(
             "this names NCCL: put it together from accelerator.name() and accelerator.backend()",
             zh="此处指定了 NCCL:请用 accelerator.name() 与 accelerator.backend() 组成",
             node=text,
@@ -273,4 +273,4 @@ def report_replaced(site: Site, node: ast.AST) -> None:
         ),
         ("the backend is that of the available card", "通信后端取决于现有的加速卡"),
     )
-    site.changed(english, zh=chinese, node=node)
+    site.report_change(english, zh=chinese, node=node)

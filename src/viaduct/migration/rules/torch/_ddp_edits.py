@@ -69,7 +69,7 @@ class Rewriter:
         known = self.site.work.names.local(qualified)
         if known is not None:
             return known
-        local = self.site.free_name(wanted)
+        local = self.site.reserve_name(wanted)
         self.site.work.needed[local] = self.site.work.names.added[local] = qualified
         return local
 
@@ -78,8 +78,8 @@ class Rewriter:
     def write(self) -> None:
         """Make all edits; the conditions were checked before."""
         self.dist = self.import_module("torch.distributed", "dist")
-        self.local_rank = self.site.free_name("local_rank")
-        self.parallel = self.site.work.need("torch.nn.parallel", "DistributedDataParallel")
+        self.local_rank = self.site.reserve_name("local_rank")
+        self.parallel = self.site.work.import_name("torch.nn.parallel", "DistributedDataParallel")
         self.remove_card_numbers()
         for call in self.plan.wrapping_calls:
             self.wrap_model(call)
@@ -135,16 +135,16 @@ class Rewriter:
             done.add(statement)
             self.site.edit.insert_before(statement, [f"if {rank} != 0:", f"{unit}{self.dist}.barrier()"])
             self.site.edit.insert_after(statement, [f"if {rank} == 0:", f"{unit}{self.dist}.barrier()"])
-            self.site.changed(
+            self.site.report_change(
                 "rank 0 downloads first, the other ranks wait", zh="rank 0 先下载,其余 rank 等待", node=statement
             )
 
     def shard_loader(self, loader: Loader) -> None:
         """Give the training loader a DistributedSampler and its share of the batch."""
         site, data = self.site, self.site.text(loader.dataset)
-        sampler = site.work.need("torch.utils.data", "DistributedSampler")
+        sampler = site.work.import_name("torch.utils.data", "DistributedSampler")
         if not isinstance(loader.dataset, ast.Name | ast.Attribute):
-            made, data = data, site.free_name("train_dataset")
+            made, data = data, site.reserve_name("train_dataset")
             site.edit.insert_before(site.source.statement(loader.call), [f"{data} = {made}"])
             site.edit.replace(*site.source.span(loader.dataset), data)
         argument = f"sampler={sampler}({data}{'' if loader.shuffles else ', shuffle=False'})"
@@ -157,7 +157,7 @@ class Rewriter:
             size = site.text(loader.batch_size)
             size = size if isinstance(loader.batch_size, (*NO_PARENTHESES, ast.Constant)) else f"({size})"
             site.edit.replace(*site.source.span(loader.batch_size), f"{size} // {self.dist}.get_world_size()")
-        site.changed(
+        site.report_change(
             "each rank reads its share of the samples; the batch of all ranks together stays the same if the number of "
             "ranks divides it",
             zh="各 rank 读取各自的样本;batch_size 能被 rank 数整除时全局 batch 不变",
@@ -172,7 +172,7 @@ class Rewriter:
             lines.setdefault(epochs.loop, {})[f"{epochs.loader}.sampler.set_epoch({epochs.epoch})"] = None
         for loop, calls in lines.items():
             self.site.edit.insert_before(loop.body[0], [*calls])
-            self.site.changed(
+            self.site.report_change(
                 "set_epoch gives every epoch another order of the samples",
                 zh="set_epoch 使每个 epoch 顺序不同",
                 node=loop.body[0],
@@ -184,10 +184,10 @@ class Rewriter:
         for function in self.plan.saving_functions:
             first = first_statement(function)
             self.site.edit.insert_before(first, [f"if {rank} != 0:", f"{unit}return"])
-            self.site.changed("rank 0 alone saves", zh="仅 rank 0 保存", node=first)
+            self.site.report_change("rank 0 alone saves", zh="仅 rank 0 保存", node=first)
         for statement in self.plan.saving_statements:
             self.indent(statement, f"if {rank} == 0:", unit)
-            self.site.changed("rank 0 alone saves", zh="仅 rank 0 保存", node=statement)
+            self.site.report_change("rank 0 alone saves", zh="仅 rank 0 保存", node=statement)
 
     def indent(self, statement: ast.stmt, header: str, unit: str) -> None:
         """Put a statement under a condition: every line of it moves right, but not those within a string."""
@@ -211,7 +211,7 @@ class Rewriter:
                 continue
             done.add(statement)
             self.site.edit.insert_before(statement, [f"{self.dist}.barrier()"])
-            self.site.changed("all ranks wait until rank 0 has saved", zh="等待 rank 0 保存完成", node=statement)
+            self.site.report_change("all ranks wait until rank 0 has saved", zh="等待 rank 0 保存完成", node=statement)
 
     def accept_existing_folders(self) -> None:
         """Let os.makedirs and os.mkdir accept a folder that exists: several ranks make it at once."""
@@ -234,7 +234,7 @@ class Rewriter:
             f'{self.dist}.init_process_group("{self.card.backend}")',
         ]
         self.site.edit.insert_before(self.plan.first, lines)
-        self.site.changed(
+        self.site.report_change(
             f"torchrun starts one process per card; each takes its own and joins the others over {self.card.backend}",
             zh=f"torchrun 为每张卡启动一个进程,各占一卡,通过 {self.card.backend} 通信",
             node=self.plan.first,
@@ -247,7 +247,7 @@ class Rewriter:
         if value is None:
             self.site.edit.insert_after(last, [end])
             return
-        status = self.site.free_name("status")
+        status = self.site.reserve_name("status")
         self.site.edit.insert_before(last, [f"{status} = {self.site.text(value)}", end])
         self.site.edit.replace(*self.site.source.span(value), status)
 

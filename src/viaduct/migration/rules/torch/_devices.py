@@ -26,7 +26,7 @@ from viaduct.migration.lookups import (
 )
 from viaduct.migration.names import Function, all_arguments
 from viaduct.migration.project import returns_of
-from viaduct.migration.rule import Site, answer_once
+from viaduct.migration.rule import Site, cache_per_file
 from viaduct.migration.rules.torch._device_texts import device_literal, is_device_name
 
 # Libraries whose `device="cuda"`, `.to` and `.cuda` are not PyTorch's.
@@ -67,7 +67,7 @@ def receiver_class(site: Site, node: ast.expr, method: str) -> str | None:
     """Return the project's class that defines the method called on this receiver; None if no such class is known."""
     kind = site.values.kind(node) or ""
     project, own_class = site.work.project, enclosing_class(site, node)
-    name = f"{site.work.names.own}.{own_class.name}" if own_class is not None else ""
+    name = f"{site.work.names.module}.{own_class.name}" if own_class is not None else ""
     if kind.startswith(OBJECT):  # an instance of the project's class of that name
         return owner_of(project, kind.removeprefix(OBJECT), method)
     if plain_name(node) == "self":
@@ -267,7 +267,7 @@ class Devices:
     def trace_parameter(self, function: Function, parameter: str) -> None:
         """Trace a parameter that holds a device to its default and to what callers in this file pass."""
         self.trace(parameter_default(function, parameter))
-        qualified = f"{self.site.work.names.own}.{getattr(function, 'name', '')}"
+        qualified = f"{self.site.work.names.module}.{getattr(function, 'name', '')}"
         for call in self.site.work.index.calls.get(qualified, []):
             self.trace(bind_arguments(call, positional_parameters(function)).get(parameter))
 
@@ -325,7 +325,7 @@ class Devices:
 
     def trace_returns(self, name: str) -> None:
         """Trace the results of a top-level function of this file that returns a device."""
-        module = self.site.work.names.own
+        module = self.site.work.names.module
         for node in self.site.source.tree.body:
             if isinstance(node, ast.FunctionDef) and f"{module}.{node.name}" == name:
                 for statement in returns_of(self.site.work.names, node):
@@ -379,7 +379,7 @@ def entries(table: ast.AST) -> list[ast.expr]:
     return table.values if isinstance(table, ast.Dict) and not any(map(device_literal, table.keys)) else []
 
 
-@answer_once
+@cache_per_file
 def find_devices(site: Site) -> Devices:
     return Devices(site)
 
@@ -404,7 +404,7 @@ def report_possible_device(site: Site, node: ast.Constant, device: str, devices:
             parent = site.source.parents[parent]
         is_possible = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.arguments)
     if is_possible and not site.source.in_f_string(node) and mark_once(site, "left", node.lineno):
-        site.manual(
+        site.request_review(
             f"{node.value!r} was not found to be used as a device and is unchanged; if it is one, write {device}",
             zh=f"未能确认 {node.value!r} 被用作设备,保持不变;若是设备,请改为 {device}",
             risk="low",

@@ -26,7 +26,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _collectives as collectives
 from viaduct.migration.targets import Texts, helper
 
-rule = Rule(__name__, rules_md_rows="P13", kind="mandatory", targets=("npu", "mlu", "any"), former=("any_backend",))
+rule = Rule(__name__, targets=("npu", "mlu", "any"), former_names=("any_backend",))
 
 DISTRIBUTED = "torch.distributed"
 BACKEND_POSITIONS = {
@@ -91,7 +91,7 @@ def replace_in_call(site: Site) -> None:
     if origin.unknown and not origin.texts and not follows_device(site, origin.unknown):
         written = site.text(origin.unknown[0])
         english, chinese = site.target.select(*DECIDED_AT_RUN_TIME)
-        site.manual(english.format(written), zh=chinese.format(written), risk="high")
+        site.request_review(english.format(written), zh=chinese.format(written), risk="high")
     if site.target.is_any:
         make_device_id_conditional(site)
 
@@ -118,7 +118,7 @@ def make_device_id_conditional(site: Site) -> None:
     keyword = site.keyword("device_id")
     if keyword is not None and "unless_cpu" not in site.text(keyword):
         site.edit.node(keyword.value, f"{helper(site)}.unless_cpu({site.text(keyword.value)})")
-        site.changed("gloo takes no device_id", zh="gloo 不接受 device_id")
+        site.report_change("gloo takes no device_id", zh="gloo 不接受 device_id")
 
 
 @rule.method("add_argument")
@@ -135,7 +135,7 @@ def replace_in_option(site: Site) -> None:
                 collectives.replace_backend(site, text)
 
 
-@rule.node(ast.keyword, words=("nccl",))
+@rule.node(ast.keyword, only_files_with=("nccl",))
 def replace_in_own_call(site: Site) -> None:
     """Replace NCCL in `setup(backend="nccl")` of the project, `TrainingArguments(ddp_backend="nccl")` of a library."""
     call = site.source.parents[site.node]
@@ -150,7 +150,7 @@ def replace_in_own_call(site: Site) -> None:
             collectives.replace_backend(site, site.node.value)
     elif name and not name.startswith("torch.") and not site.target.is_any:
         new = site.target.card.backend
-        site.manual(
+        site.request_review(
             f"{name} is given the backend {site.text(site.node.value)}: for this card it is {new}, if it takes that",
             zh=f"{name} 的后端为 {site.text(site.node.value)}:对于该加速卡应为 {new}(若其支持)",
             risk="high",
@@ -160,12 +160,12 @@ def replace_in_own_call(site: Site) -> None:
 @rule.reference(f"{DISTRIBUTED}.Backend.NCCL", "torch.distributed.distributed_c10d.Backend.NCCL")
 def replace_constant(site: Site) -> None:
     if site.target.is_any:
-        if site.editable and not isinstance(site.source.parents.get(site.node), ast.Compare):
+        if site.is_editable and not isinstance(site.source.parents.get(site.node), ast.Compare):
             site.rename(site.target.render_backend(site))
             collectives.report_replaced(site, site.node)
         return
     end = site.source.span(site.node)[1]
-    if site.editable and site.source.text[end - len("NCCL") : end] == "NCCL":
+    if site.is_editable and site.source.text[end - len("NCCL") : end] == "NCCL":
         site.edit.replace(end - len("NCCL"), end, site.target.card.backend.upper())
         site.target.require_plugin(site)
         collectives.report_replaced(site, site.node)
@@ -174,8 +174,8 @@ def replace_constant(site: Site) -> None:
 @rule.call(f"{DISTRIBUTED}.is_nccl_available", "torch.distributed.distributed_c10d.is_nccl_available")
 def replace_availability(site: Site) -> None:
     """Ask for the card's backend; `is_backend_available` asks `is_nccl_available` for NCCL."""
-    if not isinstance(site.node.func, ast.Attribute) or not site.editable:
-        site.manual(*site.target.select(*AVAILABILITY))
+    if not isinstance(site.node.func, ast.Attribute) or not site.is_editable:
+        site.request_review(*site.target.select(*AVAILABILITY))
         return
     if site.target.is_any:
         home = site.text(site.node.func.value)
@@ -193,13 +193,13 @@ def replace_availability(site: Site) -> None:
 def replace_group_class(site: Site) -> None:
     """Write ProcessGroupCNCL, which torch_mlu adds to torch, on the MLU; report the class for other targets."""
     if site.options.to != "mlu":
-        site.manual(*site.target.select(*GROUP_CLASS_LEFT), risk="high")
+        site.request_review(*site.target.select(*GROUP_CLASS_LEFT), risk="high")
         return
     start, end = site.source.span(named_node(site))
     position = site.source.text.find("ProcessGroupNCCL", start, end)
-    if position < 0 or not site.source.text[start:position].endswith(".") or not site.editable:
-        site.manual("ProcessGroupNCCL is ProcessGroupCNCL here", zh="ProcessGroupNCCL 对应 ProcessGroupCNCL")
+    if position < 0 or not site.source.text[start:position].endswith(".") or not site.is_editable:
+        site.request_review("ProcessGroupNCCL is ProcessGroupCNCL here", zh="ProcessGroupNCCL 对应 ProcessGroupCNCL")
         return
     site.edit.replace(position, position + len("ProcessGroupNCCL"), "ProcessGroupCNCL")
     site.target.require_plugin(site)
-    site.changed("the group's class is ProcessGroupCNCL", zh="进程组类改为 ProcessGroupCNCL", risk="medium")
+    site.report_change("the group's class is ProcessGroupCNCL", zh="进程组类改为 ProcessGroupCNCL", risk="medium")

@@ -38,10 +38,8 @@ from viaduct.migration.targets import Texts, card, helper
 
 rule = Rule(
     __name__,
-    rules_md_rows="P7 P18 6",
-    kind="mandatory",
     targets=("npu", "mlu", "any"),
-    former=("any_cuda_method",),
+    former_names=("any_cuda_method",),
     after=("already",),
 )
 # Each has a message for one card and one for `--to any`.
@@ -84,7 +82,7 @@ def move(site: Site) -> None:
     is_doubtful = bool(own_classes) and not (is_torch_object(site, receiver) or is_in_own_method)
     if site.target.is_any:
         if is_doubtful or not has_arguments_of_to(site):
-            site.manual(
+            site.request_review(
                 "if this moves a tensor or a module, write .to(accelerator.device())",
                 zh="若此处移动的是张量或模块,请改为 .to(accelerator.device())",
             )
@@ -101,7 +99,7 @@ def move(site: Site) -> None:
 def move_unbound(site: Site) -> None:
     """Replace `torch.Tensor.cuda`, which is passed on as a function; report it with `--to any`."""
     if site.target.is_any:
-        site.manual(
+        site.request_review(
             f"{site.name} moves to CUDA: pass `lambda x: x.to(accelerator.device())`, or call .to",
             zh=f"{site.name} 移动到 CUDA:请改为 lambda x: x.to(accelerator.device()),或调用 .to",
         )
@@ -109,23 +107,23 @@ def move_unbound(site: Site) -> None:
     rename(site, named_node(site))
 
 
-@rule.node(ast.Attribute, words=(".cuda",))
+@rule.node(ast.Attribute, only_files_with=(".cuda",))
 def rename_bound_method(site: Site) -> None:
     """Rename a bound method that is not called here: `move = x.cuda`."""
     if site.node.attr == "cuda" and not site.target.is_any and is_bound_move(site):
         rename(site, site.node)
 
 
-@rule.node(ast.Call, words=("getattr", "hasattr", "methodcaller"))
+@rule.node(ast.Call, only_files_with=("getattr", "hasattr", "methodcaller"))
 def report_method_name(site: Site) -> None:
     if looks_up_method(site):
-        site.manual(*site.target.select(*METHOD_BY_NAME))
+        site.request_review(*site.target.select(*METHOD_BY_NAME))
 
 
-@rule.node(ast.Call, words=("getattr",))
+@rule.node(ast.Call, only_files_with=("getattr",))
 def report_module_name(site: Site) -> None:
     if looks_up_module(site):
-        site.manual(*site.target.select(*MODULE_BY_NAME))
+        site.request_review(*site.target.select(*MODULE_BY_NAME))
 
 
 def is_bound_move(site: Site) -> bool:
@@ -145,20 +143,20 @@ def rename(site: Site, function: ast.expr) -> None:
     """Write the card's method for `.cuda`."""
     device = card(site.options).method
     if site.source.in_f_string(function):
-        site.manual(
+        site.request_review(
             f"`.cuda` within an f-string cannot be edited safely: write .{device}",
             zh=f"f-string 中的 .cuda 无法安全改写:请手工改为 .{device}",
         )
         return
     _, end = site.source.span(function)
     site.edit.replace(end - len("cuda"), end, device)
-    site.changed(f".cuda() becomes .{device}()", zh=f".cuda() 改为 .{device}()")
+    site.report_change(f".cuda() becomes .{device}()", zh=f".cuda() 改为 .{device}()")
 
 
 def report_undecided(site: Site, own_class: str) -> None:
     """Report a call that may be a method of the project's own class, given by its qualified name."""
     device, owner = card(site.options).method, own_class.rpartition(".")[2]
-    site.manual(
+    site.request_review(
         f"{owner} has a method `cuda` of its own, and this may be a call of it: if it is a tensor's or module's, "
         f"write .{device}()",
         zh=f"{owner} 定义了自己的 cuda 方法,此处可能是对它的调用;若是张量或模块的方法,请改为 .{device}()",
@@ -168,7 +166,7 @@ def report_undecided(site: Site, own_class: str) -> None:
 def has_arguments_of_to(site: Site) -> bool:
     """Return True if the arguments are those that `.to` has as well."""
     unknown = {keyword.arg for keyword in site.node.keywords} - {"device", "non_blocking"}
-    return not unknown and not site.has_unpacked and len(site.node.args) <= 2 and site.editable
+    return not unknown and not site.has_unpacked_arguments and len(site.node.args) <= 2 and site.is_editable
 
 
 def move_by_helper(site: Site) -> None:
@@ -176,7 +174,7 @@ def move_by_helper(site: Site) -> None:
     end = site.source.span(site.node.func)[1]
     site.edit.replace(end - len("cuda"), end, "to")
     give_device(site)
-    site.changed(".cuda() becomes .to() with the available card", zh=".cuda() 替换为 .to(),设备为现有的加速卡")
+    site.report_change(".cuda() becomes .to() with the available card", zh=".cuda() 替换为 .to(),设备为现有的加速卡")
 
 
 def give_device(site: Site) -> None:

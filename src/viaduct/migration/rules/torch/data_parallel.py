@@ -1,5 +1,7 @@
 """Report DataParallel, which the accelerator does not have, or remove it with `--data-parallel unwrap`.
 
+With `--data-parallel unwrap`:
+
      import torch
      model = torch.nn.Linear(2, 2)
     -model = torch.nn.DataParallel(model)
@@ -24,18 +26,15 @@ from viaduct.migration.targets import card
 
 rule = Rule(
     __name__,
-    rules_md_rows="P14",
-    kind="mandatory",
     targets=("npu", "mlu", "any"),
-    kind_for_any="report",
-    on=lambda options: options.to == "any" or options.data_parallel != "ddp",
-    patch=True,
-    former=("any_data_parallel",),
+    category_for_any="report",
+    when=lambda options: options.to == "any" or options.data_parallel != "ddp",
+    in_patch_mode=True,
+    former_names=("any_data_parallel",),
     after=("device_string",),
 )
 NOT_MODEL = re.compile(r"opt|sched|scaler", re.IGNORECASE)  # other objects that have load_state_dict
 PREFIX_LENGTH = re.compile(r"7|len\('module\.'\)")  # of `module.`, as ast.unparse writes it
-EXAMPLE_OPTIONS = {"data_parallel": "unwrap"}
 
 
 @rule.call(*wrapped.DATA_PARALLEL)
@@ -45,7 +44,7 @@ def unwrap_or_report(site: Site) -> None:
         report_for_any(site)
         return
     model = wrapped.wrapped_model(site.node)
-    if site.options.data_parallel == "unwrap" and model is not None and site.editable:
+    if site.options.data_parallel == "unwrap" and model is not None and site.is_editable:
         unwrap(site, model)
     else:
         report(site)
@@ -58,7 +57,7 @@ def report_function(site: Site) -> None:
         report_for_any(site)
         return
     title, name = card(site.options).title, site.name.rpartition(".")[2]
-    site.manual(
+    site.request_review(
         f"there is no {name} on the {title}: call the module itself, and start one process a card (torchrun)",
         zh=f"{title} 不支持 {name}:请直接调用模块,并用 torchrun 每卡启动一个进程",
         risk="high",
@@ -70,7 +69,7 @@ def report_derived(site: Site) -> None:
     parent = site.source.parents[site.node]
     if not site.target.is_any and isinstance(parent, ast.ClassDef) and site.node in parent.bases:
         title = card(site.options).title
-        site.manual(
+        site.request_review(
             f"{parent.name} derives from DataParallel, which the {title} does not have",
             zh=f"{parent.name} 继承自 DataParallel,{title} 不支持",
             risk="high",
@@ -80,7 +79,7 @@ def report_derived(site: Site) -> None:
 def report_for_any(site: Site) -> None:
     """Report DataParallel in a source that serves every card."""
     name = site.name.rpartition(".")[2]
-    site.manual(
+    site.request_review(
         f"{name} runs on CUDA only: with several NPUs or MLUs use DistributedDataParallel under torchrun; with one, "
         "leave it out",
         zh=f"{name} 仅支持 CUDA:多张 NPU 或 MLU 请在 torchrun 下使用 DistributedDataParallel;单卡请去掉",
@@ -92,7 +91,7 @@ def report(site: Site) -> None:
     """Report DataParallel with the code to write instead, in the names of this script."""
     chosen = card(site.options)
     if wrapped.distributed_calls(site):
-        site.manual(
+        site.request_review(
             f"there is no DataParallel on the {chosen.title}: start this script by its distributed path, one process a "
             "card; for one card --data-parallel unwrap",
             zh=f"{chosen.title} 不支持 DataParallel:请使用脚本已有的分布式路径,每卡一个进程;"
@@ -101,7 +100,7 @@ def report(site: Site) -> None:
         return
     model = wrapped.wrapped_model(site.node)
     name = ast.unparse(model) if model is not None else "model"
-    site.manual(
+    site.request_review(
         f"there is no DataParallel on the {chosen.title}. One card: write {name} alone (--data-parallel unwrap). "
         f"Several: one process a card under torchrun (--data-parallel ddp does this where it can): "
         f'init_process_group("{chosen.backend}"), torch.{chosen.device}.set_device(LOCAL_RANK), '
@@ -124,7 +123,7 @@ def unwrap(site: Site, model: ast.expr) -> None:
         site.edit.remove_statement(statement)
     else:
         site.edit.node(site.node, site.text(model))
-    site.changed(
+    site.report_change(
         "the model runs on one card, without DataParallel",
         zh="模型在单卡上运行,去掉 DataParallel",
         risk="medium",
@@ -141,9 +140,9 @@ def remove_module_accesses(site: Site) -> None:
             continue
         if is_unwrapped:
             site.edit.delete(site.source.span(node.value)[1], site.source.span(node)[1])
-            site.changed("nothing is wrapped: .module is removed", zh="不再有包装:去掉 .module", node=node)
+            site.report_change("nothing is wrapped: .module is removed", zh="不再有包装:去掉 .module", node=node)
         else:
-            site.manual(
+            site.request_review(
                 f"if {site.text(node.value)} was the wrapped model, it has no .module any more",
                 zh=f"若 {site.text(node.value)} 是被包装的模型,则不再有 .module",
                 node=node,
@@ -158,7 +157,7 @@ def report_checkpoints(site: Site) -> None:
             report_loading(site, call, saved)
     for node in site.source.of_kind(ast.Subscript):
         if cuts_module_prefix(site, node):
-            site.manual(
+            site.request_review(
                 f"{site.text(node)} takes off `module.`, which the keys of a model without DataParallel do not have: "
                 f"write {site.text(node.value)}.removeprefix('module.'), which is right for both",
                 zh=f"{site.text(node)} 用于去掉 `module.`,但未用 DataParallel 的模型没有该前缀:"
@@ -176,7 +175,7 @@ def report_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
     nodes = ast.walk(state) if state is not None else ()
     loads = [node for node in nodes if isinstance(node, ast.Call) and site.qualified(node.func) == "torch.load"]
     is_own_file = bool(loads) and all(load.args and ast.unparse(load.args[0]) in saved for load in loads)
-    report = site.advice if is_own_file else site.manual
+    report = site.advise if is_own_file else site.request_review
     report(
         "a checkpoint that was saved before, from the wrapped model itself, has keys that begin with `module.`: take "
         "that off before loading (key.removeprefix('module.')). What this script saves from now on has plain keys",

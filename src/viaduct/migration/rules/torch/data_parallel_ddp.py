@@ -1,5 +1,7 @@
 """Turn DataParallel into DistributedDataParallel, one process per card under torchrun (`--data-parallel ddp`).
 
+With `--data-parallel ddp`:
+
      import torch
     +import torch_npu
      from torch.utils.data import DataLoader
@@ -51,20 +53,17 @@ from viaduct.migration.targets import Texts, card
 
 rule = Rule(
     __name__,
-    rules_md_rows="P14",
-    kind="mandatory",
     targets=("npu", "mlu"),
-    on=lambda options: options.data_parallel == "ddp",
+    when=lambda options: options.data_parallel == "ddp",
     after=("device_string",),
 )
 OPEN_MODE = re.compile(r"[rwaxbt+]{1,3}")
 REMOVING_FUNCTIONS = ("shutil.rmtree", "os.remove", "os.unlink")
 WRITING_METHODS = ("write_text", "write_bytes", "to_csv", "savefig", "savez")
 CARD_TEST = re.compile(r"device_count|is_available|cuda|npu|mlu")
-EXAMPLE_OPTIONS = {"data_parallel": "ddp"}
 
 
-@rule.file(words=("DataParallel",))
+@rule.file(only_files_with=("DataParallel",))
 def rewrite_script(site: Site) -> None:
     """Rewrite the whole script, or report which condition it does not meet."""
     calls = wrapped.wrapping_calls(site)
@@ -89,7 +88,7 @@ def report_refused(site: Site, refused: Refused, call: ast.Call) -> None:
     at = f" (line {site.work.lines[line - 1]})" if line else ""
     at_zh = f"(第 {site.work.lines[line - 1]} 行)" if line else ""
     english, chinese = manual_steps(site) if refused.explain else ("", "")
-    site.manual(
+    site.request_review(
         f"DataParallel stays: {refused.message}{at}{english}",
         zh=f"保留 DataParallel:{refused.zh}{at_zh}{chinese}",
         risk="high" if refused.explain else "medium",
@@ -118,7 +117,7 @@ def report_ddp(site: Site, calls: list[ast.Call]) -> None:
     line = f"torchrun --nproc_per_node={count or 'N'} {site.work.path}"
     number, number_zh = ("", "") if count else (", N being the number of cards", ",N 为加速卡数量")
     for call in calls:
-        site.changed(
+        site.report_change(
             f"one process a card instead of DataParallel: start it with `{line}`{number}. The batch of all cards "
             "together is what it was if it divides by the number of ranks, and must not be smaller than that; every "
             "rank evaluates all data and prints what it sees",
@@ -132,7 +131,7 @@ def report_ddp(site: Site, calls: list[ast.Call]) -> None:
 def advise(site: Site, calls: list[ast.Call]) -> None:
     """Point out what changes when several processes run the script."""
     if len(calls) > 1:
-        site.advice(
+        site.advise(
             "several wrapped models: where one is run twice before its backward, give it broadcast_buffers=False",
             zh="有多个被包装的模型:若某个模型在反向前运行两次,请设置 broadcast_buffers=False",
             node=calls[0],
@@ -140,20 +139,20 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
     for call in calls:
         test = wrapping_condition(site, call)
         if test is not None:
-            site.advice(
+            site.advise(
                 f"the model is wrapped only if {site.text(test)}: where that does not hold, several ranks would train "
                 "separate models; start only one then",
                 zh=f"仅当 {site.text(test)} 时才包装模型:否则多个 rank 会各自训练,此时请只启动一个",
                 node=call,
             )
     if "SummaryWriter(" in site.source.text or "wandb.init(" in site.source.text:
-        site.advice(
+        site.advise(
             "every rank writes a log of its own: make the writer on rank 0 alone if one is enough",
             zh="每个 rank 各写一份日志:如只需一份,请仅在 rank 0 创建",
             node=calls[0],
         )
     if "VISIBLE_DEVICES" in site.source.text:
-        site.advice(
+        site.advise(
             "the list of visible cards must have a card for every rank",
             zh="可见设备列表须为每个 rank 各列一张卡",
             node=calls[0],
@@ -166,7 +165,7 @@ def report_shared_files(site: Site, plan: Plan) -> None:
     for call in site.source.of_kind(ast.Call):
         if call not in on_rank_0 and writes_file(site, call):
             text = site.text(call)
-            site.manual(
+            site.request_review(
                 f"every rank does this, on the same file: {text}. Let rank 0 alone do it (dist.get_rank() == 0), or "
                 "give each rank a file of its own",
                 zh=f"每个 rank 都会对同一文件执行:{text}。请仅在 rank 0 执行(dist.get_rank() == 0),"
