@@ -61,4 +61,4 @@ def test_files_that_every_rank_writes_are_named() -> None:
     said = [one.message for one in result.findings if one.status == "manual"]
     assert len(said) == 1
     assert "open('log.txt', 'a')" in said[0]
-    assert any("divides by the number of ranks" in one.message for one in result.findings)
+    assert any("if the number of ranks divides it" in one.message for one in result.findings)
