@@ -21,9 +21,9 @@ def load(table: dict[str, Any], **changes: Any) -> Any:
 def test_both_templates_of_the_guide_mean_the_same_cluster(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(GUIDE_1)
     (tmp_path / "two.json").write_text(GUIDE_2)
-    first, two = read(tmp_path / "one.json"), read(str(tmp_path / "two.json"))
-    assert first.servers == two.servers
-    assert (first.template, two.template) == (1, 2)
+    first, second = read(tmp_path / "one.json"), read(str(tmp_path / "two.json"))
+    assert first.servers == second.servers
+    assert (first.template, second.template) == (1, 2)
     assert first.size == 2
     assert first.master == "10.0.0.10"
     assert [(device.device_id, device.device_ip, device.rank) for device in first.devices] == [

@@ -20,11 +20,11 @@ def test_statistics_alone_agree_with_those_of_tensors(tmp_path: Path) -> None:
     full, alone = dumped(tmp_path / "a"), dumped(tmp_path / "b", statistics_only=True)
     assert not list((tmp_path / "b").rglob("*.npy"))
     assert len(full.tensors) == len(alone.tensors)
-    for first, other in zip(full.tensors, alone.tensors, strict=True):
-        assert other.path is None
-        assert not other.fault
+    for first, second in zip(full.tensors, alone.tensors, strict=True):
+        assert second.path is None
+        assert not second.fault
         assert first.statistics is not None
-        assert other.statistics == pytest.approx(dict(first.statistics), rel=1e-9, abs=1e-12, nan_ok=True)
+        assert second.statistics == pytest.approx(dict(first.statistics), rel=1e-9, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("statistics_only", [False, True])

@@ -15,10 +15,10 @@ def test_saturation_is_the_same_compiled_or_not(factor: float) -> None:
     image[:3] = 7  # grey
     image[3:6] -= 200  # contrast may have taken a channel, or all, below zero
     image[6] = 0
-    first, other = image.copy(), image.copy()
+    first, second = image.copy(), image.copy()
     scale_saturation(first, factor)
-    scale_saturation_in_numpy(other, factor)
-    assert np.array_equal(first, other)
+    scale_saturation_in_numpy(second, factor)
+    assert np.array_equal(first, second)
     assert factor == 1.0 or not np.array_equal(first, image)
 
 

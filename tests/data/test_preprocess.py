@@ -216,7 +216,7 @@ def test_the_same_generator_gives_the_same_image_in_any_thread(name: str) -> Non
     alone = [make(seed) for seed in range(24)]
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(make, range(24)))
-    assert all(np.array_equal(first, other) for first, other in zip(alone, together, strict=True))
+    assert all(np.array_equal(first, second) for first, second in zip(alone, together, strict=True))
 
 
 def test_an_image_can_be_made_in_its_place_in_a_batch() -> None:

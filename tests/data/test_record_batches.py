@@ -383,7 +383,7 @@ def test_a_policy_is_a_function_of_the_position_alone(folder: Path, device: torc
     assert_same(collect(batches(folder, device, workers=1, **options), 2, start=2), epoch[2:])
     plain = collect(batches(folder, device, preprocess=network), 2)
     assert indices(plain) == indices(epoch)
-    assert not any(torch.equal(first.images, other.images) for first, other in zip(plain, epoch, strict=True))
+    assert not any(torch.equal(first.images, second.images) for first, second in zip(plain, epoch, strict=True))
     evaluated = [
         collect(batches(folder, device, train=False, **more), 0) for more in (options, {"preprocess": network})
     ]

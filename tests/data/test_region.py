@@ -129,7 +129,7 @@ def test_every_network_sees_the_same_without_the_extension(
     quick = look()
     with without_the_extension(monkeypatch):
         slow = look()
-    assert all(np.array_equal(first, other) for first, other in zip(quick, slow, strict=True))
+    assert all(np.array_equal(first, second) for first, second in zip(quick, slow, strict=True))
 
 
 def test_fast_training_repeats_chroma_and_is_near() -> None:

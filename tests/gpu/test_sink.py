@@ -69,14 +69,14 @@ def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Sho
     plain = trained(recipe, RunDir(tmp_path / "plain"), alone)
     sunk = trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), observer)
     assert captured(sunk)
-    first, other = weights(sunk), weights(plain)
-    apart = max(float((first[key].double() - other[key].double()).abs().max()) for key in first)
-    bits = all(torch.equal(first[key], other[key]) for key in first) and losses(observer) == losses(alone)
+    first, second = weights(sunk), weights(plain)
+    apart = max(float((first[key].double() - second[key].double()).abs().max()) for key in first)
+    bits = all(torch.equal(first[key], second[key]) for key in first) and losses(observer) == losses(alone)
     show(f"losses {difference(losses(observer), losses(alone)):.1e} apart, weights {apart:.1e}; same bits: {bits}")
     allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY
     torch.testing.assert_close(losses(observer), losses(alone), equal_nan=True, **allowed)
     for key in first:
-        torch.testing.assert_close(first[key], other[key], **allowed)
+        torch.testing.assert_close(first[key], second[key], **allowed)
     assert sunk.scale.state() == plain.scale.state()
     assert [log.lr for log in observer.logs] == [log.lr for log in alone.logs if log.step in observer.at("log")]
     if plain.ema and sunk.ema:

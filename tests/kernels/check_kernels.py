@@ -231,7 +231,7 @@ def check_halves(height: int, width: int, channels: int = 8, filters: int = 6, c
     y.backward(gradient)
     true.backward(gradient.double())
     pairs = zip(("input", "even weight", "odd weight"), (x, *weights), (true_x, *true_weights), strict=True)
-    return {"output": apart(y, true)} | {name: apart(first.grad, two.grad) for name, first, two in pairs}
+    return {"output": apart(y, true)} | {name: apart(first.grad, second.grad) for name, first, second in pairs}
 
 
 def check_pool(
@@ -274,7 +274,7 @@ def check_state(
     trues = [*true_xs, *(p for layer in true_layers if layer for p in layer.parameters())]
     outputs, gradients = zip(made, results, strict=True), zip(inputs, trues, strict=True)
     return {f"output {index}": apart(*pair) for index, pair in enumerate(outputs)} | {
-        f"gradient {index}": apart(first.grad, two.grad) for index, (first, two) in enumerate(gradients)
+        f"gradient {index}": apart(first.grad, second.grad) for index, (first, second) in enumerate(gradients)
     }
 
 
@@ -365,6 +365,6 @@ def tensors_apart(network: nn.Module, reference: nn.Module) -> Errors:
     """Gradients of all parameters, and all buffers."""
     pairs = zip(network.named_parameters(), reference.parameters(), strict=True)
     buffers = zip(network.named_buffers(), reference.buffers(), strict=True)
-    return {name: apart(first.grad, two.grad) for (name, first), two in pairs} | {
-        name: apart(first, two) for (name, first), two in buffers
+    return {name: apart(first.grad, second.grad) for (name, first), second in pairs} | {
+        name: apart(first, second) for (name, first), second in buffers
     }

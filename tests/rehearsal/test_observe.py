@@ -79,9 +79,9 @@ def test_the_loss_is_the_one_before_a_grad_scalers_factor(counter: Counter, tmp_
 
 
 def test_two_networks_are_told_apart_by_number(counter: Counter, tmp_path: Path) -> None:
-    first, two = nn.Linear(4, 2), nn.Linear(4, 3)
-    optimizer = torch.optim.SGD([*first.parameters(), *two.parameters()], 0.1)
-    (first(torch.ones(2, 4)).sum() + two(torch.ones(2, 4)).sum()).backward()
+    first, second = nn.Linear(4, 2), nn.Linear(4, 3)
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], 0.1)
+    (first(torch.ones(2, 4)).sum() + second(torch.ones(2, 4)).sum()).backward()
     optimizer.step()
     counter.finish()
     names = sorted(numpy.load(folder_of(tmp_path, 0) / "gradients.npz"))

@@ -79,8 +79,8 @@ def test_the_step_that_is_captured_computes_the_same(tmp_path: Any, name: str) -
     torch.testing.assert_close(losses(observer), losses(alone), **CLOSE)
     for key, tensor in weights(plain).items():
         torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
-    for first, other in zip(states(sunk), states(plain), strict=True):
-        torch.testing.assert_close(first, other, **CLOSE)
+    for first, second in zip(states(sunk), states(plain), strict=True):
+        torch.testing.assert_close(first, second, **CLOSE)
     assert sunk.scale.state() == plain.scale.state()
     assert [log.lr for log in observer.logs] == [log.lr for log in alone.logs if log.step in observer.at("log")]
     if plain.ema and sunk.ema:

@@ -122,7 +122,7 @@ def difference(run: Path, other: Path) -> float:
     """The largest relative difference of two runs' losses."""
     ours, theirs = losses(run), losses(other)
     assert len(ours) == len(theirs)
-    return max(abs(first - two) / abs(first) for first, two in zip(ours, theirs, strict=True))
+    return max(abs(first - second) / abs(first) for first, second in zip(ours, theirs, strict=True))
 
 
 def samples(run: Path) -> dict[int, list[int]]:
@@ -275,7 +275,7 @@ def test_what_rounds_more_still_trains_alike(recipe: Recipe, alone: Path, tmp_pa
     run = tmp_path / "run"
     trained(2, run, recipe)
     ours, theirs = losses(run), losses(alone)[:10]
-    assert max(abs(first - two) / two for first, two in zip(ours, theirs, strict=True)) < 0.05
+    assert max(abs(first - second) / second for first, second in zip(ours, theirs, strict=True)) < 0.05
     assert not any(name.startswith("module.") for name in load_file(run / "model.safetensors"))
 
 

@@ -201,9 +201,9 @@ def test_accumulating_in_parts_gives_the_weights_of_one_part(run: RunDir, parts:
     made = weights(trained(replace(RECIPE, accumulate=parts), run, recorders[1]))
     for name, tensor in uninterrupted.items():
         torch.testing.assert_close(made[name], tensor, rtol=1e-4, atol=1e-6)
-    for first, other in zip(recorders[0].logs, recorders[1].logs, strict=True):
-        assert other.loss == pytest.approx(first.loss, rel=1e-4)
-        assert (other.step, other.top1) == (first.step, first.top1)
+    for first, second in zip(recorders[0].logs, recorders[1].logs, strict=True):
+        assert second.loss == pytest.approx(first.loss, rel=1e-4)
+        assert (second.step, second.top1) == (first.step, first.top1)
 
 
 def moved(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:
@@ -227,9 +227,9 @@ def test_clipping_bounds_the_whole_gradient_and_only_if_it_is_longer(run: RunDir
 def test_clipping_sees_the_gradients_without_their_scale(run: RunDir) -> None:
     recipe = replace(RECIPE, optimizer=Sgd(lr=0.5, momentum=0.0), clip_norm=0.01, steps=1)
     scaled = replace(recipe, precision=Precision("fp32", loss_scale=1024.0))
-    first, other = weights(trained(recipe, run)), weights(trained(scaled, run))
+    first, second = weights(trained(recipe, run)), weights(trained(scaled, run))
     for name, tensor in first.items():
-        torch.testing.assert_close(other[name], tensor, rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(second[name], tensor, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(

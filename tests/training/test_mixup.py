@@ -106,8 +106,8 @@ def test_parts_of_a_batch_are_mixed_as_the_whole(run: RunDir) -> None:
     made = weights(trained(replace(MIXED, accumulate=4), run, recorders[1]))
     for name, tensor in uninterrupted.items():
         torch.testing.assert_close(made[name], tensor, rtol=1e-4, atol=1e-6)
-    for first, other in zip(recorders[0].logs, recorders[1].logs, strict=True):
-        assert (other.loss, other.top1) == (pytest.approx(first.loss, rel=1e-4), first.top1)
+    for first, second in zip(recorders[0].logs, recorders[1].logs, strict=True):
+        assert (second.loss, second.top1) == (pytest.approx(first.loss, rel=1e-4), first.top1)
 
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")

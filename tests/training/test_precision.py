@@ -254,13 +254,13 @@ def test_a_fixed_scale_stays_and_still_counts_overflows() -> None:
 
 
 def test_a_scale_continues_from_its_state() -> None:
-    first, other = LossScale(AMOEBANET, "fp16"), LossScale(AMOEBANET, "fp16")
+    first, second = LossScale(AMOEBANET, "fp16"), LossScale(AMOEBANET, "fp16")
     updated(first, True, 1500)
     updated(first, False)
-    other.restore(first.state())
-    assert other.state() == first.state()
-    assert updated(first, False) == updated(other, False) == 2.0**32
-    assert other.skipped == 2
+    second.restore(first.state())
+    assert second.state() == first.state()
+    assert updated(first, False) == updated(second, False) == 2.0**32
+    assert second.skipped == 2
 
 
 def test_unscaling_takes_the_scale_out_and_passes_over_missing_gradients() -> None:

@@ -67,7 +67,7 @@ def test_a_run_in_sinks_is_bitwise_the_run_without(tmp_path: Any, name: str) -> 
     sunk, sink = watched(replace(recipe, sink=3), RunDir(tmp_path / "sunk"))
     assert losses(sink) == losses(alone)
     assert saved_bytes(sunk.run) == saved_bytes(plain.run)
-    assert all(equal(first, other) for first, other in zip(states(sunk), states(plain), strict=True))
+    assert all(equal(first, second) for first, second in zip(states(sunk), states(plain), strict=True))
     assert sunk.scale.state() == plain.scale.state()
     assert [score.predictions for score in sink.scores] == [score.predictions for score in alone.scores]
 

@@ -265,12 +265,12 @@ def test_the_decay_comes_after_the_preconditioning_and_not_into_the_loss(decay: 
 
 
 def test_a_loss_scale_leaves_the_factors_alone() -> None:
-    first, other = network(), network()
-    plain, scaled = build(first), build(other)
+    first, second = network(), network()
+    plain, scaled = build(first), build(second)
     for step in range(4):
         take_step(plain, first, step)
-        take_step(scaled, other, step, scale=1024.0)
-    for ours, theirs in zip(first.parameters(), other.parameters(), strict=True):
+        take_step(scaled, second, step, scale=1024.0)
+    for ours, theirs in zip(first.parameters(), second.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -578,8 +578,8 @@ def test_ranks_average_their_inverses_in_buckets() -> None:
         assert sent == [sum(sizes[:2]), sum(sizes[2:]), sizes[0], sum(sizes[1:])]
         for averaged in inverses:
             for name, sides in averaged.items():
-                for side, first, other in zip(sides, alone[0][name], alone[1][name], strict=True):
-                    np.testing.assert_allclose(side, (first + other) / 2, rtol=1e-5, atol=1e-6)
+                for side, first, second in zip(sides, alone[0][name], alone[1][name], strict=True):
+                    np.testing.assert_allclose(side, (first + second) / 2, rtol=1e-5, atol=1e-6)
 
 
 # What it is for.

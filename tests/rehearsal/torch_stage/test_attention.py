@@ -25,7 +25,7 @@ def test_attention_and_norms_are_those_of_the_cpu_bit_for_bit() -> None:
             output = functional.scaled_dot_product_attention(*inputs, **placed)
             output.square().sum().backward()
             results.append([output.detach().cpu(), *(x.grad.cpu() for x in inputs)])
-        assert all(torch.equal(first, other) for first, other in zip(*results, strict=True)), options
+        assert all(torch.equal(first, second) for first, second in zip(*results, strict=True)), options
     for layer in (torch.nn.LayerNorm(8), torch.nn.GroupNorm(2, 4), torch.nn.InstanceNorm2d(4), torch.nn.GELU()):
         assert torch.equal(layer(values[0]), copy.deepcopy(layer).npu()(values[0].npu()).cpu()), layer
 

@@ -102,10 +102,10 @@ def test_operators_that_only_accelerators_have_follow_their_formulas() -> None:
         model = kind(5, 7, num_layers=2, batch_first=True)
         twin = copy.deepcopy(model).mlu()
         x = torch.randn(3, 4, 5)
-        first, other = model(x)[0], twin(x.mlu())[0]
+        first, second = model(x)[0], twin(x.mlu())[0]
         first.pow(2).sum().backward()
-        other.pow(2).sum().backward()
-        torch.testing.assert_close(first, other.cpu())
+        second.pow(2).sum().backward()
+        torch.testing.assert_close(first, second.cpu())
         for p, q in zip(model.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(p.grad, q.grad.cpu(), rtol=1e-4, atol=1e-6)
 
@@ -145,7 +145,7 @@ def test_functions_of_pytorch_that_make_tensors_beside_their_input_find_the_devi
         pooled = functional.fractional_max_pool2d(image.to(device_name), 2, output_size=4)
         rows, columns = torch.unravel_index(torch.tensor([5, 2], device=device_name), (2, 3))
         results.append([pooled.cpu(), rows.cpu(), columns.cpu()])
-    assert all(torch.equal(first, other) for first, other in zip(*results, strict=True))
+    assert all(torch.equal(first, second) for first, second in zip(*results, strict=True))
 
 
 @on("npu")
@@ -221,8 +221,8 @@ def test_packed_sequences_train_and_need_their_lengths_on_the_host() -> None:
         output, _ = pad_packed_sequence(layer(pack_padded_sequence(x.to(device_name), [5, 3]))[0])
         output.sum().backward()
         results.append([output.detach().cpu(), *(p.grad.cpu() for p in layer.parameters())])
-    for first, other in zip(*results, strict=True):
-        torch.testing.assert_close(first, other)
+    for first, second in zip(*results, strict=True):
+        torch.testing.assert_close(first, second)
     with pytest.raises(RuntimeError, match="'lengths' argument should be a 1D CPU int64 tensor"):
         pack_padded_sequence(x.npu(), torch.tensor([5, 3], device="npu"))
 
@@ -254,4 +254,4 @@ def test_every_optimizer_steps_as_on_the_cpu() -> None:
             for _ in range(3):
                 optimizer.step(closure)
             weights.append([p.detach().cpu() for p in model.parameters()])
-        assert all(torch.equal(first, other) for first, other in zip(*weights, strict=True)), (name, options)
+        assert all(torch.equal(first, second) for first, second in zip(*weights, strict=True)), (name, options)

@@ -48,7 +48,7 @@ def test_sparse_arithmetic_is_that_of_the_cpu() -> None:
             product.square().sum().backward()
             assert x.device.type == device_name
             results.append([product.detach().cpu(), y.grad.cpu(), (x * 2).to_dense().cpu(), x.cpu().to_dense()])
-        assert all(torch.equal(first, two) for first, two in zip(*results, strict=True)), layout
+        assert all(torch.equal(first, second) for first, second in zip(*results, strict=True)), layout
 
 
 @on("mlu")
