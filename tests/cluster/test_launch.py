@@ -187,7 +187,7 @@ def test_a_server_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(rendezvous, "LINGER_S", 0.1)
     share = share_from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=free_port())
-    with pytest.raises(ViaductError, match=r"server 127\.0\.0\.2 did not come within 1 seconds"):
+    with pytest.raises(ViaductError, match=r"server 127\.0\.0\.2 did not join within 1 seconds"):
         run_cluster(["true"], share, timeout=1)
 
 
@@ -284,7 +284,7 @@ def test_what_a_failed_rank_printed_is_shown_too(tmp_path: Path, capfd: pytest.C
     )
     assert run_local(["python", script(tmp_path, text)], 2, 0) == 1
     said = capfd.readouterr().err
-    assert "The last that it said:\n    no more disk\n  The last that it printed:\n    step 41\n" in said
+    assert "The end of its stderr:\n    no more disk\n  The end of its stdout:\n    step 41\n" in said
 
 
 def test_a_restarted_rank_may_succeed(tmp_path: Path) -> None:

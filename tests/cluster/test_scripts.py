@@ -167,7 +167,7 @@ def test_the_table_travels_with_the_scripts(tmp_path: Path) -> None:
     assert '--ranktable "$here/rank_table.json"' in script
     copied = re.findall(r"^COPY (.*) \./$", (folder / "Dockerfile").read_text(), re.MULTILINE)[0].split()
     assert copied == [
-        *("env.sh", "run_1p.sh", "run_8p.sh", "run_1p_fp32.sh", "run_1p_amp.sh", "run_8p_fp32.sh", "run_8p_amp.sh"),
+        *("env.sh", "run_1p.sh", "run_1p_fp32.sh", "run_1p_amp.sh", "run_8p.sh", "run_8p_fp32.sh", "run_8p_amp.sh"),
         *("run_cluster.sh", "rank_table.json"),
     ]
     assert all((folder / name).exists() for name in copied)

@@ -36,7 +36,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         (stored(tmp_path / "none.pt"), "none.pt cannot be read"),
         (stored(tmp_path / "none.safetensors", "a"), "none.safetensors cannot be read"),
         (stored(tmp_path / "a.npz", "gone"), "no member 'gone'"),
-        (stored(tmp_path / "a.bin"), "no format is known"),
+        (stored(tmp_path / "a.bin"), "the suffix is not known"),
         (stored(None), "statistics only"),
         (stored(None, fault="a raw dump file"), "a raw dump file"),
     ]:

@@ -104,7 +104,7 @@ def runs_fed(site: Site) -> set[str]:
     runs: set[str] = set()
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode):
-            runs |= runs_fed_by_function(site.work.project, site.work.names.own, parent, set())
+            runs |= runs_fed_by_function(site.work.project, site.work.names.module, parent, set())
         elif (run := estimator_run(site, parent)) is not None:
             runs.add(run)  # the site is in a lambda among the arguments: `predict(lambda: ds.batch(8))`
     return runs
@@ -134,7 +134,7 @@ def runs_fed_by_function(project: Project, module: str, function: FunctionNode, 
     for path, call in project.calls.get(name, ()):
         if (caller := project.parsed.get(path)) is not None:
             around = (parent for parent in caller.source.ancestors(call) if isinstance(parent, FunctionNode))
-            runs = runs.union(*(runs_fed_by_function(project, caller.own, ancestor, seen) for ancestor in around))
+            runs = runs.union(*(runs_fed_by_function(project, caller.module, ancestor, seen) for ancestor in around))
     return runs
 
 
@@ -177,7 +177,7 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
     parameters = [parameter.arg for parameter in function.args.args]
     if present.id not in parameters:
         return
-    position, name = parameters.index(present.id), f"{site.work.names.own}.{function.name}"
+    position, name = parameters.index(present.id), f"{site.work.names.module}.{function.name}"
     calls = site.work.project.calls.get(name, [])
     where = ", ".join(f"{path}:{call.lineno}" for path, call in calls[:5])
     if calls and all(is_literal(find_argument(call, present.id, position)) for _, call in calls):
@@ -215,7 +215,7 @@ def looks_like_dataset(site: Site) -> bool:
     False for an object that is known to be something else.
     """
     receiver, methods = site.node.func.value, set()
-    if site.values.is_other(receiver) or not (site.node.args or site.node.keywords):
+    if site.values.is_from_other_library(receiver) or not (site.node.args or site.node.keywords):
         return False
     while isinstance(receiver, ast.Call | ast.Attribute):
         if isinstance(receiver, ast.Attribute):
