@@ -219,7 +219,7 @@ def batch_state(work: Work, call: ast.Call, position: int) -> State:
 
 def is_other_method(work: Work, call: ast.Call, method: str) -> bool:
     """Return True if `batch` is another library's method, or one that a project without TensorFlow datasets defines."""
-    if work.values.is_other(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
+    if work.values.is_from_other_library(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
     names = work.project.mentions
     datasets = any(kind_of_call(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from viaduct.comparison.judge import rounding_unit
-from viaduct.comparison.replay import as_convolution, replay_origin
+from viaduct.comparison.replay import replay_origin, reshape_to_convolution
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import (
     Both,
@@ -99,10 +99,10 @@ def explain_by_layer(scene: Scene, x: Both, output: Both) -> float:
     replay, weight = replay_origin(scene), scene.load_row(scene.find_weight())
     if replay is None or weight is None:
         return 0.0
-    shaped = as_convolution(x.left, weight.right, output)
+    shaped = reshape_to_convolution(x.left, weight.right, output)
     # Only the change of the layer's output counts: its own rounding does not come from the input.
     change = replay.predict(x=shaped[0]) - replay.predict() if shaped else None
-    return 0.0 if change is None else replay.explains(replay.outputs.right + change)
+    return 0.0 if change is None else replay.explained_share(replay.outputs.right + change)
 
 
 def explain_by_slope(x: Both, y: Both) -> float:

@@ -12,7 +12,13 @@ import math
 import numpy as np
 
 from viaduct.comparison.judge import rounding_unit
-from viaduct.comparison.replay import apply_kernels, as_convolution, gather_windows, sample_outputs, solve_geometry
+from viaduct.comparison.replay import (
+    apply_kernels,
+    gather_windows,
+    reshape_to_convolution,
+    sample_outputs,
+    solve_geometry,
+)
 from viaduct.comparison.rows import Cause, Row
 from viaduct.comparison.scene import Both, Scene, explained_share, rms
 from viaduct.comparison.tensors import Array
@@ -140,7 +146,7 @@ def broadcast(constant: Array, shape: tuple[int, ...]) -> Array | None:
 
 def solve_layer(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] | None:
     """Return the weight that the left's layer used, its explained share and its name; None if it cannot be solved."""
-    shaped = as_convolution(x.left, constant, y) if constant.ndim in (2, 4) else None
+    shaped = reshape_to_convolution(x.left, constant, y) if constant.ndim in (2, 4) else None
     if shaped is None or math.prod(constant.shape[1:]) > MOST_UNKNOWN:
         return None
     x_NCHW, weight, outputs = shaped

@@ -76,7 +76,7 @@ def find_grid(left: Array, right: Array) -> Uniform | None:
 def explain_by_replay(replay: Replay) -> Cause | None:
     """Report quantised inputs or weights that give the left side's output."""
     for operands, x, weight in iterate_quantised(replay):
-        share = replay.explains(replay.predict(x=x, weight=weight))
+        share = replay.explained_share(replay.predict(x=x, weight=weight))
         if share > ENOUGH:
             evidence = f"computed again with {operands} in 8 bits, {share:.0%} of the difference is gone"
             return Cause(NAME, 0.8 + 0.1 * share, evidence, ADVICE)

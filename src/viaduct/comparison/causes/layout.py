@@ -56,7 +56,7 @@ def explain_weight_layout(replay: Replay) -> Cause | None:
     best, description = 0.0, ""
     for view, arrangement in iterate_arrangements(replay.weight_OIHW, "OIHW"):
         weight = np.ascontiguousarray(view).reshape(replay.weight_OIHW.shape)
-        share = replay.explains(replay.predict(weight=weight))
+        share = replay.explained_share(replay.predict(weight=weight))
         if share > best:
             best, description = share, arrangement
     if best < ENOUGH:

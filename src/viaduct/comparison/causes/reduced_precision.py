@@ -38,7 +38,7 @@ def explain_by_replay(replay: Replay) -> Cause | None:
     for grid in (TF32, FLOAT16, BFLOAT16):
         x, weight = grid.round(replay.x_NCHW), grid.round(replay.weight_OIHW)
         raw = replay.predict(x=x, weight=weight)
-        share = max(replay.explains(raw), replay.explains(grid.round(raw)))
+        share = max(replay.explained_share(raw), replay.explained_share(grid.round(raw)))
         if share > 0.7:
             rounded = f"input and weights rounded to {grid.name}"
             evidence = f"computed again with {rounded}, {share:.0%} of the difference is gone"

@@ -93,7 +93,7 @@ def test_options_of_the_command_line_but_not_their_help() -> None:
         """
     result = migrated(_text(before), "backend")
     assert result.after.decode().replace("import torch_npu\n", "") == _text(after)
-    assert {one.status for one in result.findings} == {"changed"}
+    assert {finding.status for finding in result.findings} == {"changed"}
 
 
 @pytest.mark.parametrize(("to", "own"), [("npu", "hccl"), ("mlu", "cncl")])

@@ -102,7 +102,7 @@ def method_name(site: Site, function: ast.expr) -> str | None:
         owner = values[0] if len(values) == 1 else owner
     if is_self(owner):
         own_class = enclosing_class(site, function)
-        return f"{site.work.names.own}.{own_class.name}.{function.attr}" if own_class else None
+        return f"{site.work.names.module}.{own_class.name}.{function.attr}" if own_class else None
     name = site.qualified(owner.func) if isinstance(owner, ast.Call) else None
     return f"{name}.{function.attr}" if name else None
 
@@ -116,7 +116,7 @@ def is_initialising_name(site: Site, name: ast.Name, depth: int) -> Verdict:
         if isinstance(value, ast.expr) and value is not name and is_initialiser(site, value, depth + 1):
             return True
     function = getattr(site.work.names.scope_of(name).node, "name", "")
-    if f"{site.work.names.own}.{function}({name.id})" in site.work.project.initialisers:
+    if f"{site.work.names.module}.{function}({name.id})" in site.work.project.initialisers:
         return True
     called, index = find_unpacking(site, name) or (None, 0)
     functions = (site.qualified(called), method_name(site, called)) if called is not None else ()

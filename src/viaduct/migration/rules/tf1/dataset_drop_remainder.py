@@ -100,7 +100,7 @@ def consumers(site: Site) -> set[str]:
     methods: set[str] = set()
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, FunctionNode):
-            methods |= consumers_of_function(site.work.project, site.work.names.own, parent, set())
+            methods |= consumers_of_function(site.work.project, site.work.names.module, parent, set())
         elif (method := estimator_method(site, parent)) is not None:
             methods.add(method)  # the site is in a lambda among the arguments: `predict(lambda: ds.batch(8))`
     return methods
@@ -128,7 +128,7 @@ def consumers_of_function(project: Project, module: str, function: FunctionNode,
         if (caller := project.parsed.get(path)) is not None:
             functions = (parent for parent in caller.source.ancestors(call) if isinstance(parent, FunctionNode))
             for calling_function in functions:
-                methods |= consumers_of_function(project, caller.own, calling_function, visited)
+                methods |= consumers_of_function(project, caller.module, calling_function, visited)
     return methods
 
 
@@ -171,7 +171,7 @@ def advise_parameter(site: Site, present: ast.expr | None) -> None:
     parameters = [parameter.arg for parameter in function.args.args]
     if present.id not in parameters:
         return
-    position, name = parameters.index(present.id), f"{site.work.names.own}.{function.name}"
+    position, name = parameters.index(present.id), f"{site.work.names.module}.{function.name}"
     calls = site.work.project.calls.get(name, [])
     locations = ", ".join(f"{path}:{call.lineno}" for path, call in calls[:5])
     if calls and all(is_literal(find_argument(call, present.id, position)) for _, call in calls):
@@ -209,7 +209,7 @@ def looks_like_dataset(site: Site) -> bool:
     False for an object that is known to be something else.
     """
     receiver, methods = site.node.func.value, set()
-    if site.values.is_other(receiver) or not (site.node.args or site.node.keywords):
+    if site.values.is_from_other_library(receiver) or not (site.node.args or site.node.keywords):
         return False
     while isinstance(receiver, ast.Call | ast.Attribute):
         if isinstance(receiver, ast.Attribute):

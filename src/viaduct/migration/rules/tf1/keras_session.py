@@ -78,7 +78,7 @@ def report_possible_model(site: Site) -> None:
         keywords = {keyword.arg for keyword in call.keywords} & {"loss", "optimizer"}
         receiver = receiver_text(call)
         runs = [run for name in _keras.RUN_METHODS for run in methods.get(name, []) if receiver_text(run) == receiver]
-        if keywords and runs and not site.values.is_other(call.func):
+        if keywords and runs and not site.values.is_from_other_library(call.func):
             site.request_review(
                 f"{receiver} is compiled and run like a Keras model, but the code does not show its creation: if it "
                 "is one, set a session with NpuOptimizer before its first layer is created",

@@ -126,7 +126,7 @@ def values_passed(site: Site, parameter: str, function: ast.AST) -> list[ast.exp
     if not isinstance(function, FunctionNode) or parameter not in {item.arg for item in all_arguments(function.args)}:
         return None
     default = parameter_default(function, parameter)
-    calls = site.work.index.calls.get(f"{site.work.names.own}.{function.name}", [])
+    calls = site.work.index.calls.get(f"{site.work.names.module}.{function.name}", [])
     if default is None and not calls:
         return None
     passed = [bind_arguments(call, positional_parameters(function)).get(parameter) for call in calls]
@@ -204,7 +204,7 @@ def has_entry(site: Site, table: ast.expr) -> bool:
 
 def is_backend_receiver(site: Site, name: str) -> bool:
     """Return True for a function of the project, a settings class, or a library that takes a backend's name."""
-    is_own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.own}.")
+    is_own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.module}.")
     return is_own or name.startswith(LIBRARIES_WITH_BACKEND) or name in SETTINGS_CLASSES
 
 

@@ -66,7 +66,7 @@ def receiver_class(site: Site, node: ast.expr, method: str) -> str | None:
     """Return the project's class that defines the method called on this receiver; None if no such class is known."""
     kind = site.values.kind(node) or ""
     project, own_class = site.work.project, enclosing_class(site, node)
-    name = f"{site.work.names.own}.{own_class.name}" if own_class is not None else ""
+    name = f"{site.work.names.module}.{own_class.name}" if own_class is not None else ""
     if kind.startswith(OBJECT):  # an instance of the project's class of that name
         return owner_of(project, kind.removeprefix(OBJECT), method)
     if plain_name(node) == "self":
@@ -262,7 +262,7 @@ class Devices:
     def trace_parameter(self, function: Function, parameter: str) -> None:
         """Trace the default of a parameter and the arguments that calls in this file pass for it."""
         self.trace(parameter_default(function, parameter))
-        qualified = f"{self.site.work.names.own}.{getattr(function, 'name', '')}"
+        qualified = f"{self.site.work.names.module}.{getattr(function, 'name', '')}"
         for call in self.site.work.index.calls.get(qualified, []):
             self.trace(bind_arguments(call, positional_parameters(function)).get(parameter))
 
@@ -320,7 +320,7 @@ class Devices:
 
     def trace_returns(self, name: str) -> None:
         """Trace the results of a top-level function of this file that returns a device."""
-        module = self.site.work.names.own
+        module = self.site.work.names.module
         for node in self.site.source.tree.body:
             if isinstance(node, ast.FunctionDef) and f"{module}.{node.name}" == name:
                 for statement in returns_of(self.site.work.names, node):

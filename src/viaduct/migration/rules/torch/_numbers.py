@@ -143,7 +143,7 @@ def is_passed_number(site: Site, node: ast.Name, depth: int) -> bool:
     is_constructor = function.name == "__init__" and isinstance(owner, ast.ClassDef)
     parameters = positional_parameters(function)[int(is_constructor) :]  # without self
     called = owner.name if is_constructor else function.name  # type: ignore[attr-defined]
-    calls = site.work.index.calls.get(f"{site.work.names.own}.{called}", [])
+    calls = site.work.index.calls.get(f"{site.work.names.module}.{called}", [])
     passed = [bind_arguments(call, parameters).get(node.id) for call in calls]
     return bool(passed) and all(is_number(site, value, depth + 1) for value in passed)
 
