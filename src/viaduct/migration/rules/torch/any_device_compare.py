@@ -62,8 +62,8 @@ def edit_comparison(site: Site, devices: Devices, node: ast.Compare) -> None:
     sides = [node.left, *node.comparators]
     new_device_texts = [text for side in sides for text in texts_of_new_devices(site, side)]
     if not any(device_literal(part) is not None for side in sides for part in elements(side)):
-        for text in new_device_texts:
-            edit_new_device(site, text)
+        for literal in new_device_texts:
+            edit_new_device(site, literal)
         return
     if not any(devices.is_device(side) for side in sides):
         report_undecided(site, node)
