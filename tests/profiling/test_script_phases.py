@@ -72,7 +72,7 @@ def test_nothing_of_torch_is_changed_afterwards() -> None:
         torch.amp.GradScaler.step,
         nn.Sequential.__call__,
     )
-    assert all(one is other for one, other in zip(before, after, strict=True))
+    assert all(first is second for first, second in zip(before, after, strict=True))
 
 
 def test_a_training_loop_is_stopped_after_its_steps() -> None:

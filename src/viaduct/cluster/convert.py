@@ -14,7 +14,7 @@ from pathlib import Path
 
 from viaduct.cluster.device_ips import read_addresses
 from viaduct.cluster.draft import Template
-from viaduct.cluster.generate import DEVICES_LIMIT, check_text, number_ranks
+from viaduct.cluster.generate import DEVICES_LIMIT, check_table_text, number_ranks
 from viaduct.cluster.jsontext import NotJson, decode, strip_comments
 from viaduct.cluster.ranktable import RankTable, parse_table, read_bytes, render_table, sort_servers
 from viaduct.cluster.rules import DEFAULT_CARD, Card
@@ -93,7 +93,7 @@ def renumber(table: RankTable) -> RankTable:
 
 def render_template(table: RankTable, template: Template, card: Card = DEFAULT_CARD) -> str:
     """Render a table in a template, checked against the rules of the card."""
-    return check_text(render_table(table, template), card)
+    return check_table_text(render_table(table, template), card)
 
 
 def render_hostfile(table: RankTable) -> str:

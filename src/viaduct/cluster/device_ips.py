@@ -17,7 +17,7 @@ from pathlib import Path
 
 from viaduct.cluster.findings import format_count
 from viaduct.cluster.ranktable import read_bytes
-from viaduct.cluster.rules import PER_SERVER, SERVERS_LIMIT, is_address
+from viaduct.cluster.rules import PER_SERVER, SERVERS_LIMIT, is_ipv4_address
 from viaduct.errors import BadData, BadValue
 
 AUTO = "auto"
@@ -115,7 +115,7 @@ def read_tables(paths: Sequence[Path]) -> Addresses:
 
 def add_address(addresses: Addresses, key: tuple[str, int], address: str, where: str) -> None:
     """Add the address of a (server, device); refuse a malformed one, and a second one for the same device."""
-    if not is_address(address):
+    if not is_ipv4_address(address):
         raise BadData(f"{where}: {address!r} is not an IPv4 address.", "Write it as 192.168.0.2.")
     if key in addresses:
         raise BadData(f"{where}: device {key[1]} of server {key[0]!r} has an address already, {addresses[key]}.")

@@ -26,7 +26,7 @@ DEFAULT_JOB = "viaduct"
 
 
 def build_rank_variables(table: RankTable, rank: int, *, port: int, job: str, target: Target | None) -> dict[str, str]:
-    seat = table.seat(rank)
+    seat = table.find_position(rank)
     of_rank = {"RANK_ID": rank, "DEVICE_ID": seat.device.device_id, "RANK": rank, "LOCAL_RANK": seat.local}
     return {
         **build_node_variables(table, seat.server, port, job, target),
@@ -124,7 +124,7 @@ def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
                 f"`unset {name}`, or correct it.",
             )
     rank, device = variables.get("RANK_ID"), variables.get("DEVICE_ID")
-    expected = None if rank is None else table.seat(int(rank)).device.device_id
+    expected = None if rank is None else table.find_position(int(rank)).device.device_id
     if rank is not None and device is not None and device != str(expected):
         raise BadValue(
             f"DEVICE_ID is {device!r} in the environment, but in {table.name} rank {rank} has device {expected}.",

@@ -61,7 +61,7 @@ def make_table(
     """Return the text of a table in which every server has the same devices; refuse one with errors."""
     addresses = read_addresses(servers, max(devices) + 1, device_ips)
     table = number_ranks(dict.fromkeys(servers, devices), addresses)
-    return check_text(render_table(table, template), card, present)
+    return check_table_text(render_table(table, template), card, present)
 
 
 def number_ranks(servers: Mapping[str, Sequence[int]], addresses: Addresses) -> RankTable:
@@ -89,12 +89,12 @@ def find_address(server: str, device: int, addresses: Addresses) -> str:
     return addresses[server, device]
 
 
-def check_text(text: str, card: Card, present: int | None = None) -> str:
+def check_table_text(text: str, card: Card, present: int | None = None) -> str:
     """Return the text of a table unchanged; refuse one with errors."""
-    examined = examine(text, card, present)
-    if examined.errors:
-        fixes = dict.fromkeys(finding.fix for finding in examined.errors[:3])
-        raise BadValue(f"such a table would not work: {summarize_errors(examined)}", *fixes)
+    examination = examine(text, card, present)
+    if examination.errors:
+        fixes = dict.fromkeys(finding.fix for finding in examination.errors[:3])
+        raise BadValue(f"such a table would not work: {summarize_errors(examination)}", *fixes)
     return text
 
 

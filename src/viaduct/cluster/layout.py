@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from viaduct.cluster.plan import INNER_LATENCY_S, LATENCY_S, MASTER_BYTES, Cluster, all_reduce_seconds
+from viaduct.cluster.plan import INNER_LATENCY_S, LATENCY_S, MASTER_BYTES, Cluster, estimate_all_reduce_seconds
 
-WORTH_BYTES = 64 << 20  # a classifier that takes less memory is never split
+MIN_SPLIT_BYTES = 64 << 20  # a classifier that takes less memory is never split
 MESSAGES = 5  # small messages of each part: labels, their shares, the largest logit, the sums, the best class
 NUMBERS = 6  # numbers for each image in these messages together
 
@@ -32,7 +32,9 @@ class Classifier:
     global_batch: int
     accumulate: int = 1
     gradient_bytes: int = 4  # bytes of one number of a gradient when it is sent: 2 with compression
-    kept: int = 3  # fp32 numbers in memory for each weight: itself, its gradient, the optimizer's, averages
+    numbers_per_weight: int = (
+        3  # fp32 numbers in memory for each weight: itself, its gradient, the optimizer's, averages
+    )
 
     @property
     def weights(self) -> int:
@@ -52,12 +54,12 @@ class Comparison:
 
     @property
     def is_hybrid_better(self) -> bool:
-        """True if the classifier takes `WORTH_BYTES` or more on each rank, and hybrid takes less time to send."""
-        return self.data_bytes >= WORTH_BYTES and self.hybrid_seconds < self.data_seconds
+        """True if the classifier takes `MIN_SPLIT_BYTES` or more on each rank, and hybrid takes less time to send."""
+        return self.data_bytes >= MIN_SPLIT_BYTES and self.hybrid_seconds < self.data_seconds
 
     def reasons(self) -> list[str]:
         """Return the figures as sentences."""
-        enough = "" if self.data_bytes >= WORTH_BYTES else f", less than {format_bytes(WORTH_BYTES)}"
+        enough = "" if self.data_bytes >= MIN_SPLIT_BYTES else f", less than {format_bytes(MIN_SPLIT_BYTES)}"
         return [
             f"the classifier takes {format_bytes(self.data_bytes)} of each rank with data{enough}, "
             f"{format_bytes(self.hybrid_bytes)} with hybrid; its logits {format_bytes(self.logits_bytes)} with either",
@@ -70,20 +72,20 @@ def compare_layouts(work: Classifier, cluster: Cluster) -> Comparison:
     """Compare the data-parallel and the hybrid layout."""
     rows = -(-work.classes // cluster.ranks)
     images = -(-work.global_batch // work.accumulate)
-    weight_bytes = MASTER_BYTES * work.kept
+    weight_bytes = MASTER_BYTES * work.numbers_per_weight
     return Comparison(
         data_bytes=work.weights * weight_bytes,
         hybrid_bytes=rows * (work.features + 1) * weight_bytes,
         logits_bytes=images * rows * MASTER_BYTES,
-        data_seconds=all_reduce_seconds(work.weights * work.gradient_bytes, cluster),
+        data_seconds=estimate_all_reduce_seconds(work.weights * work.gradient_bytes, cluster),
         hybrid_seconds=work.accumulate * estimate_part_seconds(work, images, cluster),
     )
 
 
 def estimate_part_seconds(work: Classifier, images: int, cluster: Cluster) -> float:
     """Return the communication time of one part of the batch in the hybrid layout."""
-    features = all_reduce_seconds(images * work.features * MASTER_BYTES, cluster)
-    sums = all_reduce_seconds(images * NUMBERS * MASTER_BYTES, cluster)
+    features = estimate_all_reduce_seconds(images * work.features * MASTER_BYTES, cluster)
+    sums = estimate_all_reduce_seconds(images * NUMBERS * MASTER_BYTES, cluster)
     latency = 2 * (cluster.devices - 1) * INNER_LATENCY_S + 2 * (cluster.servers - 1) * LATENCY_S
     return features + sums + (MESSAGES - 1) * latency  # `sums` has the latency of one message
 

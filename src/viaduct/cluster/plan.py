@@ -124,14 +124,14 @@ class Plan:
         return {**asdict(self), "sent_bytes": self.sent_bytes, "memory_total_bytes": sum(self.memory_bytes.values())}
 
 
-def predict_step(work: Workload, cluster: Cluster) -> Plan:
+def predict_step(workload: Workload, cluster: Cluster) -> Plan:
     """Predict the times, traffic and memory of one step; raise BadValue if some devices would have no image."""
-    share = batch_share(work, cluster.ranks)
-    compute = compute_seconds(work, cluster, share)
-    buckets = tuple(schedule_buckets(work, cluster, compute))
-    communication = sum(all_reduce_seconds(bucket.bytes, cluster) for bucket in buckets)
+    share = count_device_images(workload, cluster.ranks)
+    compute = estimate_compute_seconds(workload, cluster, share)
+    buckets = tuple(schedule_buckets(workload, cluster, compute))
+    communication = sum(estimate_all_reduce_seconds(bucket.bytes, cluster) for bucket in buckets)
     step = max(compute, max((bucket.end_ms for bucket in buckets), default=0.0) / 1000)
-    size = work.parameters * work.gradient_bytes
+    size = workload.parameters * workload.gradient_bytes
     return Plan(
         ranks=cluster.ranks,
         servers=cluster.servers,
@@ -141,104 +141,104 @@ def predict_step(work: Workload, cluster: Cluster) -> Plan:
         communication_ms=communication * 1000,
         exposed_ms=(step - compute) * 1000,
         step_ms=step * 1000,
-        images_per_second=work.global_batch / step,
+        images_per_second=workload.global_batch / step,
         efficiency=compute / step,
         gradient_bytes=size,
-        sent_inner_bytes=sent_within(size, cluster),
-        sent_outer_bytes=sent_between(size, cluster),
+        sent_inner_bytes=count_inner_bytes(size, cluster),
+        sent_outer_bytes=count_outer_bytes(size, cluster),
         buckets=buckets,
-        memory_bytes=estimate_memory(work, share),
+        memory_bytes=estimate_memory(workload, share),
     )
 
 
-def batch_share(work: Workload, ranks: int) -> int:
+def count_device_images(workload: Workload, ranks: int) -> int:
     """Return the images of one device, rounded up; raise BadValue if some devices would have none."""
-    if ranks > work.global_batch:
+    if ranks > workload.global_batch:
         raise BadValue(
-            f"{ranks} devices for a global batch of {work.global_batch}: some would have no image.",
+            f"{ranks} devices for a global batch of {workload.global_batch}: some would have no image.",
             "Take fewer devices, or a recipe with a larger batch.",
         )
-    return -(-work.global_batch // ranks)
+    return -(-workload.global_batch // ranks)
 
 
-def compute_seconds(work: Workload, cluster: Cluster, share: int) -> float:
+def estimate_compute_seconds(workload: Workload, cluster: Cluster, share: int) -> float:
     """Return the compute time of a step with `share` images a device: as measured, or from the device's speed."""
     if cluster.step_ms is not None:
         return cluster.step_ms / 1000
-    return FLOPS_A_MULTIPLICATION * work.multiplications * share / (cluster.tflops * 1e12)
+    return FLOPS_A_MULTIPLICATION * workload.multiplications * share / (cluster.tflops * 1e12)
 
 
 # Communication
 
 
-def sent_within(size: float, cluster: Cluster) -> float:
+def count_inner_bytes(size: float, cluster: Cluster) -> float:
     """Return the bytes that a device sends to devices of its server: in a reduce-scatter and an all-gather."""
     return 2 * (cluster.devices - 1) / cluster.devices * size
 
 
-def sent_between(size: float, cluster: Cluster) -> float:
+def count_outer_bytes(size: float, cluster: Cluster) -> float:
     """Return the bytes that a device sends to other servers: in the all-reduce of its piece, 1/devices of the whole."""
     return 2 * (cluster.servers - 1) / cluster.servers * size / cluster.devices
 
 
-def all_reduce_seconds(size: float, cluster: Cluster) -> float:
+def estimate_all_reduce_seconds(size: float, cluster: Cluster) -> float:
     """Return the time of an all-reduce of `size` bytes.
 
     The devices of a server send at the same time: each over its own path within the server, all over one link out.
     """
-    within = sent_within(size, cluster) / (cluster.inner_link * 1e9) + 2 * (cluster.devices - 1) * INNER_LATENCY_S
-    outward = sent_between(size, cluster) * cluster.devices
+    within = count_inner_bytes(size, cluster) / (cluster.inner_link * 1e9) + 2 * (cluster.devices - 1) * INNER_LATENCY_S
+    outward = count_outer_bytes(size, cluster) * cluster.devices
     return within + outward / (cluster.link * 1e9) + 2 * (cluster.servers - 1) * LATENCY_S
 
 
-def schedule_buckets(work: Workload, cluster: Cluster, compute: float) -> Iterator[Bucket]:
+def schedule_buckets(workload: Workload, cluster: Cluster, compute: float) -> Iterator[Bucket]:
     """Yield the buckets in the order in which they are sent; none for a single device."""
     if cluster.ranks == 1:
         return
     free = 0.0
-    for size, ready in fill_buckets(work, compute):
+    for size, ready in fill_buckets(workload, compute):
         begin = max(ready, free)
-        free = begin + all_reduce_seconds(size, cluster)
+        free = begin + estimate_all_reduce_seconds(size, cluster)
         yield Bucket(size, ready * 1000, begin * 1000, free * 1000)
 
 
-def fill_buckets(work: Workload, compute: float) -> Iterator[tuple[int, float]]:
+def fill_buckets(workload: Workload, compute: float) -> Iterator[tuple[int, float]]:
     """Yield (bytes to send, second at which the last gradient is ready) of each bucket.
 
     With accumulation, gradients are sent only in the backward pass of the last part of the batch.
     """
-    last_part = compute / work.accumulate
+    last_part = compute / workload.accumulate
     begin = compute - BACKWARD_SHARE * last_part
-    cap = work.bucket_mb * MIB
+    cap = workload.bucket_mb * MIB
     bucket_bytes, done = 0, 0
-    total = max(1, work.multiplications)
-    for layer in reversed(work.layers):
+    total = max(1, workload.multiplications)
+    for layer in reversed(workload.layers):
         bucket_bytes += layer.parameters * MASTER_BYTES  # torch fills buckets by uncompressed size
         done += layer.multiplications
         if bucket_bytes >= cap:
-            yield sent_size(bucket_bytes, work), begin + BACKWARD_SHARE * last_part * done / total
+            yield count_sent_bytes(bucket_bytes, workload), begin + BACKWARD_SHARE * last_part * done / total
             bucket_bytes = 0
     if bucket_bytes:
-        yield sent_size(bucket_bytes, work), compute
+        yield count_sent_bytes(bucket_bytes, workload), compute
 
 
-def sent_size(bucket_bytes: int, work: Workload) -> int:
+def count_sent_bytes(bucket_bytes: int, workload: Workload) -> int:
     """Return the bytes that are sent for gradients of so many bytes in fp32."""
-    return bucket_bytes // MASTER_BYTES * work.gradient_bytes
+    return bucket_bytes // MASTER_BYTES * workload.gradient_bytes
 
 
 # Memory
 
 
-def estimate_memory(work: Workload, share: int) -> dict[str, int]:
+def estimate_memory(workload: Workload, share: int) -> dict[str, int]:
     """Return the memory of one device by purpose; vendor libraries and the allocator's fragmentation come on top."""
-    parameters = work.parameters
-    images = -(-share // work.accumulate)
+    parameters = workload.parameters
+    images = -(-share // workload.accumulate)
     return {
         "weights": parameters * MASTER_BYTES,
-        "half-precision copy": parameters * 2 if work.half_copy else 0,
+        "half-precision copy": parameters * 2 if workload.half_copy else 0,
         "gradients": parameters * MASTER_BYTES,
-        "optimizer": parameters * MASTER_BYTES * work.optimizer_slots,
-        "averaged weights": parameters * MASTER_BYTES if work.average else 0,
-        "activations": images * sum(layer.outputs for layer in work.layers) * work.compute_bytes,
+        "optimizer": parameters * MASTER_BYTES * workload.optimizer_slots,
+        "averaged weights": parameters * MASTER_BYTES if workload.average else 0,
+        "activations": images * sum(layer.outputs for layer in workload.layers) * workload.compute_bytes,
     }

@@ -95,7 +95,7 @@ def measure_classifier(recipe: Recipe, layer: nn.Linear) -> Classifier:
         global_batch=recipe.data.global_batch,
         accumulate=recipe.accumulate,
         gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
-        kept=2 + slots + (recipe.ema is not None),
+        numbers_per_weight=2 + slots + (recipe.ema is not None),
     )
 
 

@@ -15,7 +15,7 @@ from viaduct.cluster.draft import Template
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target, format_exports
 from viaduct.cluster.findings import Finding, format_count
 from viaduct.cluster.ranktable import RankTable, read_bytes, read_table
-from viaduct.cluster.rules import DEFAULT_CARD, Card, Examined, examine
+from viaduct.cluster.rules import DEFAULT_CARD, Card, Examination, examine
 from viaduct.errors import BadValue
 from viaduct.terminal import print_note
 
@@ -79,12 +79,12 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Name each rule that the table violates, where, and what to do. Exit code 1 for errors, 0 for warnings."""
-    examined = examine(read_bytes(file), card, present)
+    examination = examine(read_bytes(file), card, present)
     if as_json:
-        print(json.dumps(build_record(file, examined), indent=1))
+        print(json.dumps(build_record(file, examination), indent=1))
     else:
-        print_findings(file, examined)
-    if examined.errors:
+        print_findings(file, examination)
+    if examination.errors:
         raise typer.Exit(1)
 
 
@@ -153,7 +153,10 @@ def env(
         raise BadValue("whose variables?", "Give --rank N for one process, or --server IP for torchrun on a server.")
     table = read_table(file, card)
     if rank is not None:
-        name, variables = table.seat(rank).server.server_id, table.environment(rank, port=port, job=job, target=target)
+        name, variables = (
+            table.find_position(rank).server.server_id,
+            table.environment(rank, port=port, job=job, target=target),
+        )
     else:
         name, variables = server or "", table.server_environment(server or "", port=port, job=job, target=target)
     print(format_exports(variables), end="")
@@ -179,35 +182,37 @@ def format_size(devices: int, servers: int) -> str:
     return f"{format_count(devices, 'device')} on {format_count(servers, 'server')}"
 
 
-def build_record(file: Path, examined: Examined) -> dict[str, object]:
+def build_record(file: Path, examination: Examination) -> dict[str, object]:
     """Return the result of a check as a JSON object."""
     return {
         "file": str(file),
-        "template": examined.draft.template if examined.draft else None,
-        "servers": len(list_servers(examined)),
-        "devices": len(examined.draft.devices) if examined.draft else 0,
-        "errors": len(examined.errors),
-        "warnings": len(examined.warnings),
-        "findings": [finding.as_dict() for finding in examined.findings],
+        "template": examination.draft.template if examination.draft else None,
+        "servers": len(list_servers(examination)),
+        "devices": len(examination.draft.devices) if examination.draft else 0,
+        "errors": len(examination.errors),
+        "warnings": len(examination.warnings),
+        "findings": [finding.as_dict() for finding in examination.findings],
     }
 
 
-def list_servers(examined: Examined) -> set[str]:
+def list_servers(examination: Examination) -> set[str]:
     """Return the distinct ids of the servers in a table, which may be incomplete."""
-    servers = examined.draft.servers if examined.draft else []
+    servers = examination.draft.servers if examination.draft else []
     return {server.server_id.text for server in servers if server.server_id}
 
 
-def print_findings(file: Path, examined: Examined) -> None:
+def print_findings(file: Path, examination: Examination) -> None:
     """Print all findings of a table."""
-    for finding in examined.findings:
+    for finding in examination.findings:
         print_finding(finding)
-    if examined.draft is not None:
-        form = f"template {examined.draft.template}"
-        print(f"{file}: {form}, {format_size(len(examined.draft.devices), len(list_servers(examined)))}; ", end="")
+    if examination.draft is not None:
+        form = f"template {examination.draft.template}"
+        print(
+            f"{file}: {form}, {format_size(len(examination.draft.devices), len(list_servers(examination)))}; ", end=""
+        )
     else:
         print(f"{file}: ", end="")
-    print(f"{format_count(len(examined.errors), 'error')}, {format_count(len(examined.warnings), 'warning')}")
+    print(f"{format_count(len(examination.errors), 'error')}, {format_count(len(examination.warnings), 'warning')}")
 
 
 def print_finding(finding: Finding) -> None:

@@ -27,11 +27,11 @@ def test_a_trace_without_events_is_refused(tmp_path: Path) -> None:
 
 def test_a_trace_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     text = write(tmp_path / "a.pt.trace.json").read_text()
-    whole = read_any(tmp_path)
+    trace = read_any(tmp_path)
     (tmp_path / "a.pt.trace.json").write_text(text[: int(len(text) * 0.7)])
     profile = read_any(tmp_path)
-    assert 0 < len(profile.steps) < len(whole.steps) or profile.steps[-1] != whole.steps[-1]
-    assert profile.steps[0] == whole.steps[0]
+    assert 0 < len(profile.steps) < len(trace.steps) or profile.steps[-1] != trace.steps[-1]
+    assert profile.steps[0] == trace.steps[0]
     assert any("truncated or damaged after" in note for note in profile.facts.notes)
 
 
