@@ -40,12 +40,12 @@ def test_few_classes_stay_whole_and_many_are_shared_out(changes: dict[str, int],
 
 
 def test_more_servers_and_compression_count() -> None:
-    one, two = compare_layouts(MANY, Cluster(1, 8)), compare_layouts(MANY, Cluster(2, 8))
-    assert two.data_seconds > one.data_seconds
-    assert two.hybrid_bytes == one.hybrid_bytes / 2
+    first, second = compare_layouts(MANY, Cluster(1, 8)), compare_layouts(MANY, Cluster(2, 8))
+    assert second.data_seconds > first.data_seconds
+    assert second.hybrid_bytes == first.hybrid_bytes / 2
     half = compare_layouts(replace(MANY, gradient_bytes=2), Cluster(2, 8))
     assert half.data_seconds == estimate_all_reduce_seconds(MANY.weights * 2, Cluster(2, 8))
-    assert half.hybrid_seconds == two.hybrid_seconds
+    assert half.hybrid_seconds == second.hybrid_seconds
 
 
 def test_reasons_have_the_figures() -> None:

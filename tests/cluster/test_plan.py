@@ -147,8 +147,8 @@ def test_speeds_are_above_nothing(wrong: dict[str, float]) -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_the_volume_is_what_gloo_really_sends(ranks: int) -> None:
     ended = together(ranks, sent_by_a_rank)
-    assert [one.error for one in ended] == [None] * ranks, [one.output for one in ended]
-    measured = [one.value for one in ended]
+    assert [result.error for result in ended] == [None] * ranks, [result.output for result in ended]
+    measured = [result.value for result in ended]
     layers = (Layer(measured[0][1], 1, 1),)
     expected = predict_step(Workload(layers, global_batch=ranks), Cluster(1, ranks, step_ms=1)).sent_bytes
     mean = sum(sent for sent, _ in measured) / ranks

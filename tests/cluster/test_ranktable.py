@@ -21,16 +21,16 @@ def load(table: dict[str, Any], **changes: Any) -> Any:
 def test_both_templates_of_the_guide_mean_the_same_cluster(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(GUIDE_1)
     (tmp_path / "two.json").write_text(GUIDE_2)
-    one, two = read(tmp_path / "one.json"), read(str(tmp_path / "two.json"))
-    assert one.servers == two.servers
-    assert (one.template, two.template) == (1, 2)
-    assert one.size == 2
-    assert one.master == "10.0.0.10"
-    assert [(device.device_id, device.device_ip, device.rank) for device in one.devices] == [
+    first, second = read(tmp_path / "one.json"), read(str(tmp_path / "two.json"))
+    assert first.servers == second.servers
+    assert (first.template, second.template) == (1, 2)
+    assert first.size == 2
+    assert first.master == "10.0.0.10"
+    assert [(device.device_id, device.device_ip, device.rank) for device in first.devices] == [
         (0, "192.168.0.2", 0),
         (1, "192.168.1.2", 1),
     ]
-    assert [finding.rule for finding in one.warnings] == ["json-comments"]
+    assert [finding.rule for finding in first.warnings] == ["json-comments"]
 
 
 def test_servers_stand_in_the_order_of_their_ranks_not_of_the_file() -> None:
