@@ -20,10 +20,10 @@ from viaduct.errors import BadData
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors", "pt"])
 def test_a_file_cut_short_is_refused_wherever_it_is_cut(tmp_path: Path, suffix: str) -> None:
-    whole = written(tmp_path / f"a.{suffix}").read_bytes()
-    for length in range(0, len(whole), 7):
+    content = written(tmp_path / f"a.{suffix}").read_bytes()
+    for length in range(0, len(content), 7):
         cut = tmp_path / f"cut{length}.{suffix}"
-        cut.write_bytes(whole[:length])
+        cut.write_bytes(content[:length])
         with pytest.raises(BadData):
             open_tensor(stored(cut, member_of(suffix)))
 

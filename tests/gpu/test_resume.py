@@ -39,11 +39,11 @@ def test_a_deterministic_run_that_was_interrupted_ends_with_the_same_bits(
     tmp_path: Path, model: object, sink: object
 ) -> None:
     recipe: Recipe = replace(RECIPE, model=model, deterministic=True, epochs=4, sink=sink)  # type: ignore[arg-type]
-    whole = trained(recipe, RunDir(tmp_path / "whole"), Checkpointing())
+    uninterrupted = trained(recipe, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
     first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= STOP)
     with first.train_batches, first.validation:
         assert first.fit() == "interrupted"
     again = weights(resumed(recipe, run, checkpoints(run.checkpoints)[-1]))
-    for name, tensor in weights(whole).items():
+    for name, tensor in weights(uninterrupted).items():
         assert torch.equal(again[name], tensor), name

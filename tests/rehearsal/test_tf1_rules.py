@@ -149,7 +149,7 @@ def program(rule: Rule) -> str:
     known = {**DEFINITIONS, **OTHERWISE.get(short(rule), {})}
     wanted = [name for name in known if name in undefined(text, driver)]
     needed = {} if short(rule) in OTHERWISE else NEEDS
-    defined = dict.fromkeys(one for name in wanted for one in [*needed.get(name, []), name])
+    defined = dict.fromkeys(rule_name for name in wanted for rule_name in [*needed.get(name, []), name])
     return head + "".join(known[name] for name in defined) + body + driver
 
 

@@ -54,9 +54,9 @@ def test_nothing_is_said_where_recomputing_does_not_help(
 def test_a_network_without_batch_norm_has_nothing_to_recompute(tmp_path: Path) -> None:
     run = RunDir(tmp_path / "run")
     conducted(run, replace(RECIPE, model=plain))
-    device, place = devices.pick("cpu")
+    device, device_name = devices.pick("cpu")
     saved = Saved(run.checkpoints / "step-10")
-    assert check_averages(replace(RECIPE, model=plain), saved, make(None), device, place) is None
+    assert check_averages(replace(RECIPE, model=plain), saved, make(None), device, device_name) is None
 
 
 def test_both_measurements_see_the_same_images_on_a_machine_that_becomes_slow(

@@ -283,8 +283,8 @@ def test_a_bar_is_drawn_on_a_terminal(run: RunDir, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", "140")
     terminal = Terminal()
     trained(RECIPE, run, ProgressBar(terminal))
-    for word in ("10/10", "images/s", "loss 0.", "epoch 2.0"):
-        assert word in terminal.getvalue()
+    for text in ("10/10", "images/s", "loss 0.", "epoch 2.0"):
+        assert text in terminal.getvalue()
 
 
 def test_a_bar_can_be_closed_before_it_was_drawn_and_twice(run: RunDir) -> None:

@@ -52,10 +52,10 @@ def test_what_was_saved_is_whole_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_the_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
-    [one] = saved_at(tmp_path / "a", 7)
+    [path] = saved_at(tmp_path / "a", 7)
     [other] = saved_at(tmp_path / "b", 7)
-    for name in names(one.path):
-        assert (one.path / name).read_bytes() == (other.path / name).read_bytes()
+    for name in names(path.path):
+        assert (path.path / name).read_bytes() == (other.path / name).read_bytes()
 
 
 def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:

@@ -302,8 +302,8 @@ def test_on_the_cpu_it_is_told_that_compiling_may_not_pay(
     run: RunDir, traced: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = trained(TOWER, run)
-    told = [line for line in capsys.readouterr().err.splitlines() if "--mode eager" in line]
-    assert len(told) == (done.torch_device.type == "cpu")
+    printed = [line for line in capsys.readouterr().err.splitlines() if "--mode eager" in line]
+    assert len(printed) == (done.torch_device.type == "cpu")
 
 
 def test_the_cache_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

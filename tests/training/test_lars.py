@@ -77,8 +77,8 @@ def test_each_form_is_its_formula_and_spares_norms_and_biases(form: Any, formula
 
 
 def test_the_two_forms_differ() -> None:
-    one, other = network(), network()
-    first = steps(build(one, "contrib"), one, range(2))
+    ours, other = network(), network()
+    first = steps(build(ours, "contrib"), ours, range(2))
     second = steps(build(other, "resnext"), other, range(2))
     assert not np.allclose(first["0.weight"], second["0.weight"], rtol=1e-4)
 

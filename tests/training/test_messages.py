@@ -107,10 +107,10 @@ def test_a_pickle_that_arrives_is_not_opened() -> None:
 
 
 def test_damaged_messages_end_in_words() -> None:
-    whole = encode({"model": {"w": torch.randn(3, 4)}, "state": (1, 2.5, "x", [None]), "saved": Saved(Path("a"))})
+    encoded = encode({"model": {"w": torch.randn(3, 4)}, "state": (1, 2.5, "x", [None]), "saved": Saved(Path("a"))})
     chance = random.Random(3)
     for _ in range(3000):
-        damaged = mutate(whole, chance)
+        damaged = mutate(encoded, chance)
         try:
             decode(damaged)
         except LostRank:
@@ -138,5 +138,5 @@ def speak_without_pickle(folder: Path) -> None:
 
 
 def test_ranks_speak_without_pickles(tmp_path: Path) -> None:
-    assert [one.error for one in together(3, speak_without_pickle, tmp_path)] == [None] * 3
+    assert [result.error for result in together(3, speak_without_pickle, tmp_path)] == [None] * 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]

@@ -70,23 +70,23 @@ def test_no_image_counts_twice_when_the_last_batch_is_partial() -> None:
 def test_the_size_of_the_batches_changes_nothing(batch: int) -> None:
     chance = np.random.default_rng(5).normal(size=(10, 7))
     found = evaluate(Oracle(chance), batches(TRUE, 7, batch), 7, F.cross_entropy)
-    whole = evaluate(Oracle(chance), batches(TRUE, 7, 5), 7, F.cross_entropy)
+    result = evaluate(Oracle(chance), batches(TRUE, 7, 5), 7, F.cross_entropy)
     assert found is not None
-    assert whole is not None
-    assert found.loss == pytest.approx(whole.loss)
-    assert (found.top1, found.top5, found.confusion) == (whole.top1, whole.top5, whole.confusion)
+    assert result is not None
+    assert found.loss == pytest.approx(result.loss)
+    assert (found.top1, found.top5, found.confusion) == (result.top1, result.top5, result.confusion)
 
 
 def test_giving_up_leaves_no_score() -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
 
     def after_batch(done: int, total: int) -> bool:
-        told.append((done, total))
+        reported.append((done, total))
         return done < 2
 
     oracle = Oracle(answers(PREDICTED, 3))
     assert evaluate(oracle, batches(TRUE, 3, batch=4), 3, F.cross_entropy, after_batch) is None
-    assert told == [(1, 3), (2, 3)]
+    assert reported == [(1, 3), (2, 3)]
     assert len(oracle.asked) == 8
 
 

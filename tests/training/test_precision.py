@@ -254,13 +254,13 @@ def test_a_fixed_scale_stays_and_still_counts_overflows() -> None:
 
 
 def test_a_scale_continues_from_its_state() -> None:
-    one, other = LossScale(AMOEBANET, "fp16"), LossScale(AMOEBANET, "fp16")
-    updated(one, True, 1500)
-    updated(one, False)
-    other.restore(one.state())
-    assert other.state() == one.state()
-    assert updated(one, False) == updated(other, False) == 2.0**32
-    assert other.skipped == 2
+    first, second = LossScale(AMOEBANET, "fp16"), LossScale(AMOEBANET, "fp16")
+    updated(first, True, 1500)
+    updated(first, False)
+    second.restore(first.state())
+    assert second.state() == first.state()
+    assert updated(first, False) == updated(second, False) == 2.0**32
+    assert second.skipped == 2
 
 
 def test_unscaling_takes_the_scale_out_and_passes_over_missing_gradients() -> None:
@@ -349,7 +349,7 @@ def test_bf16_computes_something_else_than_fp32_and_learns_as_well(run: RunDir) 
 def test_the_recipe_says_whether_the_card_may_round_to_tf32(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
-    told: list[bool] = []
-    monkeypatch.setattr(training(RECIPE, run).device, "set_tf32", told.append)
+    answers: list[bool] = []
+    monkeypatch.setattr(training(RECIPE, run).device, "set_tf32", answers.append)
     training(replace(RECIPE, precision=Precision("fp32", tf32=allowed)), run)
-    assert told == [allowed]
+    assert answers == [allowed]

@@ -104,7 +104,7 @@ def test_a_checkpoint_that_nobody_planned_is_said_to_be_among_the_operators(run:
 
 
 def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> None:
-    whole = trained(BASE, RunDir(tmp_path / "whole"), Checkpointing())
+    uninterrupted = trained(BASE, RunDir(tmp_path / "whole"), Checkpointing())
     run = RunDir(tmp_path / "parts")
     first = training(BASE, run, profiling(), Checkpointing(), interrupted=lambda: first.step >= 5)
     with first.train_batches, first.validation:
@@ -114,7 +114,7 @@ def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> 
     assert early.facts.ended == "interrupted after step 5"
     again = resumed(BASE, run, checkpoints(run.checkpoints)[-1], profiling())  # type: ignore[arg-type]
     assert [step.number for step in read_profile(run.path / "profile").steps] == [5, 6, 7]
-    assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(again).items())
+    assert all(torch.equal(tensor, weights(uninterrupted)[name]) for name, tensor in weights(again).items())
 
 
 def test_a_run_that_is_past_the_range_goes_on_and_says_so(run: RunDir) -> None:
@@ -213,12 +213,12 @@ def test_sinks_stay_sinks_and_each_of_their_steps_is_timed(tmp_path: Path) -> No
     recipe = within(replace(RECIPE, model=normed, epochs=3, sink="auto"), "log", every_steps=5)
     (tmp_path / "plain").mkdir()
     alone = trained(recipe, RunDir(tmp_path / "plain"))
-    told = Recorder()
-    told.every_step = False
-    beside = profiled(recipe, tmp_path / "run", told)
+    observer = Recorder()
+    observer.every_step = False
+    beside = profiled(recipe, tmp_path / "run", observer)
     assert beside.sink is not None
     assert beside.sink.replay is not None
-    assert told.at("step") == [5, 10, 15]
+    assert observer.at("step") == [5, 10, 15]
     assert all(torch.equal(tensor, weights(alone)[name]) for name, tensor in weights(beside).items())
     found = read_profile(tmp_path / "run" / "profile")
     assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]

@@ -156,8 +156,8 @@ def test_modules_beside_the_recipe_are_kept_with_it(
     assert kept == {"recipe.py", *(f"recipe_modules/{name}.py" for name in ("beside", "late"))} | {
         f"recipe_modules/package/{name}.py" for name in ("__init__", "inner")
     }
-    told = capsys.readouterr().err
-    assert f"Executing {run.path / 'recipe.py'}, the run's copy of its recipe, with 4 modules from " in told
+    printed = capsys.readouterr().err
+    assert f"Executing {run.path / 'recipe.py'}, the run's copy of its recipe, with 4 modules from " in printed
 
 
 def test_a_module_that_somebody_put_beside_the_copies_is_not_imported(folder: Path, tmp_path: Path, trap: Path) -> None:

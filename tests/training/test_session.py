@@ -110,9 +110,9 @@ def test_a_finished_run_is_whole_and_is_left_alone(run: RunDir, capsys: pytest.C
     assert run.model.read_bytes() == (run.checkpoints / "step-10" / "model.safetensors").read_bytes()
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     assert conducted(run) == "finished"
-    told = said(capsys)
-    assert "has finished already" in told
-    assert "A larger --steps or --epochs continues it." in told
+    printed = said(capsys)
+    assert "has finished already" in printed
+    assert "A larger --steps or --epochs continues it." in printed
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
     with pytest.raises(BadRun, match="holds a run already"):
         conducted(run, resume="never")
@@ -188,9 +188,9 @@ def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(
         meanwhile.setattr(Training, "iterate_batches", spoiled)
         with pytest.raises(BadData, match="record 7"):
             conducted(run)
-    told = said(capsys)
-    assert "Stopped after step 3 of" in told
-    assert f"  viaduct train --run {run.path}" in told
+    printed = said(capsys)
+    assert "Stopped after step 3 of" in printed
+    assert f"  viaduct train --run {run.path}" in printed
     assert checkpoints(run.checkpoints)[-1].step == 3
     assert conducted(run) == "finished"
 
@@ -251,10 +251,10 @@ def test_the_page_says_how_often_each_class_is_seen_when_they_are_balanced(run: 
 
 def test_a_run_does_not_continue_on_other_images(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     conducted(run, replace(TINY, steps=4))
-    before, whole = run.read_recipe(), make(None)
-    relabelled = replace(whole.train, labels=whole.train.labels[::-1].copy())
+    before, after = run.read_recipe(), make(None)
+    relabelled = replace(after.train, labels=after.train.labels[::-1].copy())
     for train, words in ((images(32, seed=1), "32 now"), (relabelled, "40 now, with other labels")):
-        changed = replace(whole, train=train)
+        changed = replace(after, train=train)
         monkeypatch.setattr("viaduct.training.session.load_images", lambda data, path, changed=changed: changed)
         with pytest.raises(BadRun, match=f"training: 40 images then, {words}"):
             conducted(run, replace(TINY, steps=6))
@@ -326,6 +326,6 @@ def test_other_errors_of_torch_are_not_taken_for_memory(run: RunDir) -> None:
 
 
 def test_a_batch_too_small_for_batch_norm_is_named(run: RunDir) -> None:
-    one = within(replace(TINY, model="resnet18_v1"), "data", global_batch=1)
+    recipe = within(replace(TINY, model="resnet18_v1"), "data", global_batch=1)
     with pytest.raises(BadValue, match="a single value per channel with a batch of 1"):
-        conducted(run, one)
+        conducted(run, recipe)

@@ -228,13 +228,13 @@ def test_a_pattern_that_means_nothing_is_an_error(donor: RunDir, run: RunDir) ->
 
 @pytest.mark.usefixtures("recipes_are_mine")
 def test_continuing_a_run_elsewhere_ends_where_it_would_have_ended(donor: RunDir, run: RunDir, tmp_path: Path) -> None:
-    whole = trained(STATEFUL, RunDir(tmp_path))
+    uninterrupted = trained(STATEFUL, RunDir(tmp_path))
     made, lines = begun(STATEFUL, run, donor.path, schedule="continue")
     assert made.step == PER_EPOCH
     assert f"Continuing at step {PER_EPOCH}, with the optimizer's state of 5 parameters." in lines
     with made.train_batches, made.validation:
         made.fit()
-    assert equal(weights(made), weights(whole))
+    assert equal(weights(made), weights(uninterrupted))
 
 
 @pytest.mark.usefixtures("recipes_are_mine")

@@ -73,8 +73,8 @@ RECIPE = Recipe(
 
 def training(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
     """A run that is ready to `fit`."""
-    device, place = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
-    return Training(recipe, run, make(None), device, place, list(callbacks), **more)
+    device, device_name = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
+    return Training(recipe, run, make(None), device, device_name, list(callbacks), **more)
 
 
 def trained(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:

@@ -53,7 +53,7 @@ class ScriptDump(DumpBase):
         self._precision = ""
         self._watched: set[nn.Module] = set()
         self._roots: Roots | None = None
-        self._steps = OptimizerSteps(self, concerns=lambda optimizer: self.by != "forward")
+        self._steps = OptimizerSteps(self, is_relevant=lambda optimizer: self.by != "forward")
 
     def run(self) -> Ended:
         """Run the script and dump the chosen steps."""

@@ -21,7 +21,7 @@ def write_rank(record: Path, rank: int = 0) -> Path:
     folder.mkdir(parents=True)
     np.savez(folder / "losses.npz", **{"0 0": 2 * ONES, "1 0": ONES, "1 1": ONES})
     calls = ("00000 input 0", "00001 layer1.conv", "00001 layer1.conv input 0", "00002 layer1.conv", "00003 a module 2")
-    np.savez(folder / "forward.npz", **{name: place * ONES for place, name in enumerate(calls)})
+    np.savez(folder / "forward.npz", **{name: index * ONES for index, name in enumerate(calls)})
     np.savez(folder / "gradients.npz", **{"layer1.conv.weight": ONES})
     np.savez(folder / "weights.npz", **{"layer1.conv.weight": ONES})
     return folder

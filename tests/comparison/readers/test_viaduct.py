@@ -140,9 +140,9 @@ def test_an_index_that_makes_no_sense_is_left_out_with_its_reason(
 def test_a_damaged_index_does_not_turn_a_dump_into_a_plain_folder(dump: Path, content: bytes) -> None:
     (dump / "step_000000" / INDEX_FILE).write_bytes(content)
     shutil.rmtree(dump / "step_000002")
-    for place in (dump, dump / "step_000000"):
+    for folder in (dump, dump / "step_000000"):
         with pytest.raises(BadData, match="holds no dump that can be read"):
-            readers.read(place)
+            readers.read(folder)
 
 
 def compared(left: Path, right: Path) -> tuple[int, dict[str, str]]:

@@ -43,7 +43,7 @@ def shard_by_rank(site: Site) -> None:
     """Rewrite a dataset's shard by a strategy's numbers; report one whose numbers come from anything else."""
     kind = site.values.kind(site.node.func.value)
     if kind != "dataset":
-        if kind is None and not site.values.is_other(site.node.func.value):
+        if kind is None and not site.values.is_from_other_library(site.node.func.value):
             report_possible_shard(site)
         return
     number, index = site.argument("num_shards", 0), site.argument("index", 1)
